@@ -1,0 +1,1 @@
+"""Configuration, command line, and the one function that builds everything."""

@@ -1,0 +1,1 @@
+"""What every layer stands on: units, limits, errors.  Imports nothing of the project."""

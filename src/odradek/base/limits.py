@@ -1,0 +1,43 @@
+"""Every bound of the system in one place, with the relations between them asserted at import.
+
+Values that Kafka makes configurable are defaults here; the rest protect a process from its peers.
+"""
+
+from __future__ import annotations
+
+from odradek.base.units import GIB, INT32_MAX, KIB, MIB
+
+# Requests.
+REQUEST_BYTES_MAX = 100 * MIB  # socket.request.max.bytes
+REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX = 512 * KIB
+# One byte on the wire (an empty tagged struct) can become a few hundred in Python.
+DECODED_ELEMENTS_MAX = 1_000_000
+TAGGED_FIELDS_MAX = 1_000
+RECEIVE_BUFFER_BYTES = 256 * KIB
+REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
+
+# Records.
+BATCH_BYTES_MAX = 1 * MIB + 12  # message.max.bytes
+BATCH_DECOMPRESSED_BYTES_MAX = 256 * MIB
+DECOMPRESSION_RATIO_MAX = 2_000
+RECORDS_PER_BATCH_MAX = 10_000_000
+
+# Logs.
+SEGMENT_BYTES_DEFAULT = 1 * GIB  # log.segment.bytes
+SEGMENT_INDEX_BYTES_DEFAULT = 10 * MIB  # log.index.size.max.bytes
+INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
+
+# Names.
+TOPIC_NAME_CHARACTERS_MAX = 249
+
+# Answers.
+SEND_CHUNK_BYTES = 1 * MIB
+SEND_BUFFER_HIGH_BYTES = 1 * MIB
+FETCH_RESPONSE_BYTES_MAX = 55 * MIB  # fetch.max.bytes of the broker
+FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
+
+assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
+assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX
+assert SEGMENT_BYTES_DEFAULT <= INT32_MAX, "index positions are 32-bit"
+assert REQUEST_BYTES_MAX <= SEGMENT_BYTES_DEFAULT, "what one request holds must fit into one segment"
+assert RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX, "larger requests get a buffer of their own"

@@ -1,0 +1,1 @@
+"""A thin, blocking Kafka client on wire and record."""

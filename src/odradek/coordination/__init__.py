@@ -1,0 +1,1 @@
+"""The metadata tree, with ZooKeeper's semantics."""

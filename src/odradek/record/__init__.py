@@ -1,0 +1,1 @@
+"""Record formats of every generation.  No I/O."""

@@ -1,0 +1,1 @@
+"""Bytes to messages and back, for every version of the protocol.  No I/O."""
