@@ -1,0 +1,45 @@
+"""ApiVersions, versions 0 to 5.
+
+The first request of nearly every client.  v3: flexible request and answer, but the answer keeps the old header, since
+the client can't know yet what we speak (KIP-511).  A version that is not known here is answered as v0 with
+UNSUPPORTED_VERSION and the table, so that the client can come again with one that is.  v5: the client says which
+cluster and broker it believes to talk to (KIP-1242).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SOFTWARE_NAMED_SINCE = 3
+CLUSTER_NAMED_SINCE = 5
+
+
+def handle(call: Call, body: ApiVersionsRequest, table: Sequence[ApiVersion]) -> ApiVersionsResponse:
+    if call.version >= SOFTWARE_NAMED_SINCE:
+        names = (body.client_software_name, body.client_software_version)
+        if not all(map(SOFTWARE.fullmatch, names)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        call.peer.software = " ".join(names)
+    if call.version >= CLUSTER_NAMED_SINCE and _meant_another(call, body):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
+    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=list(table))
+
+
+def refuse(call: Call, body: ApiVersionsRequest, code: ErrorCode) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code, api_keys=[])
+
+
+def unknown_version(table: Sequence[ApiVersion]) -> ApiVersionsResponse:
+    """The answer to a version we do not know, to be encoded as version 0."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(table))
+
+
+def _meant_another(call: Call, body: ApiVersionsRequest) -> bool:
+    broker = call.broker
+    return body.cluster_id not in (None, broker.view.cluster_id) or body.node_id not in (-1, broker.id)

@@ -1,0 +1,43 @@
+"""Who calls: what a handler may know of a request besides its body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.base.units import CorrelationId
+from odradek.core.broker import Broker
+from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.moment import Moment
+
+
+@dataclass(slots=True)
+class Peer:
+    """One connection, as the handlers see it."""
+
+    listener: str
+    local: Endpoint  # Where this client reached us.
+    advertised: Endpoint | None  # What advertised.listeners says for this listener.
+    address: str
+    software: str = "unknown"
+
+    def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
+        """The address under which this client should find a broker.
+
+        Ours is the one that was advertised, else the one the client came in on: it reaches us, whatever name, port
+        mapping or network lies between.
+        """
+        if not ours:
+            return broker.endpoint(self.listener)
+        return self.advertised or self.local
+
+
+@dataclass(slots=True)
+class Call:
+    """One request's circumstances."""
+
+    broker: Broker
+    peer: Peer
+    version: int
+    client_id: str | None
+    correlation_id: CorrelationId
+    now: Moment

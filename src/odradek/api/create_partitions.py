@@ -1,0 +1,72 @@
+"""CreatePartitions, versions 0 to 3: a topic grows, never shrinks (KIP-195).
+
+v2: flexible.  v3: may be throttled, the layout is the same (KIP-599).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.api.call import Call
+from odradek.api.topic_changes import TopicsChanged, named_twice
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.cluster import PartitionInfo
+from odradek.core.effects import GrowTopics
+from odradek.core.parked import Parked
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+Plans = dict[TopicName, tuple[PartitionInfo, ...] | Refused]
+
+
+def handle(call: Call, body: CreatePartitionsRequest) -> CreatePartitionsResponse | Parked[CreatePartitionsResponse]:
+    plans = _plans(call, body)
+    growth = {name: plan for name, plan in plans.items() if not isinstance(plan, Refused)}
+    if body.validate_only or not growth:
+        return _answer(plans, lambda name: None)
+    change = call.broker.change(lambda token: GrowTopics(token, growth))
+    waiting = TopicsChanged(change)
+    return Parked(waiting, call.now.steady + max(body.timeout_ms, 0), lambda: _answer(plans, waiting.refusal))
+
+
+def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_result(topic.name, Refused(code)) for topic in body.topics])
+
+
+def _plans(call: Call, body: CreatePartitionsRequest) -> Plans:
+    twice = named_twice(topic.name for topic in body.topics)
+    plans: Plans = {}
+    for topic in body.topics:
+        name = TopicName(topic.name)
+        try:
+            if name in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            plans[name] = _plan(call, topic)
+        except Refused as refused:
+            plans[name] = refused
+    return plans
+
+
+def _plan(call: Call, topic: CreatePartitionsTopic) -> tuple[PartitionInfo, ...]:
+    known = call.broker.view.topics.get(TopicName(topic.name))
+    if known is None:
+        text = "This server does not host this topic-partition."
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+    return call.broker.planner.more_partitions(known, topic.count, assignments, call.broker.view)
+
+
+def _answer(plans: Plans, refusal: Callable[[TopicName], Refused | None]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[_result(name, plan if isinstance(plan, Refused) else refusal(name)) for name, plan in plans.items()]
+    )
+
+
+def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:
+    code, text = (ErrorCode.NONE, None) if refused is None else (refused.code, refused.detail or None)
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=text)

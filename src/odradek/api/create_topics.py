@@ -1,0 +1,123 @@
+"""CreateTopics, versions 2 to 7.
+
+v4: -1 for either number means the broker's default (KIP-464).  v5: flexible; the answer tells the configuration that
+the topic got (KIP-525).  v7: the topic's id.  Each topic is made or refused by itself.  With validate_only nothing is
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.api.call import Call
+from odradek.api.topic_changes import TopicsChanged, named_twice
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import ZERO_UUID
+from odradek.core.cluster import TopicInfo
+from odradek.core.effects import CreateTopics
+from odradek.core.parked import Parked
+from odradek.core.topic_plans import UNSET, TopicSpec
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+DEFAULTS_ALLOWED_SINCE = 4
+
+Plans = dict[str, TopicInfo | Refused]
+
+
+def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Parked[CreateTopicsResponse]:
+    plans = _plans(call, body)
+    planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
+    if body.validate_only or not planned:
+        return _answer(call, plans, {}, is_dry=body.validate_only)
+    change = call.broker.change(lambda token: CreateTopics(token, planned))
+    waiting = TopicsChanged(change)
+    deadline = call.now.steady + max(body.timeout_ms, 0)
+    return Parked(waiting, deadline, lambda: _answer(call, plans, _refusals(planned, waiting)))
+
+
+def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused(topic.name, Refused(code)) for topic in body.topics])
+
+
+def _plans(call: Call, body: CreateTopicsRequest) -> Plans:
+    twice = named_twice(topic.name for topic in body.topics)
+    plans: Plans = {}
+    for topic in body.topics:
+        try:
+            if topic.name in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            plans[topic.name] = _plan(call, topic)
+        except Refused as refused:
+            plans[topic.name] = refused
+    return plans
+
+
+def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
+    if call.version < DEFAULTS_ALLOWED_SINCE and not topic.assignments:
+        _check_numbers(topic)
+    overrides = {config.name: config.value for config in topic.configs}
+    call.broker.configs.check_topic(overrides)
+    spec = TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(one.partition_index, one.broker_ids) for one in topic.assignments],
+        {name: value for name, value in overrides.items() if value is not None},
+    )
+    return call.broker.planner.new_topic(spec, call.broker.view)
+
+
+def _check_numbers(topic: CreatableTopic) -> None:
+    if topic.num_partitions == UNSET:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, "the number of partitions must be given before version 4")
+    if topic.replication_factor == UNSET:
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be given before version 4")
+
+
+def _refusals(planned: tuple[TopicInfo, ...], waiting: TopicsChanged) -> dict[str, Refused]:
+    refusals = ((topic.name, waiting.refusal(topic.name)) for topic in planned)
+    return {name: refusal for name, refusal in refusals if refusal is not None}
+
+
+def _answer(call: Call, plans: Plans, late: Mapping[str, Refused], *, is_dry: bool = False) -> CreateTopicsResponse:
+    results = []
+    for name, plan in plans.items():
+        outcome = late.get(name, plan)
+        if isinstance(outcome, Refused):
+            results.append(_refused(name, outcome))
+        else:
+            results.append(_created(call, outcome, is_dry))
+    return CreateTopicsResponse(topics=results)
+
+
+def _refused(name: str, refused: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, topic_id=ZERO_UUID, error_code=refused.code, error_message=refused.detail or None, configs=None
+    )
+
+
+def _created(call: Call, topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        name=topic.name,
+        topic_id=ZERO_UUID if is_dry else topic.id,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in call.broker.configs.for_topic(topic.configs).describe()
+        ],
+    )

@@ -1,0 +1,86 @@
+"""DeleteTopics, versions 1 to 6.
+
+v4: flexible.  v5: a sentence with each error (KIP-599).  v6: by name or by id (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odradek.api.call import Call
+from odradek.api.topic_changes import TopicsChanged, named_twice
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import TopicInfo
+from odradek.core.effects import DeleteTopics
+from odradek.core.parked import Parked
+from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+BY_STATE_SINCE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A topic as the client names it."""
+
+    name: str | None
+    id: Uuid
+
+
+def handle(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse | Parked[DeleteTopicsResponse]:
+    if not call.broker.configs.bool("delete.topic.enable"):
+        return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED)
+    found = {asked: _find(call, asked) for asked in _asked(call, body)}
+    twice = named_twice(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
+    for asked, topic in found.items():
+        if isinstance(topic, TopicInfo) and topic.name in twice:
+            found[asked] = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+    doomed = {topic.name: topic.id for topic in found.values() if isinstance(topic, TopicInfo)}
+    if not doomed:
+        return _answer(found, {})
+    change = call.broker.change(lambda token: DeleteTopics(token, doomed))
+    waiting = TopicsChanged(change)
+    deadline = call.now.steady + max(body.timeout_ms, 0)
+    return Parked(waiting, deadline, lambda: _answer(found, {name: waiting.refusal(name) for name in doomed}))
+
+
+def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[_result(asked, Refused(code)) for asked in _asked(call, body)])
+
+
+def _asked(call: Call, body: DeleteTopicsRequest) -> list[_Asked]:
+    if call.version < BY_STATE_SINCE:
+        return [_Asked(name, ZERO_UUID) for name in body.topic_names]
+    return [_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics]
+
+
+def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
+    view = call.broker.view
+    if (asked.name is None) == (asked.id == ZERO_UUID):
+        return Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
+    if asked.name is None:
+        return view.topic_by_id(asked.id) or Refused(
+            ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        )
+    known = view.topics.get(TopicName(asked.name))
+    text = "This server does not host this topic-partition."
+    return known or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
+def _answer(
+    found: Mapping[_Asked, TopicInfo | Refused], refusals: Mapping[TopicName, Refused | None]
+) -> DeleteTopicsResponse:
+    results = []
+    for asked, topic in found.items():
+        if isinstance(topic, Refused):
+            results.append(_result(asked, topic))
+            continue
+        results.append(_result(_Asked(topic.name, topic.id), refusals.get(topic.name)))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _result(asked: _Asked, refused: Refused | None) -> DeletableTopicResult:
+    code, text = (ErrorCode.NONE, None) if refused is None else (refused.code, refused.detail or None)
+    return DeletableTopicResult(name=asked.name, topic_id=asked.id, error_code=code, error_message=text)

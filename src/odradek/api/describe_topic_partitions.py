@@ -1,0 +1,95 @@
+"""DescribeTopicPartitions, version 0: topics in order of their names, a page at a time (KIP-966).
+
+The page ends at the partition limit, the broker's own or the client's if that is smaller; the cursor says where the
+next one starts.
+"""
+
+from __future__ import annotations
+
+from odradek.api import authorized
+from odradek.api.call import Call
+from odradek.api.metadata import leader_error
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID
+from odradek.core import topic_names
+from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    first, from_partition = _start(body)
+    view = call.broker.view
+    names = sorted({topic.name for topic in body.topics} or view.topics.keys())
+    room = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in (name for name in names if name >= first):
+        topic = view.topics.get(TopicName(name))
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        if room <= 0:
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
+            )
+        start = from_partition if name == first else 0
+        topics.append(_described(call, topic, start, start + room))
+        room -= len(topics[-1].partitions)
+        if start + len(topics[-1].partitions) < len(topic.partitions):
+            cursor = Cursor(topic_name=name, partition_index=start + len(topics[-1].partitions))
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
+
+
+def refuse(call: Call, body: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=[_unknown(topic.name, code) for topic in body.topics])
+
+
+def _start(body: DescribeTopicPartitionsRequest) -> tuple[str, int]:
+    if body.cursor is None:
+        return "", 0
+    if body.cursor.partition_index < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's partition is below 0")
+    return body.cursor.topic_name, body.cursor.partition_index
+
+
+def _unknown(name: str, code: ErrorCode | None = None) -> DescribeTopicPartitionsResponseTopic:
+    if code is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            topic_names.checked(name)
+        except Refused as refused:
+            code = refused.code
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[])
+
+
+def _described(call: Call, topic: TopicInfo, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(call, start + place, info) for place, info in enumerate(topic.partitions[start:end])],
+        topic_authorized_operations=authorized.topic(True),
+    )
+
+
+def _partition(call: Call, index: int, info: PartitionInfo) -> DescribeTopicPartitionsResponsePartition:
+    alive = call.broker.view.brokers
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=leader_error(call, info.leader),
+        partition_index=index,
+        leader_id=info.leader,
+        leader_epoch=info.leader_epoch,
+        replica_nodes=list(info.replicas),
+        isr_nodes=list(info.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[replica for replica in info.replicas if replica not in alive],
+    )

@@ -1,0 +1,236 @@
+"""Fetch, versions 4 to 18.
+
+Whole batches come back as slices of files, undecoded; an offset inside a batch returns the batch.  v5: log start
+offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v12: flexible, and
+logs that part are told where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).
+v16: the current leader for who asks the wrong broker (KIP-951).
+
+Differs from Apache Kafka: never a batch cut short at the end of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import FETCH_RESPONSE_BYTES_MAX
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
+from odradek.core.parked import Parked
+from odradek.core.partition import Partition
+from odradek.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+TOPIC_IDS_SINCE = 13
+TOP_LEVEL_ERROR_SINCE = 7
+READ_COMMITTED = 1
+NO_RECORDS = b""
+
+
+def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse]:
+    try:
+        fetch = _Fetch(call, body)
+    except Refused as refused:
+        return FetchResponse(error_code=refused.code, responses=[])
+    response = fetch.attempt()
+    if response is not None or body.max_wait_ms <= 0:
+        return response or fetch.answer()
+    return Parked(_DataArrived(fetch, fetch.found()), call.now.steady + body.max_wait_ms, fetch.answer)
+
+
+def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
+    if call.version >= TOP_LEVEL_ERROR_SINCE:
+        return FetchResponse(error_code=code, responses=[])
+    parts = ((topic.topic, part.partition) for topic in body.topics for part in topic.partitions)
+    return FetchResponse(
+        responses=[FetchableTopicResponse(topic=topic, partitions=[_refused(index, code)]) for topic, index in parts]
+    )
+
+
+class _Fetch:
+    """One fetch and what it needs to be tried again when data has come.  Holds nothing of the request's bytes."""
+
+    def __init__(self, call: Call, body: FetchRequest) -> None:
+        self.broker = call.broker
+        self._by_id = call.version >= TOPIC_IDS_SINCE
+        self.min_bytes = body.min_bytes
+        self._max_bytes = min(body.max_bytes, FETCH_RESPONSE_BYTES_MAX)
+        self._round = _begin(call, body, self._by_id)
+        self._read_committed = body.isolation_level == READ_COMMITTED
+        self._by_name: dict[TopicPartition, Wanted] = {}
+
+    def found(self) -> dict[TopicPartition, int]:
+        """What a first try found, by partition: what a long poll starts from."""
+        names = ((self._name(wanted.key), wanted) for wanted in self._round.wanted)
+        self._by_name = {TopicPartition(name, wanted.key.partition): wanted for name, wanted in names if name}
+        return {name: self.available(name) or 0 for name in self._by_name}
+
+    def available(self, name: TopicPartition) -> int | None:
+        """Bytes that this fetch could get from one partition now; None if it would get an error."""
+        data = self._read(self._by_name[name], self._max_bytes, at_least_one=True)
+        return None if _is_final(data) else _size(data)
+
+    def _name(self, key: FetchKey) -> TopicName | None:
+        return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
+
+    def attempt(self) -> FetchResponse | None:
+        """The answer, if there is enough for one: min_bytes of records, or an error, or nothing to wait for."""
+        read = self._read_all()
+        size = sum(_size(data) for _, data in read)
+        if size >= self.min_bytes or not read or any(_is_final(data) for _, data in read):
+            return self._respond(read)
+        return None
+
+    def answer(self) -> FetchResponse:
+        """Whatever there is now."""
+        return self._respond(self._read_all())
+
+    def _read_all(self) -> list[tuple[Wanted, PartitionData]]:
+        left = self._max_bytes
+        read = []
+        for wanted in self._round.wanted:
+            # The first records go out whole, however small the limits: a reader must get on (KIP-74).
+            at_least_one = left == self._max_bytes
+            data = self._read(wanted, left, at_least_one)
+            left -= _size(data)
+            read.append((wanted, data))
+        return read
+
+    def _read(self, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
+        index = wanted.key.partition
+        try:
+            partition = self._find(wanted.key)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            data = _read_partition(partition, wanted, left, at_least_one)
+            if self._read_committed:
+                data.aborted_transactions = []
+            return data
+        except Refused as refused:
+            return _refused(index, refused.code)
+
+    def _find(self, key: FetchKey) -> Partition:
+        name = self.broker.topic_name(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
+        return self.broker.partition(name, key.partition)
+
+    def _respond(self, read: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
+        session = self._round.session
+        if self._round.is_incremental:
+            read = [(wanted, data) for wanted, data in read if _is_news(wanted, data)]
+        else:
+            for wanted, data in read:
+                wanted.is_news(data.high_watermark, data.log_start_offset)
+        if session is not None:
+            _rotate(session, read)
+        return FetchResponse(session_id=self._round.session_id, responses=self._by_topic(read))
+
+    def _by_topic(self, read: list[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+        topics: dict[str | Uuid, FetchableTopicResponse] = {}
+        for wanted, data in read:
+            topic = wanted.key.topic
+            answer = topics.get(topic)
+            if answer is None:
+                answer = topics[topic] = _topic_answer(topic)
+            answer.partitions.append(data)
+        return list(topics.values())
+
+
+class _DataArrived:
+    """A long poll's condition: enough bytes, or an error, in the partitions that moved since it was parked."""
+
+    def __init__(self, fetch: _Fetch, found: dict[TopicPartition, int]) -> None:
+        self._fetch = fetch
+        self._found = found
+
+    @property
+    def keys(self) -> Iterable[TopicPartition]:
+        return self._found
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        assert isinstance(key, TopicPartition)
+        size = self._fetch.available(key)
+        if size is None:
+            return True
+        self._found[key] = size
+        return sum(self._found.values()) >= self._fetch.min_bytes
+
+
+def _begin(call: Call, body: FetchRequest, by_id: bool) -> FetchRound:
+    wanted = [
+        Wanted(
+            FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, part.partition),
+            part.fetch_offset,
+            part.partition_max_bytes,
+            part.current_leader_epoch,
+            part.last_fetched_epoch,
+        )
+        for topic in body.topics
+        for part in topic.partitions
+    ]
+    forgotten = [
+        FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, index)
+        for topic in body.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return call.broker.sessions.begin(
+        body.session_id, body.session_epoch, wanted, forgotten, uses_ids=by_id, steady=call.now.steady
+    )
+
+
+def _read_partition(partition: Partition, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
+    index = wanted.key.partition
+    parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+    if parted is not None:
+        epoch, end = parted
+        data = _refused(index, ErrorCode.NONE)
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+        return data
+    readable = partition.read(wanted.fetch_offset, min(wanted.max_bytes, left), at_least_one=at_least_one)
+    return PartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        high_watermark=readable.high_watermark,
+        last_stable_offset=readable.last_stable_offset,
+        log_start_offset=readable.log_start_offset,
+        aborted_transactions=None,
+        records=readable.records if readable.records.size else NO_RECORDS,
+    )
+
+
+def _refused(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=NO_RECORDS
+    )
+
+
+def _size(data: PartitionData) -> int:
+    records = data.records
+    return 0 if records is None or isinstance(records, bytes | bytearray | memoryview) else records.size
+
+
+def _is_final(data: PartitionData) -> bool:
+    """An answer that waiting would not better."""
+    return bool(data.error_code) or data.diverging_epoch.end_offset >= 0
+
+
+def _is_news(wanted: Wanted, data: PartitionData) -> bool:
+    moved = wanted.is_news(data.high_watermark, data.log_start_offset)
+    return moved or bool(data.records) or _is_final(data)
+
+
+def _rotate(session: Session, read: list[tuple[Wanted, PartitionData]]) -> None:
+    for wanted, data in read:
+        if data.records or data.error_code:
+            session.serve_last(wanted.key)
+
+
+def _topic_answer(topic: str | Uuid) -> FetchableTopicResponse:
+    if isinstance(topic, bytes):
+        return FetchableTopicResponse(topic_id=topic, partitions=[])
+    return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])

@@ -1,0 +1,99 @@
+"""ListOffsets, versions 1 to 11: where a time lies in a partition, or its start or end.
+
+Times below zero are questions: -1 the end, -2 the start, -3 the record with the largest timestamp (v7, KIP-734), -4 the
+start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005), -6 the first offset not yet tiered
+(v11, KIP-1023).  Nothing is tiered here.  v2: isolation level.  v4: leader epochs.  v6: flexible.  v10: a timeout,
+unused without remote storage.
+"""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
+from odradek.core.partition import Partition
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+EPOCHS_SINCE = 4
+NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+
+Place = tuple[TimestampMs, Offset, int]
+
+
+def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
+    counted: dict[tuple[str, int], int] = {}
+    for topic in body.topics:
+        for part in topic.partitions:
+            key = (topic.name, part.partition_index)
+            counted[key] = counted.get(key, 0) + 1
+    twice = {key for key, times in counted.items() if times > 1}
+    return ListOffsetsResponse(topics=[_topic(call, topic, twice) for topic in body.topics])
+
+
+def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_refused(part.partition_index, code) for part in topic.partitions]
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _topic(call: Call, topic: ListOffsetsTopic, twice: set[tuple[str, int]]) -> ListOffsetsTopicResponse:
+    return ListOffsetsTopicResponse(
+        name=topic.name,
+        partitions=[
+            _refused(part.partition_index, ErrorCode.INVALID_REQUEST)
+            if (topic.name, part.partition_index) in twice
+            else _partition(call, TopicName(topic.name), part)
+            for part in topic.partitions
+        ],
+    )
+
+
+def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    try:
+        partition = call.broker.partition(topic, part.partition_index)
+        partition.check_leader_epoch(part.current_leader_epoch)
+        timestamp, offset, epoch = _place(call, partition, part.timestamp)
+    except Refused as refused:
+        return _refused(part.partition_index, refused.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=part.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch if call.version >= EPOCHS_SINCE else NO_EPOCH,
+    )
+
+
+def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+
+
+def _place(call: Call, partition: Partition, asked: int) -> Place:
+    if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
+    if asked == LATEST:
+        return NO_TIMESTAMP, partition.positions.high_watermark, partition.info.leader_epoch
+    if asked in (EARLIEST, EARLIEST_LOCAL):
+        return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
+    if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOWHERE
+    found = partition.lookup_timestamp(None if asked == MAX_TIMESTAMP else TimestampMs(asked))
+    return NOWHERE if found is None else found
+
+
+def _epoch_at_start(partition: Partition) -> int:
+    return partition.log.epochs.epoch_of(partition.log.start_offset)

@@ -1,0 +1,149 @@
+"""Metadata, versions 0 to 13: which brokers there are, and who leads what.
+
+v1: null topics means all of them, an empty list none.  v4: the client may forbid auto-creation.  v8: authorized
+operations on request (KIP-430).  v9: flexible.  v10: topic ids, and from v12 a topic may be asked for by its id alone
+(KIP-516).  v13: an error for the whole answer (KIP-1102).
+
+Differs from Apache Kafka: a topic that is made on first sight is answered once it is there, not with an error to be
+tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.api import authorized
+from odradek.api.call import Call
+from odradek.api.topic_changes import TopicsChanged
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import SECOND_MS, BrokerId, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.effects import CreateTopics
+from odradek.core.parked import Parked
+from odradek.core.topic_plans import TopicSpec
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NULL_MEANS_ALL_SINCE = 1
+CREATION_MS_MAX = 5 * SECOND_MS
+
+
+def handle(call: Call, body: MetadataRequest) -> MetadataResponse | Parked[MetadataResponse]:
+    missing = _to_create(call, body)
+    if not missing:
+        return _answer(call, body)
+    change = call.broker.change(lambda token: CreateTopics(token, tuple(missing)))
+    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: _answer(call, body))
+
+
+def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    answers = [_unknown(topic, code) for topic in body.topics or ()]
+    return MetadataResponse(brokers=[], topics=answers, error_code=code)
+
+
+def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
+    broker = call.broker
+    if not body.allow_auto_topic_creation or not broker.configs.bool("auto.create.topics.enable"):
+        return []
+    names = {topic.name for topic in body.topics or () if topic.name is not None and topic.topic_id == ZERO_UUID}
+    planned = []
+    for name in sorted(names - broker.view.topics.keys()):
+        try:
+            planned.append(broker.planner.new_topic(TopicSpec(name), broker.view))
+        except Refused:
+            continue  # The answer says why, topic by topic.
+    return planned
+
+
+def _answer(call: Call, body: MetadataRequest) -> MetadataResponse:
+    view = call.broker.view
+    return MetadataResponse(
+        brokers=_brokers(call),
+        cluster_id=view.cluster_id,
+        controller_id=view.controller,
+        topics=_topics(call, body),
+        cluster_authorized_operations=authorized.cluster(body.include_cluster_authorized_operations),
+    )
+
+
+def _brokers(call: Call) -> list[MetadataResponseBroker]:
+    found = []
+    for broker in call.broker.view.brokers.values():
+        endpoint = call.peer.endpoint_of(broker, ours=broker.id == call.broker.id)
+        if endpoint is not None:
+            found.append(
+                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    return found
+
+
+def _topics(call: Call, body: MetadataRequest) -> list[MetadataResponseTopic]:
+    view = call.broker.view
+    with_operations = body.include_topic_authorized_operations
+    if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
+        return [_described(call, topic, with_operations) for topic in view.topics.values()]
+    return [_asked_for(call, topic, with_operations) for topic in _once_each(body.topics)]
+
+
+def _once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    return list({(topic.topic_id, topic.name): topic for topic in topics}.values())
+
+
+def _asked_for(call: Call, asked: MetadataRequestTopic, with_operations: bool) -> MetadataResponseTopic:
+    view = call.broker.view
+    try:
+        if asked.topic_id != ZERO_UUID:
+            return _described(call, view.topics[call.broker.topic_name(Uuid(asked.topic_id))], with_operations)
+        known = view.topics.get(TopicName(asked.name or ""))
+        if known is not None:
+            return _described(call, known, with_operations)
+        # Says what is wrong with a name that no topic can have.
+        call.broker.planner.new_topic(TopicSpec(asked.name or "", 1, 1), view)
+        return _unknown(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    except Refused as refused:
+        return _unknown(asked, refused.code)
+
+
+def _unknown(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=asked.topic_id, partitions=[])
+
+
+def _described(call: Call, topic: TopicInfo, with_operations: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(call, index, info) for index, info in enumerate(topic.partitions)],
+        topic_authorized_operations=authorized.topic(with_operations),
+    )
+
+
+def _partition(call: Call, index: int, info: PartitionInfo) -> MetadataResponsePartition:
+    alive = call.broker.view.brokers
+    return MetadataResponsePartition(
+        error_code=leader_error(call, info.leader),
+        partition_index=index,
+        leader_id=info.leader,
+        leader_epoch=info.leader_epoch,
+        replica_nodes=list(info.replicas),
+        isr_nodes=list(info.isr),
+        offline_replicas=[replica for replica in info.replicas if replica not in alive],
+    )
+
+
+def leader_error(call: Call, leader: BrokerId) -> ErrorCode:
+    """Why the leader can't be named to this client, or NONE."""
+    broker = call.broker.view.brokers.get(leader)
+    if broker is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if call.peer.endpoint_of(broker, ours=leader == call.broker.id) is None:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.NONE

@@ -1,0 +1,146 @@
+"""Produce, versions 3 to 13.
+
+Order: batches of one connection are appended in the order received.  v5: log start offset in the answer.  v8: record
+errors and a sentence (KIP-467).  v9: flexible.  v10: the current leader for who asks the wrong broker (KIP-951).
+v13: topics by id (KIP-516).  acks: 0 answers nothing, 1 after the write, all (-1) once the partition's in-sync
+replicas have it, which on an unreplicated partition means: once it is synced to the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core import ingress
+from odradek.core.broker import Broker
+from odradek.core.parked import Parked
+from odradek.core.partition import Written
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+TOPIC_IDS_SINCE = 13
+
+
+def handle(call: Call, body: ProduceRequest) -> ProduceResponse | Parked[ProduceResponse] | None:
+    if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        return refuse(call, body, ErrorCode.INVALID_REQUIRED_ACKS)
+    waiting = Acknowledgement(call.broker)
+    topics = [_append_topic(call, body.acks, topic, waiting) for topic in body.topic_data]
+    response = ProduceResponse(responses=topics)
+    if body.acks == ACKS_NONE:
+        # Nothing to answer with: like Kafka, close the connection so that the client looks again for the leader.
+        if any(part.error_code for topic in topics for part in topic.partition_responses):
+            raise ConnectionAbortedError("a produce with acks=0 failed")
+        return None
+    if not waiting.pending:
+        return response
+    return Parked(waiting, call.now.steady + max(body.timeout_ms, 0), lambda: waiting.settle(response))
+
+
+def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    if body.acks == ACKS_NONE:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_refused(part.index, Refused(code)) for part in topic.partition_data],
+            )
+            for topic in body.topic_data
+        ]
+    )
+
+
+def _append_topic(call: Call, acks: int, topic: TopicProduceData, waiting: Acknowledgement) -> TopicProduceResponse:
+    find = _finder(call, topic)
+    parts = [_append_partition(call, acks, find, part, waiting) for part in topic.partition_data]
+    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
+
+
+def _finder(call: Call, topic: TopicProduceData) -> Callable[[], TopicName]:
+    if call.version >= TOPIC_IDS_SINCE:
+        return lambda: call.broker.topic_name(Uuid(topic.topic_id))
+    return lambda: TopicName(topic.name)
+
+
+def _append_partition(
+    call: Call, acks: int, find: Callable[[], TopicName], part: PartitionProduceData, waiting: Acknowledgement
+) -> PartitionProduceResponse:
+    broker = call.broker
+    try:
+        partition = broker.partition(find(), part.index)
+        batch = ingress.admitted(partition, part.records, call.now)
+        written = broker.append(partition, batch, call.now, all_replicas=acks == ACKS_ALL)
+    except Refused as refused:
+        return _refused(part.index, refused)
+    answer = PartitionProduceResponse(
+        index=part.index,
+        error_code=ErrorCode.NONE,
+        base_offset=written.base_offset,
+        log_append_time_ms=written.log_append_time,
+        log_start_offset=partition.log.start_offset,
+    )
+    if written.needs_sync or acks == ACKS_ALL:
+        waiting.add(partition.topic_partition, written, answer)
+    return answer
+
+
+def _refused(index: int, refused: Refused) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=refused.code,
+        base_offset=NO_OFFSET,
+        log_append_time_ms=NO_TIMESTAMP,
+        error_message=refused.detail or None,
+    )
+
+
+class Acknowledgement:
+    """What an answer waits for: each of its partitions has what was appended, in sync or on the disk."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.pending: dict[TopicPartition, tuple[Written, PartitionProduceResponse]] = {}
+
+    def add(self, name: TopicPartition, written: Written, answer: PartitionProduceResponse) -> None:
+        if not self._is_settled(name, written, answer):
+            self.pending[name] = (written, answer)
+
+    @property
+    def keys(self) -> Iterable[TopicPartition]:
+        return self.pending
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return all(self._is_settled(name, written, answer) for name, (written, answer) in self.pending.items())
+
+    def _is_settled(self, name: TopicPartition, written: Written, answer: PartitionProduceResponse) -> bool:
+        partition = self._broker.partitions.get(name)
+        if partition is None:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif not partition.is_online:
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            positions = partition.positions
+            return written.end <= (positions.durable_end if written.needs_sync else positions.high_watermark)
+        return True
+
+    def settle(self, response: ProduceResponse) -> ProduceResponse:
+        """The answer, when the last partition is there or the time is over."""
+        for name, (written, answer) in self.pending.items():
+            if not self._is_settled(name, written, answer):
+                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            if answer.error_code:
+                answer.base_offset = NO_OFFSET
+                answer.log_append_time_ms = NO_TIMESTAMP
+        return response

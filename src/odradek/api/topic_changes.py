@@ -1,0 +1,38 @@
+"""What the APIs that change topics have in common: a change is asked for, and answered when the tree has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.cluster import TopicInfo
+from odradek.core.effects import Change, Changed
+
+
+class TopicsChanged:
+    """Waits for one change to end, and keeps how it did."""
+
+    def __init__(self, change: Change) -> None:
+        self.keys = (change.token,)
+        self._end: Changed | None = None
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        assert isinstance(news, Changed)
+        self._end = news
+        return True
+
+    def refusal(self, topic: TopicName) -> Refused | None:
+        """Why the topic was not changed; None if it was."""
+        if self._end is None:
+            return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change had not ended in time, and may still do so")
+        return self._end.refused.get(topic)
+
+    def topic(self, topic: TopicName) -> TopicInfo | None:
+        """The topic as it is after the change."""
+        return self._end.topics.get(topic) if self._end else None
+
+
+def named_twice(names: Iterable[str]) -> set[str]:
+    return {name for name, times in Counter(names).items() if times > 1}

@@ -1,0 +1,189 @@
+"""The broker: owns every partition, session and parked request, and turns events into decisions.
+
+    requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
+    events   ──> changed, synced, tick ──> lot.take_completed()   what can be answered now
+
+Nothing here waits, reads a clock or draws a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.cluster import ClusterView, TopicInfo
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.effects import Change, Changed, Chore, Chores, Effect, Sync, Synced
+from odradek.core.fetch_sessions import FetchSessions
+from odradek.core.housekeeping import Housekeeping, high_watermarks
+from odradek.core.moment import Moment
+from odradek.core.parked import ParkingLot
+from odradek.core.partition import Partition, Written
+from odradek.core.storage import Storage
+from odradek.core.topic_plans import Planner
+from odradek.log.disk import DiskFailed
+from odradek.record.batch import Batch
+
+SomeChange = TypeVar("SomeChange", bound=Change)
+
+
+@dataclass(frozen=True, slots=True)
+class Entropy:
+    """The shell's randomness."""
+
+    random_int31: Callable[[], int]
+    new_uuid: Callable[[], Uuid]
+
+
+class Broker:
+    """One broker of the cluster, without its sockets, threads and clock."""
+
+    def __init__(
+        self, broker_id: BrokerId, view: ClusterView, storage: Storage, configs: BrokerConfigs, entropy: Entropy
+    ) -> None:
+        self.id = broker_id
+        self.view = view
+        self.storage = storage
+        self.configs = configs
+        self.entropy = entropy
+        self.lot = ParkingLot()
+        self.sessions = FetchSessions(entropy.random_int31)
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.planner = Planner(
+            partitions_default=configs.int("num.partitions"),
+            replication_factor_default=configs.int("default.replication.factor"),
+            random_int31=entropy.random_int31,
+            new_uuid=entropy.new_uuid,
+        )
+        self._housekeeping = Housekeeping(storage, configs)
+        self._unsynced: dict[TopicPartition, None] = {}
+        self._is_syncing = False
+        self._changes: list[Change] = []
+        self._chores: list[Chore] = []
+        self._tokens = 0
+
+    # Finding things.
+
+    def partition(self, topic: TopicName, index: int) -> Partition:
+        """The partition, if this broker has it.  Raises Refused."""
+        partition = self.partitions.get(TopicPartition(topic, index))
+        if partition is not None:
+            return partition
+        known = self.view.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is on another broker")
+
+    def topic_name(self, topic_id: Uuid) -> TopicName:
+        """The name behind an id.  Raises Refused(UNKNOWN_TOPIC_ID)."""
+        name = self.view.names.get(topic_id)
+        if name is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    # Writing.
+
+    def append(self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool) -> Written:
+        """Append one batch and wake who waits for it.  Raises Refused."""
+        written = partition.append(batch, now.wall, all_replicas=all_replicas)
+        if written.needs_sync:
+            self._unsynced[partition.topic_partition] = None
+        else:
+            self.lot.happened(partition.topic_partition)
+        return written
+
+    def synced(self, event: Synced, now: Moment) -> None:
+        """A round of syncs ended.  What was written meanwhile goes into the next one."""
+        self._is_syncing = False
+        for name, flush in event.flushes.items():
+            partition = self.partitions.get(name)
+            if partition is None or not partition.is_online:
+                continue
+            if isinstance(flush, DiskFailed):
+                # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
+                partition.take_offline()
+                self.lot.happened(name)
+            elif partition.flushed(flush, now.wall):
+                self.lot.happened(name)
+
+    # Topics.
+
+    def change(self, make: Callable[[int], SomeChange]) -> SomeChange:
+        """Ask for a change of topics; `make` gets the token under which its end will be told."""
+        self._tokens += 1
+        change = make(self._tokens)
+        self._changes.append(change)
+        return change
+
+    def changed(self, event: Changed, now: Moment) -> None:
+        """A change of topics ended: open, grow or drop logs, then wake who waits for it."""
+        for name, topic in event.topics.items():
+            if topic is None:
+                self._drop(name, now)
+            else:
+                self.view = self.view.with_topics([topic])
+                self._open(topic, now)
+        self.lot.happened(event.token, event)
+
+    def start(self, now: Moment) -> None:
+        """Open what the cluster says is here.  Logs of topics that were deleted meanwhile are deleted too."""
+        for topic in self.view.topics.values():
+            self._open(topic, now)
+
+    def _open(self, topic: TopicInfo, now: Moment) -> None:
+        configs = self.configs.for_topic(topic.configs)
+        for index, info in enumerate(topic.partitions):
+            if self.id not in info.replicas:
+                continue
+            name = TopicPartition(topic.name, index)
+            present = self.partitions.get(name)
+            if present is not None:
+                present.info = info
+                continue
+            log = self.storage.open(name, topic.id, configs, now.wall)
+            self.partitions[name] = Partition(name, log, info, configs)
+            if log is not None and log.recovery_point < log.end_offset:
+                self._unsynced[name] = None
+
+    def _drop(self, topic: TopicName, now: Moment) -> None:
+        known = self.view.topics.get(topic)
+        self.view = self.view.without_topics([topic])
+        for index in range(len(known.partitions) if known else 0):
+            name = TopicPartition(topic, index)
+            if self.partitions.pop(name, None) is not None:
+                self.storage.delete(name, now.wall)
+                self._unsynced.pop(name, None)
+                self.lot.happened(name)
+
+    # The shell's side.
+
+    def take_effects(self) -> list[Effect]:
+        """What the shell shall do now.  Never blocks on it; each comes back as an event."""
+        effects: list[Effect] = list(self._changes)
+        self._changes.clear()
+        if self._chores:
+            effects.append(Chores(tuple(self._chores)))
+            self._chores.clear()
+        if self._unsynced and not self._is_syncing:
+            self._is_syncing = True
+            known = ((name, self.partitions.get(name)) for name in self._unsynced)
+            effects.append(Sync({name: one.log.begin_flush() for name, one in known if one and one.is_online}))
+            self._unsynced.clear()
+        return effects
+
+    def keep_house(self, now: Moment) -> None:
+        """About once a second: retention, flushes that are due, checkpoints, files whose time is over."""
+        due = self._housekeeping.tick(now, self.partitions)
+        self._unsynced.update(dict.fromkeys(due.to_sync))
+        self._chores.extend(due.chores)
+
+    def stop(self, now: Moment) -> list[str]:
+        """Leave the logs as a clean stop leaves them: synced, with checkpoints and the clean-shutdown marker.
+
+        What went wrong with it, for the broker's log; the next start then checks the logs.
+        """
+        return self.storage.close(high_watermarks(self.partitions), now.wall)

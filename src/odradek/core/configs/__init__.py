@@ -1,0 +1,1 @@
+"""Kafka's configuration: every name a broker or a topic may set, with its type, default and rule."""

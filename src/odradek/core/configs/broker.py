@@ -1,0 +1,71 @@
+"""A broker's configuration, and through it that of its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from odradek.core.configs.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_ONLY, broker_key
+from odradek.core.configs.definition import READ_ONLY, ConfigEntry, ConfigSource, to_text
+from odradek.core.configs.docs import DOCS
+from odradek.core.configs.layers import Layer, LayeredConfigs
+from odradek.core.configs.topic import TopicConfigs, check_topic
+
+
+class BrokerConfigs(LayeredConfigs):
+    """`parse` checks what a broker is started with; `with_dynamic` puts the cluster's settings on top."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> BrokerConfigs:
+        """`defaults` replace those of the table.  Raises ConfigError for an unknown name or a bad value."""
+        texts = dict(texts)
+        if texts.get("broker.id", "").strip() != "-1":  # -1 asks for a generated id.
+            for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+                if one in texts:  # Two names of one thing, as in Kafka 3 and 4.
+                    texts.setdefault(other, texts[one])
+        own = {name: BROKER_KEYS[name].parse(text) for name, text in (defaults or {}).items()}
+        return cls((Layer.parse(ConfigSource.STATIC_BROKER_CONFIG, texts),), own)
+
+    def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
+        """The same broker under the dynamic configuration of itself and of all brokers; texts as in the znodes."""
+        layers = (
+            Layer.parse(ConfigSource.DYNAMIC_BROKER_CONFIG, broker),
+            Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
+            self._layers[-1],
+        )
+        return BrokerConfigs(layers, self._defaults)
+
+    def for_topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
+        """What holds for a topic with these overrides; see TopicConfigs.resolve."""
+        return TopicConfigs.resolve(self, overrides)
+
+    def check_topic(self, overrides: Mapping[str, str | None]) -> None:
+        """Raises Refused(INVALID_CONFIG) for overrides that no topic can have."""
+        check_topic(self, overrides)
+
+    def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
+        """What DescribeConfigs tells of a broker, by name; unknown names are left out, as Kafka does."""
+        entries = (self._entry(name) for name in self._described() if names is None or name in names)
+        return list(entries)
+
+    def _described(self) -> list[str]:
+        listed = {
+            name for name, key in BROKER_KEYS.items() if not (key.internal or key.retired or name in DYNAMIC_ONLY)
+        }
+        return sorted(listed.union(self.names_set()))
+
+    def _entry(self, name: str) -> ConfigEntry:
+        key = broker_key(name)
+        assert key is not None, "only known names get into a layer"
+        synonyms = self.synonyms(BROKER_SYNONYMS.get(name, (name,)), key.sensitive)
+        return ConfigEntry(
+            name=name,
+            value=None if key.sensitive else to_text(self.value(name)),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+            read_only=key.mode is READ_ONLY,
+            sensitive=key.sensitive,
+            synonyms=synonyms,
+            type_code=key.type,
+            documentation=DOCS.get(name),
+        )

@@ -1,0 +1,67 @@
+"""All names of a broker's configuration, and what a name means that is in no table.
+
+Names under `listener.name.<listener>.` repeat a key for one listener, with a SASL mechanism between where it has one;
+names under the plug-in prefixes are kept as they are.
+"""
+
+from __future__ import annotations
+
+from odradek.core.configs.broker_cluster import CLUSTER_KEYS
+from odradek.core.configs.broker_groups import GROUPS_KEYS
+from odradek.core.configs.broker_log import LOG_KEYS
+from odradek.core.configs.broker_network import NETWORK_KEYS
+from odradek.core.configs.definition import LOW, ConfigError, ConfigKey, ConfigType, boolean, string
+
+# Read by Kafka's own authorizers, not by its brokers, and found in most secured server.properties.
+_AUTHORIZER_KEYS = (
+    boolean("allow.everyone.if.no.acl.found", False, None, LOW, retired=True),
+    string("super.users", None, None, LOW, retired=True),
+)
+BROKER_KEYS: dict[str, ConfigKey] = {
+    key.name: key for key in (*CLUSTER_KEYS, *GROUPS_KEYS, *LOG_KEYS, *NETWORK_KEYS, *_AUTHORIZER_KEYS)
+}
+# Set through AlterConfigs only, and listed only once they are set.
+DYNAMIC_ONLY = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+PLUGIN_PREFIXES = ("config.providers.", "metrics.context.", "rsm.config.", "rlmm.config.")
+_LISTENER_PREFIX = "listener.name."
+
+# A key and the broker's keys that stand in for it, in the order they are asked.
+BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
+    "log.roll.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+}
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The definition behind a name, that of the base key for a listener's own; None if Kafka knows no such name."""
+    if name in BROKER_KEYS:
+        return BROKER_KEYS[name]
+    if name.startswith(PLUGIN_PREFIXES):
+        # What a plug-in is told may be a password: never shown.
+        return ConfigKey(name, ConfigType.PASSWORD, None, None)
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    parts = name.split(".")[3:]
+    base = BROKER_KEYS.get(".".join(parts)) or BROKER_KEYS.get(".".join(parts[1:]))
+    return None if base is None else ConfigKey(name, base.type, None, base.rule, base.importance, base.mode)
+
+
+def known(name: str) -> ConfigKey:
+    """Raises ConfigError, with the nearest name if one is near."""
+    key = broker_key(name)
+    if key is None:
+        from difflib import get_close_matches  # Only where something is wrong already.
+
+        near = get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.75)
+        raise ConfigError(
+            f"{name} is no configuration of a Kafka broker" + (f"; did you mean {near[0]}?" if near else ".")
+        )
+    return key

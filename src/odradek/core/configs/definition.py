@@ -1,0 +1,242 @@
+"""What one configuration key is: type, default, rule; text to typed values and back, as Kafka does it.
+
+The tables (topic.py, broker_*.py) are lists of ConfigKey made by the small functions at the end, one line per key.
+Values come as text (a properties file, a CreateTopics request) and leave as text (DescribeConfigs), so parsing and
+printing are each other's inverse.  Surprising: doubles print the way Java prints them ("1.0E-4"), lists lose repeated
+elements, and a secret never leaves as text at all.  NamedTuples throughout: a dataclass takes a millisecond or more of
+the broker's start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from odradek.base.units import INT16_MAX, INT32_MAX, INT64_MAX
+
+
+class ConfigError(ValueError):
+    """A configuration that can't be used; the text is one sentence that names the key and what it may be."""
+
+
+class ConfigType(IntEnum):
+    """The type of a value; the numbers are those of DescribeConfigs version 3 and up (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class UpdateMode(Enum):
+    """Whether a broker's key can change while it runs, and for whom (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode.READ_ONLY, UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE
+
+
+class Secret:
+    """A password: compares like its text, prints as stars."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+Value = bool | int | float | str | tuple[str, ...] | Secret | None
+
+
+class Rule(NamedTuple):
+    """What a parsed value must satisfy.  `text` is Kafka's name of the rule; `check` says what is wrong, or None."""
+
+    text: str
+    check: Callable[[str, Value], str | None]
+
+
+class ConfigKey(NamedTuple):
+    """One key.  Retired keys are accepted for the sake of old files and clients; Kafka 4 no longer knows them."""
+
+    name: str
+    type: ConfigType
+    default: Value
+    rule: Rule | None
+    importance: Importance = MEDIUM
+    mode: UpdateMode = READ_ONLY
+    internal: bool = False
+    retired: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The typed value of a text.  Raises ConfigError in Kafka's words."""
+        value = parse_value(self.name, self.type, text)
+        problem = self.rule.check(self.name, value) if self.rule is not None else None
+        if problem is not None:
+            raise ConfigError(problem)
+        return value
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are the protocol's."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Synonym(NamedTuple):
+    """One value that counts, or would if those before it were not there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One key in an answer.  `value` is None where nothing is set, and always for a secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    type_code: ConfigType
+    documentation: str | None
+
+
+_NUMBER_MAX = {ConfigType.SHORT: INT16_MAX, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
+# int() alone would take "1_000" too, and float() "nan".
+_INTEGER = re.compile(r"[+-]?\d+")
+_DOUBLE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?")
+_NUMBER_CHARACTERS_MAX = 100
+
+
+def invalid(name: str, value: str, reason: str) -> str:
+    return f"Invalid value {value} for configuration {name}: {reason}"
+
+
+def parse_value(name: str, type_: ConfigType, text: str) -> Value:
+    text = text.strip()
+    if type_ in _NUMBER_MAX:
+        return _parse_integer(name, type_, text)
+    if type_ is ConfigType.DOUBLE:
+        return _parse_double(name, text)
+    if type_ is ConfigType.BOOLEAN:
+        return _parse_boolean(name, text)
+    if type_ is ConfigType.LIST:
+        return tuple(dict.fromkeys(element.strip() for element in text.split(","))) if text else ()
+    return Secret(text) if type_ is ConfigType.PASSWORD else text
+
+
+def _parse_integer(name: str, type_: ConfigType, text: str) -> int:
+    high = _NUMBER_MAX[type_]
+    if len(text) <= _NUMBER_CHARACTERS_MAX and _INTEGER.fullmatch(text) and -high - 1 <= int(text) <= high:
+        return int(text)
+    raise ConfigError(invalid(name, text, f"Not a number of type {type_.name}"))
+
+
+def _parse_double(name: str, text: str) -> float:
+    match = _DOUBLE.fullmatch(text)
+    if match is None or len(text) > _NUMBER_CHARACTERS_MAX:
+        raise ConfigError(invalid(name, text, "Not a number of type DOUBLE"))
+    return float(match[1])
+
+
+def _parse_boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(invalid(name, text, "Expected value to be either true or false"))
+    return text.lower() == "true"
+
+
+def to_text(value: Value) -> str | None:
+    """A value as DescribeConfigs shows it; a secret has no text."""
+    if value is None or isinstance(value, Secret):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _java_double(value)
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _java_double(value: float) -> str:
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    from decimal import Decimal  # Rare, and 1 ms of start-up.
+
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits))
+    fraction = text[1:].rstrip("0") or "0"
+    return f"{'-' if sign else ''}{text[0]}.{fraction}E{exponent + len(text) - 1}"
+
+
+class _Type:
+    """Makes keys of one type; the tables are calls of these."""
+
+    def __init__(self, type_: ConfigType) -> None:
+        self._type = type_
+
+    def __call__(
+        self,
+        name: str,
+        default: Value,
+        rule: Rule | None = None,
+        importance: Importance = MEDIUM,
+        mode: UpdateMode = READ_ONLY,
+        *,
+        internal: bool = False,
+        retired: bool = False,
+    ) -> ConfigKey:
+        return ConfigKey(name, self._type, default, rule, importance, mode, internal, retired)
+
+
+boolean = _Type(ConfigType.BOOLEAN)
+string = _Type(ConfigType.STRING)
+int_ = _Type(ConfigType.INT)
+short = _Type(ConfigType.SHORT)
+long = _Type(ConfigType.LONG)
+double = _Type(ConfigType.DOUBLE)
+list_ = _Type(ConfigType.LIST)
+class_ = _Type(ConfigType.CLASS)
+password = _Type(ConfigType.PASSWORD)

@@ -1,0 +1,77 @@
+"""Configuration in layers: a value is looked for from the strongest source to the table's default.
+
+The layers of a broker: the dynamic configuration of this broker, the dynamic default of the cluster, and what the
+broker was started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
+from odradek.core.configs.definition import ConfigSource, Synonym, Value, to_text
+from odradek.core.configs.values import TypedValues
+
+
+class Layer(NamedTuple):
+    source: ConfigSource
+    texts: Mapping[str, str]
+    values: Mapping[str, Value]
+
+    @classmethod
+    def parse(cls, source: ConfigSource, texts: Mapping[str, str]) -> Layer:
+        """Raises ConfigError for an unknown name or a bad value."""
+        return cls(source, texts, {name: known(name).parse(text) for name, text in texts.items()})
+
+
+class LayeredConfigs(TypedValues):
+    """Immutable.  `layers`, strongest first; `defaults` replace those of the table."""
+
+    __slots__ = ("_defaults", "_layers")
+
+    def __init__(self, layers: tuple[Layer, ...], defaults: Mapping[str, Value]) -> None:
+        self._layers = layers
+        self._defaults = defaults
+
+    def value(self, name: str) -> Value:
+        for layer in self._layers:
+            if name in layer.values:
+                return layer.values[name]
+        return self.default(name)
+
+    def optional_value(self, name: str) -> Value:
+        """None also for a name that is no key: some synonyms of topic keys are names no broker has."""
+        return self.value(name) if name in BROKER_KEYS else None
+
+    def default(self, name: str) -> Value:
+        if name in self._defaults:
+            return self._defaults[name]
+        key = BROKER_KEYS.get(name) or broker_key(name)
+        if key is None:
+            raise KeyError(name)
+        return key.default
+
+    def is_set(self, name: str) -> bool:
+        """True if somebody asked for this value, even if it is the default."""
+        return any(name in layer.values for layer in self._layers)
+
+    def names_set(self) -> list[str]:
+        return sorted({name for layer in self._layers for name in layer.values})
+
+    def synonyms(self, names: Iterable[str], sensitive: bool) -> tuple[Synonym, ...]:
+        """Every value of the names, strongest first, but for those before the first name's own (Kafka's omission)."""
+        names = [name for name in names if broker_key(name) is not None]
+        found = [
+            Synonym(name, None if sensitive else layer.texts[name], layer.source)
+            for layer in self._layers
+            for name in names
+            if name in layer.texts
+        ]
+        found += [
+            Synonym(name, to_text(self.default(name)), ConfigSource.DEFAULT_CONFIG)
+            for name in names
+            if self.default(name) is not None
+        ]
+        first = next((i for i, synonym in enumerate(found) if synonym.name == names[0]), len(found))
+        return tuple(found[first:])

@@ -1,0 +1,209 @@
+"""What holds for one topic: its own settings over the broker's (a topic key has synonyms among the broker's keys).
+
+Overrides are kept as text, as they came and as they lie in the znode.  Refusals carry Kafka's sentences, since tools
+show them to people and tests of other people's software compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import HOUR_MS, MINUTE_MS
+from odradek.core.configs.definition import ConfigEntry, ConfigError, ConfigKey, ConfigSource, Synonym, Value, to_text
+from odradek.core.configs.docs import DOCS
+from odradek.core.configs.layers import LayeredConfigs
+from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+from odradek.core.configs.values import TypedValues
+
+
+class FlushPolicy(NamedTuple):
+    """When a log is synced to disk.
+
+    `before_acknowledging`: an answer to acks=all on a partition without other replicas waits until its data is synced.
+    True unless the topic or the broker sets one of Kafka's flush settings: whoever does has said when to flush.
+    """
+
+    before_acknowledging: bool
+    messages: int
+    ms: int
+
+    def is_due(self, unsynced_records: int) -> bool:
+        return unsynced_records >= self.messages
+
+
+class TopicConfigs(NamedTuple):
+    """What one topic goes by.  Times in ms, sizes in bytes; -1 is no limit for retention.
+
+    `segment_bytes` is internal.segment.bytes where that is set: Kafka's own tests make small segments with it.
+    """
+
+    overrides: Mapping[str, str]
+    flush: FlushPolicy
+    cleanup_policy: tuple[str, ...]
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    is_log_append_time: bool
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+    leader_replication_throttled_replicas: tuple[str, ...]
+    follower_replication_throttled_replicas: tuple[str, ...]
+    merged: Merged
+
+    @classmethod
+    def resolve(cls, broker: LayeredConfigs, overrides: Mapping[str, str]) -> TopicConfigs:
+        """Overrides that were not checked (a znode another broker wrote) count where they are known and valid."""
+        merged = Merged(broker, _usable(overrides))
+        return cls(
+            overrides=overrides,
+            flush=merged.flush_policy(),
+            cleanup_policy=merged.list("cleanup.policy"),
+            compression_type=merged.str("compression.type"),
+            compression_gzip_level=merged.int("compression.gzip.level"),
+            compression_lz4_level=merged.int("compression.lz4.level"),
+            compression_zstd_level=merged.int("compression.zstd.level"),
+            delete_retention_ms=merged.int("delete.retention.ms"),
+            file_delete_delay_ms=merged.int("file.delete.delay.ms"),
+            index_interval_bytes=merged.int("index.interval.bytes"),
+            max_message_bytes=merged.int("max.message.bytes"),
+            is_log_append_time=merged.str("message.timestamp.type") == "LogAppendTime",
+            message_timestamp_before_max_ms=merged.timestamp_bound("message.timestamp.before.max.ms"),
+            message_timestamp_after_max_ms=merged.timestamp_bound("message.timestamp.after.max.ms"),
+            min_cleanable_dirty_ratio=merged.float("min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms=merged.int("min.compaction.lag.ms"),
+            max_compaction_lag_ms=merged.int("max.compaction.lag.ms"),
+            min_insync_replicas=merged.int("min.insync.replicas"),
+            preallocate=merged.bool("preallocate"),
+            retention_bytes=merged.int("retention.bytes"),
+            retention_ms=merged.int("retention.ms"),
+            segment_bytes=merged.optional_int("internal.segment.bytes") or merged.int("segment.bytes"),
+            segment_index_bytes=merged.int("segment.index.bytes"),
+            segment_jitter_ms=merged.int("segment.jitter.ms"),
+            segment_ms=merged.int("segment.ms"),
+            unclean_leader_election_enable=merged.bool("unclean.leader.election.enable"),
+            leader_replication_throttled_replicas=merged.list("leader.replication.throttled.replicas"),
+            follower_replication_throttled_replicas=merged.list("follower.replication.throttled.replicas"),
+            merged=merged,
+        )
+
+    def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
+        """What DescribeConfigs tells of a topic, by name; unknown names are left out, as Kafka does."""
+        keys = TOPIC_KEYS.values()
+        listed = (key for key in keys if self.merged.overrides(key.name) or not (key.internal or key.retired))
+        return [self.merged.entry(key) for key in listed if names is None or key.name in names]
+
+
+class Merged(TypedValues):
+    """Overrides over the broker over the table."""
+
+    __slots__ = ("_broker", "_values")
+
+    def __init__(self, broker: LayeredConfigs, values: Mapping[str, Value]) -> None:
+        self._broker = broker
+        self._values = values
+
+    def value(self, name: str) -> Value:
+        if name in self._values:
+            return self._values[name]
+        for synonym in TOPIC_SYNONYMS.get(name, ()):
+            value = self._broker.optional_value(synonym)
+            if value is not None:
+                return _in_ms(synonym, value)
+        return TOPIC_KEYS[name].default
+
+    def overrides(self, name: str) -> bool:
+        return name in self._values
+
+    def is_set(self, name: str) -> bool:
+        """True if the topic or the broker asks for a value."""
+        return name in self._values or any(map(self._broker.is_set, TOPIC_SYNONYMS[name]))
+
+    def flush_policy(self) -> FlushPolicy:
+        relaxed = self.is_set("flush.messages") or self.is_set("flush.ms")
+        return FlushPolicy(not relaxed, self.int("flush.messages"), self.int("flush.ms"))
+
+    def timestamp_bound(self, name: str) -> int:
+        # One older setting for both bounds, until KIP-937, counts where the newer ones are not set.
+        older = "message.timestamp.difference.max.ms"
+        return self.int(older if self.is_set(older) and not self.is_set(name) else name)
+
+    def entry(self, key: ConfigKey) -> ConfigEntry:
+        value = to_text(self.value(key.name))
+        synonyms = self._broker.synonyms(TOPIC_SYNONYMS.get(key.name, ()), key.sensitive)
+        if key.name in self._values:
+            synonyms = (Synonym(key.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
+        return ConfigEntry(
+            name=key.name,
+            value=value,
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+            read_only=False,
+            sensitive=key.sensitive,
+            synonyms=synonyms,
+            type_code=key.type,
+            documentation=DOCS.get(key.name),
+        )
+
+
+def _in_ms(name: str, value: Value) -> Value:
+    unit = HOUR_MS if name.endswith(".hours") else MINUTE_MS if name.endswith(".minutes") else 0
+    if not unit:
+        return value
+    assert isinstance(value, int)
+    return value * unit if value >= 0 else -1
+
+
+def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> None:
+    """Raises Refused(INVALID_CONFIG) for unknown names, bad values, and values that contradict each other."""
+    nulls = [name for name, text in overrides.items() if text is None]
+    if nulls:
+        raise _refused(f"Null value not supported for topic configs: {','.join(nulls)}")
+    for name in overrides:
+        if name not in TOPIC_KEYS:
+            raise _refused(f"Unknown topic config name: {name}")
+    try:
+        values = {name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items() if text is not None}
+    except ConfigError as error:
+        raise _refused(str(error)) from error
+    _check_together(Merged(broker, values))
+
+
+def _check_together(merged: Merged) -> None:
+    low, high = merged.int("min.compaction.lag.ms"), merged.int("max.compaction.lag.ms")
+    if low > high:
+        raise _refused(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")
+    if merged.bool("remote.storage.enable"):
+        reason = "Tiered Storage functionality is disabled in the broker."
+        raise _refused(f"{reason} Topic cannot be configured with remote log storage.")
+
+
+def _refused(detail: str) -> Refused:
+    return Refused(ErrorCode.INVALID_CONFIG, detail)
+
+
+def _usable(overrides: Mapping[str, str]) -> dict[str, Value]:
+    values = {}
+    for name, text in overrides.items():
+        try:
+            values[name] = TOPIC_KEYS[name].parse(text)
+        except (KeyError, ConfigError):
+            continue
+    return values

@@ -1,0 +1,106 @@
+"""What a topic may set for itself (update mode means nothing here).
+
+One key a line: name, default, rule, importance, update mode (read-only where none is given).
+"""
+
+from __future__ import annotations
+
+from odradek.base.units import INT64_MAX
+from odradek.core.configs.definition import LOW, MEDIUM, ConfigKey, boolean, double, int_, list_, long, string
+from odradek.core.configs.rules import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    AT_LEAST_MINUS_1,
+    AT_LEAST_MINUS_2,
+    CLEANUP_POLICY,
+    COMPRESSION_TYPE,
+    RELEASE,
+    THROTTLED_REPLICAS,
+    TIMESTAMP_TYPE,
+    between,
+    between_or,
+)
+
+_KEYS: tuple[ConfigKey, ...] = (
+    list_("cleanup.policy", ("delete",), CLEANUP_POLICY, MEDIUM),
+    int_("compression.gzip.level", -1, between_or(1, 9, -1), MEDIUM),
+    int_("compression.lz4.level", 9, between(1, 17), MEDIUM),
+    string("compression.type", "producer", COMPRESSION_TYPE, MEDIUM),
+    int_("compression.zstd.level", 3, between(-131072, 22), MEDIUM),
+    long("delete.retention.ms", 86_400_000, AT_LEAST_0, MEDIUM),
+    boolean("errors.deadletterqueue.group.enable", False, None, MEDIUM),
+    long("file.delete.delay.ms", 60_000, AT_LEAST_0, MEDIUM),
+    long("flush.messages", INT64_MAX, AT_LEAST_1, MEDIUM),
+    long("flush.ms", INT64_MAX, AT_LEAST_0, MEDIUM),
+    list_("follower.replication.throttled.replicas", (), THROTTLED_REPLICAS, MEDIUM),
+    int_("index.interval.bytes", 4096, AT_LEAST_0, MEDIUM),
+    int_("internal.segment.bytes", None, None, MEDIUM, internal=True),
+    list_("leader.replication.throttled.replicas", (), THROTTLED_REPLICAS, MEDIUM),
+    long("local.retention.bytes", -2, AT_LEAST_MINUS_2, MEDIUM),
+    long("local.retention.ms", -2, AT_LEAST_MINUS_2, MEDIUM),
+    long("max.compaction.lag.ms", INT64_MAX, AT_LEAST_1, MEDIUM),
+    int_("max.message.bytes", 1_048_588, AT_LEAST_0, MEDIUM),
+    boolean("message.downconversion.enable", True, None, LOW, retired=True),
+    string("message.format.version", "3.0-IV1", RELEASE, MEDIUM, retired=True),
+    long("message.timestamp.after.max.ms", 3_600_000, AT_LEAST_0, MEDIUM),
+    long("message.timestamp.before.max.ms", INT64_MAX, AT_LEAST_0, MEDIUM),
+    long("message.timestamp.difference.max.ms", INT64_MAX, AT_LEAST_0, MEDIUM, retired=True),
+    string("message.timestamp.type", "CreateTime", TIMESTAMP_TYPE, MEDIUM),
+    double("min.cleanable.dirty.ratio", 0.5, between(0, 1), MEDIUM),
+    long("min.compaction.lag.ms", 0, AT_LEAST_0, MEDIUM),
+    int_("min.insync.replicas", 1, AT_LEAST_1, MEDIUM),
+    boolean("preallocate", False, None, MEDIUM),
+    long("remote.copy.lag.bytes", -1, AT_LEAST_MINUS_1, MEDIUM),
+    long("remote.copy.lag.ms", 0, AT_LEAST_MINUS_1, MEDIUM),
+    boolean("remote.log.copy.disable", False, None, MEDIUM),
+    boolean("remote.log.delete.on.disable", False, None, MEDIUM),
+    boolean("remote.storage.enable", False, None, MEDIUM),
+    long("retention.bytes", -1, None, MEDIUM),
+    long("retention.ms", 604_800_000, AT_LEAST_MINUS_1, MEDIUM),
+    int_("segment.bytes", 1_073_741_824, between(1_048_576), MEDIUM),
+    int_("segment.index.bytes", 10_485_760, between(4), MEDIUM),
+    long("segment.jitter.ms", 0, AT_LEAST_0, MEDIUM),
+    long("segment.ms", 604_800_000, AT_LEAST_1, MEDIUM),
+    boolean("unclean.leader.election.enable", False, None, MEDIUM),
+)
+
+TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
+
+# The broker's keys a topic falls back to, the first that has a value first.
+TOPIC_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "cleanup.policy": ("log.cleanup.policy",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.type": ("compression.type",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "follower.replication.throttled.replicas": ("follower.replication.throttled.replicas",),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "leader.replication.throttled.replicas": ("leader.replication.throttled.replicas",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "max.message.bytes": ("message.max.bytes",),
+    "message.downconversion.enable": ("log.message.downconversion.enable",),
+    "message.format.version": ("log.message.format.version",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "preallocate": ("log.preallocate",),
+    "remote.copy.lag.bytes": ("log.remote.copy.lag.bytes",),
+    "remote.copy.lag.ms": ("log.remote.copy.lag.ms",),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+}

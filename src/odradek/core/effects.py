@@ -1,0 +1,104 @@
+"""What the core asks of the shell, as values.  All but chores come back to the broker as an event.
+
+Sync is a promise kept before a reply: the requests that wait for it stay parked until `Broker.synced`.  Changes of
+topics go to the metadata tree, which may take milliseconds or another machine, and come back as `Broker.changed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from odradek.base.errors import Refused
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.log.disk import DiskFailed
+from odradek.log.flush import Flush
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """How a round of syncs ended: what each log's flush covered, or why its disk failed."""
+
+    flushes: Mapping[TopicPartition, Flush | DiskFailed]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Make these logs durable: one round answers everyone who waits (group commit)."""
+
+    flushes: Mapping[TopicPartition, Flush]
+
+    def run(self) -> Synced:
+        """Milliseconds; meant for a thread."""
+        return Synced({name: _run(flush) for name, flush in self.flushes.items()})
+
+
+def _run(flush: Flush) -> Flush | DiskFailed:
+    try:
+        flush.run()
+    except DiskFailed as failed:
+        return failed
+    return flush
+
+
+class Chore(Protocol):
+    """Work on files that nobody waits for: checkpoints, unlinking what was deleted."""
+
+    def run(self) -> None:
+        """Raises DiskFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chores:
+    """Done in a thread; nothing comes back, and what fails is tried again by the next round or the next start."""
+
+    chores: tuple[Chore, ...]
+
+    def run(self) -> list[OSError]:
+        failures: list[OSError] = []
+        for chore in self.chores:
+            try:
+                chore.run()
+            except DiskFailed as failed:
+                failures.append(failed)
+        return failures
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    """Write new topics to the metadata tree."""
+
+    token: int
+    topics: tuple[TopicInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopics:
+    """Append partitions to topics of the metadata tree.  The indexes go on where the topic ends."""
+
+    token: int
+    partitions: Mapping[TopicName, tuple[PartitionInfo, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Take topics out of the metadata tree."""
+
+    token: int
+    topics: Mapping[TopicName, Uuid]
+
+
+Change = CreateTopics | GrowTopics | DeleteTopics
+Effect = Sync | Chores | Change
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """How a change ended: what each topic looks like now (None: gone), or why it was refused."""
+
+    token: int
+    topics: Mapping[TopicName, TopicInfo | None] = field(default_factory=dict)
+    refused: Mapping[TopicName, Refused] = field(default_factory=dict)

@@ -1,0 +1,69 @@
+"""What is done from time to time, and when it is due: retention, flushes, checkpoints, unlinking.
+
+Each has Kafka's own interval.  Deciding costs microseconds a partition; what takes longer comes out as chores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.base.units import Offset, TopicPartition
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.effects import Chore
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.core.storage import Storage
+from odradek.log.disk import DiskFailed
+
+
+class Due(NamedTuple):
+    """What has come due."""
+
+    to_sync: Sequence[TopicPartition]
+    chores: Sequence[Chore]
+
+
+class Housekeeping:
+    """Remembers when each thing was last done, on the steady clock."""
+
+    def __init__(self, storage: Storage, configs: BrokerConfigs) -> None:
+        self._storage = storage
+        self._retention_ms = configs.int("log.retention.check.interval.ms")
+        # The recovery point and the log starts have intervals of their own, both a minute; one file write serves all.
+        self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
+        self._last_retention: int | None = None
+        self._last_checkpoint = 0
+
+    def tick(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Due:
+        if self._last_retention is None:
+            # Like Kafka, not in the first half minute: a broker that starts has better things to do.
+            self._last_retention = now.steady - self._retention_ms + RETENTION_DELAY_MS
+        if now.steady - self._last_retention >= self._retention_ms:
+            self._last_retention = now.steady
+            _retain(now, partitions)
+        chores: list[Chore] = list(self._storage.reaps(now.wall))
+        if now.steady - self._last_checkpoint >= self._checkpoint_ms:
+            self._last_checkpoint = now.steady
+            chores += self._storage.checkpoints(high_watermarks(partitions))
+        return Due(_to_flush(now, partitions), chores)
+
+
+RETENTION_DELAY_MS = 30_000
+
+
+def high_watermarks(partitions: Mapping[TopicPartition, Partition]) -> dict[TopicPartition, Offset]:
+    return {name: partition.positions.high_watermark for name, partition in partitions.items() if partition.is_online}
+
+
+def _to_flush(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> list[TopicPartition]:
+    return [name for name, one in partitions.items() if one.is_online and one.log.needs_flush(now.wall)]
+
+
+def _retain(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> None:
+    for partition in partitions.values():
+        if partition.is_online:
+            try:
+                partition.log.delete_old_segments(now.wall, partition.positions.high_watermark)
+            except DiskFailed:
+                partition.take_offline()

@@ -1,0 +1,120 @@
+"""Requests that cannot be answered yet, as values: a condition, a deadline, and how to answer then.
+
+A parked request holds no coroutine.  The event that fulfils its condition (a high watermark that moved, a sync that
+ended, a topic that was made) completes it, or the deadline does; the shell collects what was completed and answers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+# Deadlines are kept in buckets: an acks=all answer is nearly always completed long before its deadline, and taking
+# one out of a set costs a tenth of what it would cost to leave it in a heap for thirty seconds.
+BUCKET_MS = 4
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+_NOBODY: set[object] = set()
+
+
+class Condition(Protocol):
+    """What a parked request waits for."""
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        """What it is woken by: partitions, topic names, tokens of changes."""
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        """Called when something happened to one of the keys; True completes the request."""
+
+
+class Parked(Generic[Answer_co]):
+    """One request that waits.  `deadline` is on the steady clock; `owner` is the shell's, to find its connection."""
+
+    __slots__ = ("condition", "deadline", "owner", "then")
+
+    def __init__(self, condition: Condition, deadline: int, then: Callable[[], Answer_co]) -> None:
+        self.condition = condition
+        self.deadline = deadline
+        self.then = then
+        self.owner: object = None
+
+
+class ParkingLot:
+    """Every parked request of a broker, found by what wakes it and by its deadline."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, dict[Parked[object], None]] = {}  # A dict keeps the order of arrival.
+        self._by_bucket: dict[int, set[Parked[object]]] = {}
+        self._buckets: list[int] = []
+        self._completed: list[Parked[object]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_bucket.values()))
+
+    def park(self, parked: Parked[object]) -> None:
+        for key in parked.condition.keys:
+            self._by_key.setdefault(key, {})[parked] = None
+        bucket = _bucket(parked)
+        waiting = self._by_bucket.get(bucket)
+        if waiting is None:
+            waiting = self._by_bucket[bucket] = set()
+            heapq.heappush(self._buckets, bucket)
+        waiting.add(parked)
+
+    def is_watched(self, key: Hashable) -> bool:
+        return key in self._by_key
+
+    def happened(self, key: Hashable, news: object = None) -> None:
+        """Something happened to the key: complete whoever had been waiting for just that."""
+        waiting = self._by_key.get(key)
+        if waiting:
+            for parked in [one for one in waiting if one.condition.fulfilled_by(key, news)]:
+                self.complete(parked)
+
+    def tick(self, steady: int) -> None:
+        """Complete everything whose deadline has passed."""
+        while self._buckets and self._buckets[0] * BUCKET_MS <= steady:
+            bucket = heapq.heappop(self._buckets)
+            for parked in list(self._by_bucket[bucket]):
+                self.complete(parked)
+            # A bucket lives until its time: forget() leaves it empty, so that the heap names it once.
+            del self._by_bucket[bucket]
+
+    def next_deadline(self) -> int | None:
+        """When tick has something to do next, on the steady clock; None if nothing waits."""
+        while self._buckets and not self._by_bucket[self._buckets[0]]:
+            del self._by_bucket[heapq.heappop(self._buckets)]
+        return self._buckets[0] * BUCKET_MS if self._buckets else None
+
+    def complete(self, parked: Parked[object]) -> None:
+        self.forget(parked)
+        self._completed.append(parked)
+
+    def forget(self, parked: Parked[object]) -> None:
+        """Drop a request whose connection is gone.  Harmless for one that is no longer parked."""
+        self._by_bucket.get(_bucket(parked), _NOBODY).discard(parked)
+        for key in parked.condition.keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(parked, None)
+                if not waiting:
+                    del self._by_key[key]
+
+    def complete_all(self) -> None:
+        """Answer everyone with what there is: the broker stops."""
+        for bucket in list(self._by_bucket.values()):
+            for parked in list(bucket):
+                self.complete(parked)
+
+    def take_completed(self) -> list[Parked[object]]:
+        """What was completed since the last call, in the order it was; the caller answers each with its `then`."""
+        completed = self._completed
+        if completed:
+            self._completed = []
+        return completed
+
+
+def _bucket(parked: Parked[object]) -> int:
+    return -(-parked.deadline // BUCKET_MS)  # Rounded up: nobody is answered before the time it asked for.

@@ -1,0 +1,33 @@
+"""Which names a topic may have: they become folders, znodes and metric names."""
+
+from __future__ import annotations
+
+import re
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import TOPIC_NAME_CHARACTERS_MAX
+from odradek.base.units import TopicName
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def checked(name: str) -> TopicName:
+    """The name as a TopicName.  Raises Refused(INVALID_TOPIC_EXCEPTION) with what is wrong with it."""
+    if not name:
+        raise _invalid("a topic name may not be empty")
+    if name in (".", ".."):
+        raise _invalid("a topic name may not be '.' or '..'")
+    if len(name) > TOPIC_NAME_CHARACTERS_MAX:
+        raise _invalid(f"a topic name has at most {TOPIC_NAME_CHARACTERS_MAX} characters, this one {len(name)}")
+    if not _LEGAL.fullmatch(name):
+        raise _invalid(f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'")
+    return TopicName(name)
+
+
+def collision_key(name: str) -> str:
+    """Names that are equal under this key can't both exist: metric names hold '_' for '.'."""
+    return name.replace(".", "_")
+
+
+def _invalid(detail: str) -> Refused:
+    return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, detail)

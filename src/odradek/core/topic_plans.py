@@ -1,0 +1,107 @@
+"""What a request to make or grow topics amounts to, decided before anything is written.
+
+The plan is checked against the cluster as this broker knows it; the metadata tree has the last word, since another
+broker may have been faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName
+from odradek.base.uuids import Uuid
+from odradek.core import assignment, topic_names
+from odradek.core.cluster import ClusterView, PartitionInfo, TopicInfo
+
+FIRST_EPOCH = LeaderEpoch(0)
+PARTITIONS_PER_REQUEST_MAX = 10_000
+UNSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as a client asks for it.  -1 for either number means the broker's default."""
+
+    name: str
+    partitions: int = UNSET
+    replication_factor: int = UNSET
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Makes plans from a view of the cluster.  The callables are the shell's randomness."""
+
+    partitions_default: int
+    replication_factor_default: int
+    random_int31: Callable[[], int]
+    new_uuid: Callable[[], Uuid]
+
+    def new_topic(self, spec: TopicSpec, view: ClusterView) -> TopicInfo:
+        """The topic to be written.  Raises Refused with the code and sentence that the client is answered with."""
+        name = topic_names.checked(spec.name)
+        if name in view.topics:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        refuse_collision(name, view)
+        replicas = self._replicas(spec, sorted(view.brokers))
+        return TopicInfo(name, self.new_uuid(), tuple(map(_led_by_first, replicas)), dict(spec.configs))
+
+    def _replicas(self, spec: TopicSpec, brokers: list[BrokerId]) -> list[tuple[BrokerId, ...]]:
+        if spec.assignments:
+            if spec.partitions != UNSET or spec.replication_factor != UNSET:
+                text = "a manual assignment takes neither a partition count nor a replication factor"
+                raise Refused(ErrorCode.INVALID_REQUEST, text)
+            return assignment.checked_manual(spec.assignments, brokers)
+        partitions = self.partitions_default if spec.partitions == UNSET else spec.partitions
+        factor = self.replication_factor_default if spec.replication_factor == UNSET else spec.replication_factor
+        if partitions <= 0:
+            raise Refused(ErrorCode.INVALID_PARTITIONS, f"the number of partitions is {partitions}; it must be above 0")
+        if partitions > PARTITIONS_PER_REQUEST_MAX:
+            text = f"{partitions} partitions at once; at most {PARTITIONS_PER_REQUEST_MAX} can be made by one request"
+            raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+        return assignment.spread(brokers, partitions, factor, start=self.random_int31(), shift=self.random_int31())
+
+    def more_partitions(
+        self, topic: TopicInfo, count: int, assignments: Sequence[Sequence[int]] | None, view: ClusterView
+    ) -> tuple[PartitionInfo, ...]:
+        """The partitions to append so that the topic has `count`.  Raises Refused."""
+        present = len(topic.partitions)
+        _check_count(topic.name, present, count)
+        brokers = sorted(view.brokers)
+        if assignments is None:
+            factor = len(topic.partitions[0].replicas)
+            start, shift = self.random_int31(), self.random_int31()
+            added = assignment.spread(brokers, count - present, factor, start=start, shift=shift, first=present)
+            return tuple(map(_led_by_first, added))
+        if len(assignments) != count - present:
+            text = f"{count - present} partitions are added and {len(assignments)} assigned"
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        return tuple(map(_led_by_first, assignment.checked_manual(list(enumerate(assignments)), brokers)))
+
+
+def refuse_collision(name: TopicName, view: ClusterView) -> None:
+    key = topic_names.collision_key(name)
+    if key == name and "_" not in name:
+        return
+    for other in view.topics:
+        if topic_names.collision_key(other) == key:
+            text = f"Topic '{name}' collides with existing topic: {other}"
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+
+def _check_count(name: str, present: int, count: int) -> None:
+    if count < present:
+        text = f"The topic {name} currently has {present} partition(s); {count} would not be an increase."
+        raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+    if count == present:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if count - present > PARTITIONS_PER_REQUEST_MAX:
+        text = f"at most {PARTITIONS_PER_REQUEST_MAX} partitions can be added by one request"
+        raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+
+
+def _led_by_first(replicas: tuple[BrokerId, ...]) -> PartitionInfo:
+    return PartitionInfo(leader=replicas[0], leader_epoch=FIRST_EPOCH, replicas=replicas, isr=replicas)

@@ -1,0 +1,109 @@
+"""Where clients come in: one bound address, the connections on it, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+
+from odradek.core.cluster import Endpoint
+from odradek.net.connection import ClientConnection
+from odradek.net.shell import Shell
+
+log = logging.getLogger(__name__)
+
+
+class CannotListen(OSError):
+    """An address that can't be bound; the text is one sentence for a person."""
+
+
+class Listener:
+    """One listener of the broker.  `connections_max` bounds it; more are closed as they come."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        name: str,
+        advertised: Endpoint | None,
+        *,
+        request_bytes_max: int,
+        connections_max: int,
+        connections_per_address_max: int,
+        backlog: int,
+    ) -> None:
+        self.shell = shell
+        self.name = name
+        self.advertised = advertised
+        self.request_bytes_max = request_bytes_max
+        self._connections_max = connections_max
+        self._backlog = backlog
+        self._per_address_max = connections_per_address_max
+        self._connections: dict[ClientConnection, str] = {}
+        self._by_address: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self.host = ""
+        self.port = 0
+
+    async def bind(self, host: str, port: int) -> None:
+        """Listen.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
+        try:
+            self._server = await self.shell.loop.create_server(
+                lambda: ClientConnection(self), host or None, port, backlog=self._backlog, start_serving=False
+            )
+        except (OSError, socket.gaierror) as error:
+            raise CannotListen(_why(self.name, host, port, error)) from error
+        self.host = host
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def start(self) -> None:
+        assert self._server is not None
+        await self._server.start_serving()
+
+    def admit(self, connection: ClientConnection, address: str) -> bool:
+        """Count a new connection; False if it is one too many."""
+        if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
+            log.warning("%s is turned away: too many connections", address)
+            return False
+        self._connections[connection] = address
+        self._by_address[address] += 1
+        return True
+
+    def forget(self, connection: ClientConnection) -> None:
+        address = self._connections.pop(connection, None)
+        if address is not None:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+
+    def close_idle(self, steady_before: int) -> None:
+        for connection in list(self._connections):
+            connection.close_if_idle(steady_before)
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    def close_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+
+    def abort_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+
+def _why(name: str, host: str, port: int, error: OSError) -> str:
+    import errno  # Only where something is wrong already.
+
+    where = f"{name}://{host or '0.0.0.0'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"Cannot listen on {where}: the port is in use; stop what uses it, or set another with listeners=."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"Cannot listen on {where}: this machine has no such address."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"Cannot listen on {where}: not permitted; ports below 1024 are the system's."
+    return f"Cannot listen on {where}: {error.strerror or error}."

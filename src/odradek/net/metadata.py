@@ -1,0 +1,224 @@
+"""The cluster's metadata as this broker reads and writes it: what lies between the core's values and the tree.
+
+Blocking; changes are made in a thread.  Each topic is changed by one multi, so that it is there whole or not at all,
+and another broker that was faster shows as NodeExists or BadVersion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TimestampMs, TopicName
+from odradek.base.uuids import Uuid
+from odradek.coordination import claims, layout
+from odradek.coordination.tree import (
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    Tree,
+    TreeFailed,
+    ensure_paths,
+)
+from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
+from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, GrowTopics
+
+
+class Membership(NamedTuple):
+    """Who this broker is, and where."""
+
+    broker_id: BrokerId
+    cluster_id: str
+
+
+class Metadata:
+    """One broker's door to the tree.  Methods raise TreeFailed when the tree does, BadZnodeError for foreign data."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._cluster_id = ""
+        self._controller_epoch = 0
+
+    # Joining and leaving.
+
+    def prepare(self, broker_id: BrokerId | None, reserved_max: int, new_cluster_id: str) -> Membership:
+        """Make what is missing of the tree, and find out who we are.
+
+        Without a broker id the next one above `reserved_max` is taken; without a cluster, `new_cluster_id` founds it.
+        """
+        layout.ensure_startup_paths(self._tree)
+        self._cluster_id = claims.cluster_id(self._tree, new_cluster_id)
+        if broker_id is None:
+            broker_id = claims.broker_id(self._tree, reserved_max)
+        return Membership(broker_id, self._cluster_id)
+
+    def register(self, broker: BrokerInfo, now: TimestampMs) -> None:
+        """Show up in the cluster for as long as this broker's session lives, as its controller if there is none."""
+        self._tree.create(layout.broker(broker.id), layout.encode_broker(broker, now), ephemeral=True)
+        self._stand_as_controller(layout.Controller(broker.id, now))
+
+    def _stand_as_controller(self, controller: layout.Controller) -> None:
+        """The first to make the znode is it; its epoch rises in the same change."""
+        ensure_paths(self._tree, [layout.CONTROLLER_EPOCH])
+        data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
+        self._controller_epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
+        epoch = layout.encode_controller_epoch(self._controller_epoch)
+        with suppress(MultiFailed):
+            self._tree.multi(
+                [
+                    Create(layout.CONTROLLER, layout.encode_controller(controller), ephemeral=True),
+                    SetData(layout.CONTROLLER_EPOCH, epoch, stat.version),
+                ]
+            )
+
+    def leave(self) -> None:
+        self._tree.close()
+
+    # Reading.
+
+    def view(self) -> ClusterView:
+        """The cluster as the tree has it now."""
+        brokers = {BrokerId(int(name)): self._broker(name) for name in self._tree.children(layout.BROKER_IDS)}
+        view = ClusterView(self._cluster_id, self._controller(), brokers)
+        return view.with_topics(self.topics().values())
+
+    def topics(self) -> dict[TopicName, TopicInfo]:
+        names = map(TopicName, self._tree.children(layout.TOPICS))
+        return {name: topic for name in names if (topic := self._topic(name)) is not None}
+
+    def _controller(self) -> BrokerId:
+        try:
+            return layout.decode_controller(self._tree.get(layout.CONTROLLER)[0]).broker
+        except NoNode:
+            return NO_BROKER
+
+    def _broker(self, name: str) -> BrokerInfo:
+        broker_id = BrokerId(int(name))
+        return layout.decode_broker(broker_id, self._tree.get(layout.broker(broker_id))[0]).broker
+
+    def _topic(self, name: TopicName) -> TopicInfo | None:
+        try:
+            assignment = layout.decode_topic(self._tree.get(layout.topic(name))[0])
+        except NoNode:
+            return None
+        partitions = (
+            self._partition(name, index, replicas) for index, replicas in sorted(assignment.partitions.items())
+        )
+        return TopicInfo(name, assignment.topic_id, tuple(partitions), self._configs(name))
+
+    def _partition(self, name: TopicName, index: int, replicas: tuple[BrokerId, ...]) -> PartitionInfo:
+        try:
+            state = layout.decode_partition_state(self._tree.get(layout.partition_state(name, index))[0])
+        except NoNode:  # The controller has not got to it yet.
+            return PartitionInfo(replicas[0], LeaderEpoch(0), replicas, replicas)
+        return PartitionInfo(state.leader, state.leader_epoch, replicas, state.isr)
+
+    def _configs(self, name: TopicName) -> Mapping[str, str]:
+        try:
+            return layout.decode_config(self._tree.get(layout.config(layout.TOPIC_CONFIGS, name))[0])
+        except NoNode:
+            return {}
+
+    # Changing.
+
+    def change(self, change: Change) -> Changed:
+        """Carry out a change, topic by topic.  Never raises for what a topic is refused."""
+        changed: dict[TopicName, TopicInfo | None] = {}
+        refused: dict[TopicName, Refused] = {}
+        for name, operations in self._operations(change).items():
+            try:
+                self._tree.multi(operations)
+                changed[name] = self._topic(name)
+            except MultiFailed as failed:
+                refused[name] = _refusal(name, failed.error)
+            except TreeFailed as failed:
+                refused[name] = _refusal(name, failed)
+        return Changed(change.token, changed, refused)
+
+    def _operations(self, change: Change) -> Mapping[TopicName, list[Operation]]:
+        match change:
+            case CreateTopics():
+                return {topic.name: self._creation(topic) for topic in change.topics}
+            case GrowTopics():
+                return {name: self._growth(name, added) for name, added in change.partitions.items()}
+            case DeleteTopics():
+                return {name: self._deletion(name) for name in change.topics}
+
+    def _growth(self, name: TopicName, added: tuple[PartitionInfo, ...]) -> list[Operation]:
+        data, stat = self._tree.get(layout.topic(name))
+        assignment = layout.decode_topic(data)
+        first = len(assignment.partitions)
+        more = {first + place: info.replicas for place, info in enumerate(added)}
+        grown = assignment._replace(partitions={**assignment.partitions, **more})
+        operations: list[Operation] = [SetData(layout.topic(name), layout.encode_topic(grown), stat.version)]
+        for place, info in enumerate(added):
+            operations += self._partition_nodes(name, first + place, info)
+        return operations
+
+    def _deletion(self, name: TopicName) -> list[Operation]:
+        """Children first."""
+        partitions = layout.partitions(name)
+        operations: list[Operation] = []
+        for index in map(int, self._children(partitions)):
+            operations += [Delete(layout.partition_state(name, index)), Delete(layout.partition(name, index))]
+        if self._tree.exists(partitions) is not None:
+            operations.append(Delete(partitions))
+        operations.append(Delete(layout.topic(name)))
+        if self._tree.exists(layout.config(layout.TOPIC_CONFIGS, name)) is not None:
+            operations.append(Delete(layout.config(layout.TOPIC_CONFIGS, name)))
+        return operations
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return self._tree.children(path)
+        except NoNode:
+            return []
+
+    def adopt(
+        self, found: Mapping[TopicName, tuple[int, Uuid | None]], broker_id: BrokerId, new_uuid: Callable[[], Uuid]
+    ) -> list[TopicName]:
+        """Topics that lie in the data directories of a broker whose tree has none: they were written elsewhere.
+
+        A directory of Apache Kafka, or one that was copied, is so opened as it is.  A tree that has topics is believed.
+        """
+        if self._tree.children(layout.TOPICS):
+            return []
+        ours = (broker_id,)
+        info = PartitionInfo(broker_id, LeaderEpoch(0), ours, ours)
+        for name, (count, topic_id) in found.items():
+            self._tree.multi(self._creation(TopicInfo(name, topic_id or new_uuid(), (info,) * count)))
+        return list(found)
+
+    def _creation(self, topic: TopicInfo) -> list[Operation]:
+        """Everything that a topic is in the tree; parents first."""
+        name = topic.name
+        replicas = {index: info.replicas for index, info in enumerate(topic.partitions)}
+        operations: list[Operation] = [
+            Create(layout.config(layout.TOPIC_CONFIGS, name), layout.encode_config(topic.configs)),
+            Create(layout.topic(name), layout.encode_topic(layout.TopicAssignment(replicas, topic.id))),
+            Create(layout.partitions(name)),
+        ]
+        for index, info in enumerate(topic.partitions):
+            operations += self._partition_nodes(name, index, info)
+        return operations
+
+    def _partition_nodes(self, name: TopicName, index: int, info: PartitionInfo) -> list[Operation]:
+        state = layout.PartitionState(info.leader, info.leader_epoch, self._controller_epoch, info.isr)
+        return [
+            Create(layout.partition(name, index)),
+            Create(layout.partition_state(name, index), layout.encode_partition_state(state)),
+        ]
+
+
+def _refusal(name: TopicName, error: TreeFailed) -> Refused:
+    if isinstance(error, NodeExists):
+        return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if isinstance(error, NoNode):
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")

@@ -1,0 +1,149 @@
+"""The shell around the core: it owns the loop, the clock and the threads, and carries out what the core asks.
+
+    bytes ──> Connection ──> dispatch ──> Broker
+                                            │ take_effects(): syncs and changes, done in threads
+    answers <── Connection <── settle() <───┘ take_completed(): requests that can be answered now
+
+Everything but the effects happens on the loop's thread, so the core needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from odradek.api.dispatch import Encoded
+from odradek.base.units import SECOND_MS, TimestampMs
+from odradek.core.broker import Broker
+from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, Synced
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_MS = SECOND_MS
+THREADS_MAX = 8
+
+Result = TypeVar("Result")
+
+
+class Answerable(Protocol):
+    """A connection, as the shell sees it: the owner of parked requests."""
+
+    def answer_parked(self, parked: Parked[Encoded]) -> None: ...
+
+    def send(self) -> None: ...
+
+
+class Shell:
+    """One broker's loop side.  Listeners are bound before there is a broker; `run` gives it."""
+
+    broker: Broker
+    _change_metadata: Callable[[Change], Changed]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0
+        self._next_housekeeping = 0
+        self._is_stopped = False
+
+    def run(self, broker: Broker, change_metadata: Callable[[Change], Changed]) -> None:
+        """`change_metadata` writes a change to the metadata tree; it is called in a thread."""
+        self.broker = broker
+        self._change_metadata = change_metadata
+        self.settle()
+
+    def now(self) -> Moment:
+        return Moment(TimestampMs(time.time_ns() // 1_000_000), time.monotonic_ns() // 1_000_000)
+
+    def settle(self) -> None:
+        """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
+        lot = self.broker.lot
+        completed = lot.take_completed()
+        if completed:
+            self._answer(completed)
+        for effect in self.broker.take_effects():
+            self._start(effect)
+        self._set_timer()
+
+    def in_thread(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
+        """Do something slow beside the loop; `then` gets its future, done, back on the loop."""
+        future = self._threads.submit(work)
+        future.add_done_callback(lambda done: self._back_on_loop(then, done))
+
+    def stop_answering(self) -> None:
+        """Everyone who waits gets the answer there is now."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.broker.lot.complete_all()
+        self._answer(self.broker.lot.take_completed())
+
+    def stop(self) -> None:
+        """Finish what threads do, then close the logs.  The loop may end afterwards."""
+        self._threads.shutdown(wait=True)
+        for problem in self.broker.stop(self.now()):
+            log.error("not stopped cleanly: %s", problem)
+
+    def _back_on_loop(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
+        if not self._is_stopped:
+            self.loop.call_soon_threadsafe(then, done)
+
+    def _answer(self, completed: list[Parked[object]]) -> None:
+        owners: dict[Answerable, None] = {}
+        for parked in completed:
+            owner: Answerable = parked.owner  # type: ignore[assignment]  # Only connections park requests.
+            owner.answer_parked(parked)  # type: ignore[arg-type]  # And what they park was encoded by dispatch.
+            owners[owner] = None
+        for owner in owners:
+            owner.send()
+
+    def _start(self, effect: Effect) -> None:
+        match effect:
+            case Sync():
+                self.in_thread(effect.run, self._sync_ended)
+            case Chores():
+                self.in_thread(effect.run, _log_failures)
+            case CreateTopics() | GrowTopics() | DeleteTopics():
+                self.in_thread(lambda: self._change_metadata(effect), self._change_ended)
+
+    def _sync_ended(self, done: Future[Synced]) -> None:
+        self.broker.synced(done.result(), self.now())
+        self.settle()
+
+    def _change_ended(self, done: Future[Changed]) -> None:
+        self.broker.changed(done.result(), self.now())
+        self.settle()
+
+    # One timer for everything that waits for a time.
+
+    def _set_timer(self) -> None:
+        deadline = self.broker.lot.next_deadline()
+        due = self._next_housekeeping if deadline is None else min(deadline, self._next_housekeeping)
+        if self._timer is not None:
+            # A timer that comes too early finds nothing to do and sets the next: cheaper than moving it each time.
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.loop.call_later(max(due - self.now().steady, 0) / SECOND_MS, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self.now()
+        self.broker.lot.tick(now.steady)
+        if now.steady >= self._next_housekeeping:
+            self.broker.keep_house(now)
+            self._next_housekeeping = now.steady + HOUSEKEEPING_MS
+        self.settle()
+
+
+def _log_failures(done: Future[list[OSError]]) -> None:
+    for failed in done.result():
+        log.warning("housekeeping failed and will be tried again: %s", failed)

@@ -1,0 +1,135 @@
+"""A broker without sockets, threads and clock: requests go in as bytes, answers come out as bytes, time is a number."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from pathlib import Path
+from typing import TypeVar
+
+from odradek.api.call import Peer
+from odradek.api.dispatch import Encoded, dispatch
+from odradek.base.units import BrokerId, TimestampMs
+from odradek.base.uuids import Uuid
+from odradek.core.broker import Broker, Entropy
+from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.effects import Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked
+from odradek.core.storage import Storage, log_config
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import FileSlice, RealDisk
+from odradek.wire.client import decode_response, encode_request
+from odradek.wire.connection import Connection
+
+NOW_MS = 1_700_000_000_000
+US = BrokerId(1)
+CLIENT = "tests"
+
+Answer = TypeVar("Answer")
+
+
+class Harness:
+    """One broker and one client of it.  Effects are carried out when `settle` is called, not before."""
+
+    def __init__(self, directory: Path, **configs: str) -> None:
+        self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
+        self.disk = RealDisk()
+        self.configs = BrokerConfigs.parse({key.replace("_", "."): value for key, value in configs.items()})
+        numbers = itertools.count(1)
+        self._entropy = Entropy(lambda: next(numbers), lambda: Uuid(next(numbers).to_bytes(16, "big")))
+        self._directory = directory
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+        self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
+        self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
+        self.broker = self._open()
+        self._connection = Connection()
+        self._correlation = itertools.count(1)
+
+    def _open(self) -> Broker:
+        logs = LogDirectory.open(
+            self.disk,
+            str(self._directory),
+            self.now.wall,
+            broker_id=US,
+            cluster_id="cluster",
+            config_of=lambda topic: log_config(self.configs.for_topic(self._view.topics[topic].configs)),
+        )
+        broker = Broker(US, self._view, Storage([logs]), self.configs, self._entropy)
+        broker.start(self.now)
+        return broker
+
+    def restart(self) -> None:
+        self.broker.stop(self.now)
+        self._view = self.broker.view
+        self.broker = self._open()
+
+    def send(self, message: object, version: int) -> Encoded | Parked[Encoded]:
+        """The encoded answer, None if there is none, or the request parked in the broker's lot."""
+        chunks = encode_request(message, version, next(self._correlation), CLIENT)
+        return self._send(b"".join(chunk for chunk in chunks if isinstance(chunk, bytes)))
+
+    def send_raw(self, api_key: int, version: int, body: bytes) -> Encoded:
+        """A request with a body of any bytes behind a header of version 1."""
+        header = struct.pack(">hhih", api_key, version, next(self._correlation), len(CLIENT)) + CLIENT.encode()
+        outcome = self._send(struct.pack(">i", len(header) + len(body)) + header + body)
+        assert not isinstance(outcome, Parked)
+        return outcome
+
+    def _send(self, frame: bytes) -> Encoded | Parked[Encoded]:
+        (request,) = self._connection.receive_data(frame)
+        outcome = dispatch(self.broker, self.peer, request, self.now)
+        if isinstance(outcome, Parked):
+            self.broker.lot.park(outcome)
+        else:
+            self._connection.answer(request, outcome)
+            self._connection.data_to_send()
+        return outcome
+
+    def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
+        """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""
+        outcome = self.send(message, version)
+        if isinstance(outcome, Parked):
+            self.settle()
+            completed = self.broker.lot.take_completed()
+            while outcome not in completed:
+                due = self.broker.lot.next_deadline()
+                assert due is not None, "a parked request has a deadline"
+                self.pass_time(due - self.now.steady)
+                completed = self.broker.lot.take_completed()
+            outcome = outcome.then()
+        assert outcome is not None
+        return self.decoded(outcome, version, answer)
+
+    def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
+        assert outcome is not None
+        frame = b"".join(chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in outcome)  # type: ignore[call-overload]
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        return decode_response(answer, version, frame[4:])[1]
+
+    def pass_time(self, ms: int) -> None:
+        self.now = Moment(TimestampMs(self.now.wall + ms), self.now.steady + ms)
+        self.broker.lot.tick(self.now.steady)
+
+    def settle(self) -> None:
+        while effects := self.broker.take_effects():
+            for effect in effects:
+                self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Sync():
+                self.broker.synced(effect.run(), self.now)
+            case Chores():
+                assert effect.run() == []
+            case CreateTopics():
+                self.broker.changed(Changed(effect.token, {topic.name: topic for topic in effect.topics}), self.now)
+            case DeleteTopics():
+                self.broker.changed(Changed(effect.token, dict.fromkeys(effect.topics)), self.now)
+            case GrowTopics():
+                grown = {}
+                for name, added in effect.partitions.items():
+                    topic = self.broker.view.topics[name]
+                    grown[name] = type(topic)(name, topic.id, topic.partitions + added, topic.configs)
+                self.broker.changed(Changed(effect.token, grown), self.now)

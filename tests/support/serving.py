@@ -1,0 +1,99 @@
+"""A broker as its users have it: `odradek serve` in a process of its own, on a free port, in a temporary directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+READY_SECONDS_MAX = 30
+
+
+class NotReady(RuntimeError):
+    """The process ended before it was ready; the text holds what it wrote."""
+
+
+class Serving:
+    """One broker process.  `kill` is kill -9; `stop` is SIGTERM; `start` may follow either, on the same data and port."""
+
+    def __init__(self, directory: Path, **overrides: str) -> None:
+        self.directory = directory
+        self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, overrides: Mapping[str, str] = {}) -> Serving:
+        self._overrides |= overrides
+        self._overrides.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
+        if self.port:
+            self._overrides["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        arguments = [f"--override={key}={value}" for key, value in self._overrides.items()]
+        with (self.directory / "stderr.txt").open("a") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "odradek", "serve", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.directory,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("ready "):
+            code = self._process.wait(READY_SECONDS_MAX)
+            raise NotReady(f"exit {code}: {line}{(self.directory / 'stderr.txt').read_text()}")
+        self.port = int(line.rpartition(":")[2])
+        return self
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """The exit status after SIGTERM."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, signal_number: int) -> int:
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(signal_number)
+        try:
+            code = process.wait(READY_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        finally:
+            assert process.stdout is not None
+            process.stdout.close()
+        return code
+
+    def errors(self) -> str:
+        return (self.directory / "stderr.txt").read_text()
+
+    def __enter__(self) -> Serving:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+@contextmanager
+def serving(directory: Path, **overrides: str) -> Iterator[Serving]:
+    """Keys with '_' for '.': serving(tmp_path, num_partitions="3")."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with Serving(directory, **{key.replace("_", "."): value for key, value in overrides.items()}) as broker:
+        yield broker

@@ -1,0 +1,281 @@
+"""Topics and configuration without a socket, in every version: made, grown, described, deleted, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.in_memory import Harness
+
+from odradek.api.table import ADVERTISED, BY_KEY
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str | None) -> CreatableTopic:
+    settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    return CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=factor, assignments=[], configs=settings
+    )
+
+
+def create(
+    harness: Harness, *topics: CreatableTopic, version: int = 7, validate_only: bool = False
+) -> list[CreatableTopicResult]:
+    request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
+    return harness.ask(request, version, CreateTopicsResponse).topics
+
+
+def metadata(harness: Harness, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
+    return harness.ask(request, version, MetadataResponse)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_every_version_of_create_topics(harness: Harness, version: int) -> None:
+    (made,) = create(harness, topic("a", 3, retention_ms="1000"), version=version)
+    assert made.error_code == ErrorCode.NONE
+    assert len(harness.broker.partitions) == 3
+    if version >= 5:
+        assert (made.num_partitions, made.replication_factor) == (3, 1)
+        assert made.configs and "1000" in [config.value for config in made.configs if config.name == "retention.ms"]
+    assert (made.topic_id != ZERO_UUID) == (version >= 7)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("a", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("a", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("a", no_such_thing="1"), ErrorCode.INVALID_CONFIG),
+        (topic("a", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (topic("a", retention_ms=None), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_topics_that_are_refused(harness: Harness, wanted: CreatableTopic, code: ErrorCode) -> None:
+    create(harness, topic("there"))
+    bad, good = create(harness, wanted, topic("good"))
+    assert (bad.error_code, good.error_code) == (code, ErrorCode.NONE)
+    assert bad.error_message
+
+
+def test_a_name_given_twice_is_refused_once_and_nothing_made(harness: Harness) -> None:
+    (refused,) = create(harness, topic("a"), topic("a"))
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert harness.broker.partitions == {}
+
+
+def test_validate_only_writes_nothing(harness: Harness) -> None:
+    (made,) = create(harness, topic("a", 3), validate_only=True)
+    assert (made.error_code, made.num_partitions, made.topic_id) == (ErrorCode.NONE, 3, ZERO_UUID)
+    assert harness.broker.partitions == {}
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_every_version_of_delete_topics(harness: Harness, version: int, tmp_path: Path) -> None:
+    create(harness, topic("a"), topic("b"))
+    names = ["a", "nowhere"]
+    request = (
+        DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names], timeout_ms=1000)
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=names, timeout_ms=1000)
+    )
+    answers = harness.ask(request, version, DeleteTopicsResponse).responses
+    assert {one.name: one.error_code for one in answers} == {
+        "a": ErrorCode.NONE,
+        "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert [name.topic for name in harness.broker.partitions] == ["b"]
+    assert [path.name for path in tmp_path.glob("a-0*")][0].endswith("-delete")
+
+
+def test_deletion_by_id_and_what_names_nothing(harness: Harness) -> None:
+    create(harness, topic("a"))
+    known = harness.broker.view.topics[TopicName("a")].id
+    states = [
+        DeleteTopicState(topic_id=known),
+        DeleteTopicState(topic_id=harness.broker.entropy.new_uuid()),
+        DeleteTopicState(topic_id=ZERO_UUID),
+        DeleteTopicState(name="a", topic_id=known),
+    ]
+    answers = harness.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6, DeleteTopicsResponse).responses
+    assert [one.error_code for one in answers] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert answers[0].name == "a"
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_every_version_of_create_partitions(harness: Harness, version: int) -> None:
+    create(harness, topic("a"))
+    wanted = [
+        CreatePartitionsTopic(name="a", count=3, assignments=None),
+        CreatePartitionsTopic(name="nowhere", count=3, assignments=None),
+    ]
+    request = CreatePartitionsRequest(topics=wanted, timeout_ms=1000, validate_only=False)
+    answers = harness.ask(request, version, CreatePartitionsResponse).results
+    assert [one.error_code for one in answers] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert len(harness.broker.partitions) == 3
+    again = harness.ask(request, version, CreatePartitionsResponse).results[0]
+    assert again.error_code == ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_of_metadata(harness: Harness, version: int) -> None:
+    create(harness, topic("a", 2), topic("b"))
+    answer = metadata(harness, "a", version=version)
+    assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(1, "127.0.0.1", 9092)]
+    (one,) = answer.topics
+    assert (one.name, one.error_code) == ("a", ErrorCode.NONE)
+    assert [(part.partition_index, part.leader_id, part.isr_nodes) for part in one.partitions] == [
+        (0, 1, [1]),
+        (1, 1, [1]),
+    ]
+
+
+def test_metadata_of_all_of_none_by_id_and_of_what_is_not_there(harness: Harness) -> None:
+    create(harness, topic("a"), topic("b"))
+
+    def names(topics: list[MetadataRequestTopic] | None, version: int) -> list[str | None]:
+        answer = harness.ask(MetadataRequest(topics=topics), version, MetadataResponse)
+        return [one.name for one in answer.topics]
+
+    assert names(None, 1) == names([], 0) == ["a", "b"]
+    assert names([], 1) == []
+    known = harness.broker.view.topics[TopicName("a")].id
+    assert names([MetadataRequestTopic(name=None, topic_id=known)], 12) == ["a"]
+    unknown = metadata(harness, "nowhere", "a/b")
+    assert [one.error_code for one in unknown.topics] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+def test_a_topic_is_made_on_first_sight_unless_someone_forbids_it(harness: Harness, tmp_path: Path) -> None:
+    assert metadata(harness, "a").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert metadata(harness, "a", create=True).topics[0].error_code == ErrorCode.NONE
+    assert metadata(harness, "a/b", create=True).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    strict = Harness(tmp_path / "strict", auto_create_topics_enable="false")
+    assert metadata(strict, "a", create=True).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_every_version_of_describe_configs(harness: Harness, version: int) -> None:
+    create(harness, topic("a", retention_ms="1000"))
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name="a", configuration_keys=["retention.ms", "segment.ms"]),
+        DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
+        DescribeConfigsResource(resource_type=2, resource_name="nowhere", configuration_keys=None),
+        DescribeConfigsResource(resource_type=9, resource_name="a", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="2", configuration_keys=None),
+    ]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
+    found = harness.ask(request, version, DescribeConfigsResponse).results
+    assert [one.error_code for one in found] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    retention, segment = sorted(found[0].configs, key=lambda config: config.name)
+    assert (retention.value, retention.config_source, segment.config_source) == ("1000", 1, 5)
+    assert retention.synonyms[0].name == "retention.ms"
+    assert len(found[1].configs) > 200
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_of_describe_cluster(harness: Harness, version: int) -> None:
+    answer = harness.ask(
+        DescribeClusterRequest(include_cluster_authorized_operations=True), version, DescribeClusterResponse
+    )
+    assert (answer.cluster_id, answer.controller_id, len(answer.brokers)) == ("cluster", 1, 1)
+    assert answer.cluster_authorized_operations > 0
+    if version:
+        wrong = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
+        refused = harness.ask(wrong, version, DescribeClusterResponse)
+        assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+def test_describe_topic_partitions_goes_page_by_page(harness: Harness) -> None:
+    create(harness, topic("a", 3), topic("b", 2))
+    seen: list[tuple[str | None, int]] = []
+    cursor: Cursor | None = None
+    pages = 0
+    while cursor is not None or not pages:
+        request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2, cursor=cursor)
+        answer = harness.ask(request, 0, DescribeTopicPartitionsResponse)
+        seen += [(one.name, part.partition_index) for one in answer.topics for part in one.partitions]
+        cursor, pages = answer.next_cursor, pages + 1
+    assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
+    assert pages == 3
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="nowhere"), TopicRequest(name="a/b")])
+    codes = [one.error_code for one in harness.ask(request, 0, DescribeTopicPartitionsResponse).topics]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_api_versions(harness: Harness, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1.0")
+    answer = harness.ask(request, version, ApiVersionsResponse)
+    assert answer.error_code == ErrorCode.NONE
+    assert {entry.api_key for entry in answer.api_keys} == set(BY_KEY)
+
+
+def test_api_versions_of_a_version_from_the_future(harness: Harness) -> None:
+    chunks = harness.send_raw(18, 99, b"whatever it may be")
+    answer = harness.decoded(chunks, 0, ApiVersionsResponse)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.api_keys == ADVERTISED
+
+
+@pytest.mark.parametrize(("key", "version", "body"), [(999, 0, b""), (3, 99, b""), (0, 2, b""), (3, 12, b"\x00" * 3)])
+def test_what_nobody_can_answer_closes_the_connection(harness: Harness, key: int, version: int, body: bytes) -> None:
+    with pytest.raises(Malformed):
+        harness.send_raw(key, version, body)
+
+
+@pytest.mark.parametrize(("name", "version"), [("", "1"), ("bad name", "1"), ("-x", "1"), ("x", "")])
+def test_software_names_are_checked(harness: Harness, name: str, version: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    assert harness.ask(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,88 @@
+"""What may be made, and who gets it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, TopicName
+from odradek.base.uuids import Uuid
+from odradek.core.assignment import spread
+from odradek.core.cluster import BrokerInfo, ClusterView
+from odradek.core.topic_plans import Planner, TopicSpec
+
+IDS = itertools.count(1)
+
+
+def planner() -> Planner:
+    return Planner(3, 1, lambda: 0, lambda: Uuid(next(IDS).to_bytes(16, "big")))
+
+
+def view(*brokers: int) -> ClusterView:
+    return ClusterView("c", BrokerId(1), {BrokerId(n): BrokerInfo(BrokerId(n)) for n in brokers})
+
+
+def with_topic(name: str, brokers: ClusterView) -> ClusterView:
+    return brokers.with_topics([planner().new_topic(TopicSpec(name), brokers)])
+
+
+def refusal(spec: TopicSpec, brokers: ClusterView) -> ErrorCode:
+    with pytest.raises(Refused) as refused:
+        planner().new_topic(spec, brokers)
+    assert refused.value.detail
+    return refused.value.code
+
+
+def test_defaults_of_the_broker() -> None:
+    topic = planner().new_topic(TopicSpec("t"), view(1))
+    assert [partition.replicas for partition in topic.partitions] == [(1,), (1,), (1,)]
+    assert topic.partitions[0].leader_epoch == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "a b", "x" * 250, "a\0b", "a\n"])
+def test_names_that_no_topic_can_have(name: str) -> None:
+    assert refusal(TopicSpec(name), view(1)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        (TopicSpec("t", 0), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec("t", -2), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec("t", 10_001), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec("t", 1, -1, [(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (TopicSpec("t", assignments=[(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec("t", assignments=[(0, [1, 1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec("t", assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec("t", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec("t", assignments=[(0, [1]), (0, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (TopicSpec("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_what_is_refused(spec: TopicSpec, code: ErrorCode) -> None:
+    assert refusal(spec, with_topic("a.b", with_topic("there", view(1)))) is code
+
+
+def test_spread_shares_leaders_and_shifts_followers() -> None:
+    brokers = [BrokerId(n) for n in (0, 1, 2, 3, 4)]
+    replicas = spread(brokers, 10, 3, start=0, shift=0)
+    assert replicas[:6] == [(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1), (0, 2, 3)]
+    assert all(len(set(one)) == 3 for one in replicas)
+
+
+def test_growing_goes_on_where_the_topic_ends() -> None:
+    brokers = with_topic("t", view(1))
+    topic = brokers.topics[TopicName("t")]
+    assert len(planner().more_partitions(topic, 5, None, brokers)) == 2
+    for count in (3, 2, -1):
+        with pytest.raises(Refused) as refused:
+            planner().more_partitions(topic, count, None, brokers)
+        assert refused.value.code is ErrorCode.INVALID_PARTITIONS
+    with pytest.raises(Refused) as refused:
+        planner().more_partitions(topic, 5, [[1]], brokers)
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
