@@ -1,0 +1,93 @@
+"""One reader and one writer per message and version, compiled from generated source on first use.
+
+decode(ProduceRequest, 9, body)          bytes to message
+encode(ProduceResponse(...), 9)          message to bytes
+reader, writer                           the compiled functions, for the hot path
+reader_text, writer_text                 their source; tracebacks show it too
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from struct import error as struct_error
+from typing import Any, TypeVar, cast
+
+from odradek.wire.layout import layout
+from odradek.wire.primitives import Buffer, Splices
+from odradek.wire.read_source import reader_source
+from odradek.wire.write_source import writer_source
+
+T = TypeVar("T")
+Reader = Callable[[Buffer, int], tuple[T, int]]
+Writer = Callable[[bytearray, T, Splices], None]
+
+_READERS: dict[tuple[type, int], Reader[object]] = {}
+_WRITERS: dict[tuple[type, int], Writer[object]] = {}
+
+
+def reader(cls: type[T], version: int) -> Reader[T]:
+    """read(data, at) -> (message, position after it).
+
+    Raises Malformed.  Records are slices of `data`.  ValueError here for a version that the message never had.
+    """
+    found = _READERS.get((cls, version))
+    if found is None:
+        name = _function_name("read", cls, version)
+        found = _READERS[cls, version] = _compiled(name, *reader_source(layout(cls, version), name))
+    return cast("Reader[T]", found)
+
+
+def writer(cls: type[T], version: int) -> Writer[T]:
+    """write(out, message, splices): appends to both.
+
+    Raises ValueError (or struct.error for a number out of range) for what this version can't carry; `out` is then of
+    no use.  ValueError here for a version that the message never had.
+    """
+    found = _WRITERS.get((cls, version))
+    if found is None:
+        name = _function_name("write", cls, version)
+        found = _WRITERS[cls, version] = _compiled(name, *writer_source(layout(cls, version), name, version))
+    return cast("Writer[T]", found)
+
+
+def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
+    """A whole body.  Raises Malformed.
+
+    Bytes after the message are ignored, as Apache Kafka 4.3.0 does for every API that was tried.
+    """
+    message, _ = reader(cls, version)(data, offset)
+    return message
+
+
+def encode(message: object, version: int) -> bytes:
+    """Raises ValueError for a value that the version can't carry, and for records that are no bytes (a splice)."""
+    out, splices = bytearray(), cast("Splices", [])
+    write = writer(type(message), version)
+    try:
+        write(out, message, splices)
+    except struct_error as error:
+        raise ValueError(f"{type(message).__name__} v{version}: {error}") from None
+    if splices:
+        raise ValueError(f"{type(message).__name__} holds a splice: only a response can be sent with one")
+    return bytes(out)
+
+
+def reader_text(cls: type, version: int) -> str:
+    return reader_source(layout(cls, version), _function_name("read", cls, version))[0]
+
+
+def writer_text(cls: type, version: int) -> str:
+    return writer_source(layout(cls, version), _function_name("write", cls, version), version)[0]
+
+
+def _function_name(verb: str, cls: type, version: int) -> str:
+    return f"{verb}_{cls.__name__}_v{version}"
+
+
+def _compiled(name: str, text: str, names: dict[str, object]) -> Callable[..., Any]:
+    filename = f"<odradek.wire {name}>"
+    # No modification time: the cache keeps such an entry for ever, and tracebacks find the lines.
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    exec(compile(text, filename, "exec"), names)
+    return cast("Callable[..., Any]", names[name])

@@ -1,0 +1,33 @@
+"""What goes wrong with bytes, and nothing else: a peer that sends a Malformed message loses its connection.
+
+The small constructors are called by the generated readers, so that each check there is one line and the texts are
+written once.
+"""
+
+from __future__ import annotations
+
+
+class Malformed(ValueError):
+    """These bytes are no message of the protocol; nothing after them on the same connection can be trusted."""
+
+
+def cut_short(what: str, size: int, available: int) -> Malformed:
+    return Malformed(f"{what} needs {size} bytes, {available} are left")
+
+
+def string_too_long(what: str, size: int, available: int) -> Malformed:
+    if size > available:
+        return cut_short(what, size, available)
+    return Malformed(f"{what} has {size} bytes, a string has at most 32767")
+
+
+def null_refused(what: str) -> Malformed:
+    return Malformed(f"{what} may not be null in this version")
+
+
+def array_too_long(what: str, count: int, available: int) -> Malformed:
+    return Malformed(f"{what} can't hold {count} elements in {available} bytes within the bounds of one message")
+
+
+def tag_mismatch(what: str, size: int, used: int) -> Malformed:
+    return Malformed(f"tagged field {what} says {size} bytes and takes {used}")

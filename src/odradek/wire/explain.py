@@ -1,0 +1,86 @@
+"""What a message looks like in one version, for people: the layout as a grammar, and the code generated from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.wire.api_keys import request_header_version, response_header_version
+from odradek.wire.catalog import APIS, HEADERS
+from odradek.wire.compile import reader_text, writer_text
+from odradek.wire.layout import FieldLayout, StructLayout, layout, versions_text
+from odradek.wire.primitives import Primitive
+from odradek.wire.schema import schema_of
+
+_NAME_WIDTH = 42
+
+
+def catalog_text() -> str:
+    """One line per API: number, name, versions, the first flexible one."""
+    lines = [f"{'key':>3}  {'API':<{_NAME_WIDTH}}{'versions':<10}flexible from"]
+    for key, (request, _) in APIS.items():
+        schema = schema_of(request)
+        lines.append(f"{key:>3}  {key.title:<{_NAME_WIDTH}}{versions_text(schema):<10}{schema.flexible_from}")
+    for header in HEADERS:
+        schema = schema_of(header)
+        lines.append(f"{'':>3}  {schema.name:<{_NAME_WIDTH}}{versions_text(schema):<10}{schema.flexible_from}")
+    return "\n".join(lines) + "\n"
+
+
+def classes_named(name: str) -> tuple[type, ...]:
+    """Both messages of an API, or the one message of that name, in any case.  ValueError for anything else."""
+    wanted = name.casefold()
+    for key, pair in APIS.items():
+        if key.title.casefold() == wanted:
+            return pair
+    for each in (cls for pair in (*APIS.values(), HEADERS) for cls in pair):
+        if each.__name__.casefold() == wanted:
+            return (each,)
+    raise ValueError(f"there is no message called {name!r} here: `python -m odradek.wire list` shows those that are")
+
+
+def explain(name: str, version: int) -> str:
+    """Layout, reader and writer of an API's request and response, or of one message.  ValueError for a bad name."""
+    return "\n\n".join(_explained(cls, version) for cls in classes_named(name))
+
+
+def _explained(cls: type, version: int) -> str:
+    grammar = "\n".join(_struct_lines(layout(cls, version), 1))
+    text = f"{_title(cls, version)}\n\n{grammar}\n\n{reader_text(cls, version)}\n{writer_text(cls, version)}"
+    return text.rstrip() + "\n"
+
+
+def _title(cls: type, version: int) -> str:
+    schema = schema_of(cls)
+    parts = [f"{schema.name} version {version} of {versions_text(schema)}"]
+    if schema.api_key is not None:
+        header_version = request_header_version if schema.kind == "request" else response_header_version
+        parts += [f"API key {schema.api_key}", f"{schema.kind} header {header_version(schema.api_key, version)}"]
+    parts.append("flexible" if schema.is_flexible(version) else "not flexible")
+    return ", ".join(parts)
+
+
+def _struct_lines(struct: StructLayout, depth: int) -> Iterator[str]:
+    for field in struct.fields:
+        yield from _field_lines(field, field.name, depth)
+    if struct.is_flexible:
+        yield "  " * depth + ("tagged fields:" if struct.tagged else "tagged fields: none known")
+        for field in struct.tagged:
+            yield from _field_lines(field, f"{field.field.life.tag}: {field.name}", depth + 1)
+
+
+def _field_lines(field: FieldLayout, label: str, depth: int) -> Iterator[str]:
+    indented = "  " * depth + label
+    yield f"{indented:<{_NAME_WIDTH}}{_type_text(field)}"
+    if isinstance(field.type, StructLayout):
+        yield from _struct_lines(field.type, depth + 1)
+
+
+def _type_text(field: FieldLayout) -> str:
+    if isinstance(field.type, Primitive):
+        name, sized = field.type.name, not field.type.is_fixed
+    else:
+        name, sized = field.type.cls.__name__, False
+    compact = "compact " if field.is_compact else ""
+    element = f"{compact}{name}" if sized else name
+    text = f"{compact}array of {element}" if field.is_array else element
+    return f"{text}, or null" if field.is_nullable else text

@@ -1,0 +1,22 @@
+"""What stands before every request and every answer, behind the four bytes of the frame's length.
+
+Request: v1 client id (v0 is left only to ControlledShutdown v0).  v2 tagged fields; the client id keeps its old length.
+Response: v1 tagged fields.  Which version goes with which API is in api_keys.py.  The connection parses and writes
+headers by hand; these classes serve clients, tests and `explain`.
+"""
+
+from odradek.wire.primitives import Int16, Int32, Str
+from odradek.wire.schema import message, since
+
+
+@message(kind="header", versions=(0, 2), flexible_from=2)
+class RequestHeader:
+    request_api_key: Int16
+    request_api_version: Int16
+    correlation_id: Int32
+    client_id: Str | None = since(1, default="", flexible=False)
+
+
+@message(kind="header", versions=(0, 1), flexible_from=1)
+class ResponseHeader:
+    correlation_id: Int32

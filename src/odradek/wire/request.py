@@ -1,0 +1,37 @@
+"""One request as the connection hands it on: the header is parsed, the body is bytes."""
+
+from __future__ import annotations
+
+
+class Request:
+    """`body` lies in the receive buffer: writable, and valid until the connection is given more bytes.
+
+    `size` counts the whole frame with its length.  `sequence` is the place in the connection's order of answers.  Key
+    and version are what the peer said; nobody has looked yet whether they exist.
+    """
+
+    __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id", "sequence", "size")
+
+    def __init__(  # noqa: PLR0917 (as many as a header has)
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: memoryview,
+        size: int,
+        sequence: int,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.size = size
+        self.sequence = sequence
+
+    def __repr__(self) -> str:
+        return (
+            f"Request(key {self.api_key} v{self.api_version}, correlation {self.correlation_id}, "
+            f"client {self.client_id!r}, {len(self.body)} bytes of body, sequence {self.sequence})"
+        )

@@ -1,0 +1,62 @@
+"""An answer as the bytes of its frame, cut where file bytes go.
+
+│ i32 length of the rest │ i32 correlation id │ 0 (no tagged fields; only header v1) │ body ...
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as struct_error
+
+from odradek.wire.api_keys import response_header_version
+from odradek.wire.compile import Writer, writer
+from odradek.wire.primitives import Chunk, Splices
+from odradek.wire.request import Request
+from odradek.wire.schema import schema_of
+
+_pack_front = Struct(">ii").pack_into
+_ROOM_FOR_HEADER = (bytes(8), bytes(9))  # By header version; the ninth byte counts no tagged fields.
+
+_WAYS: dict[tuple[type, int], tuple[Writer[object], bytes]] = {}
+
+
+def encode_response(request: Request, message: object) -> list[Chunk]:
+    """The frame of `message` as the answer to `request`, in the request's version.
+
+    Raises ValueError for what the version can't carry.
+    """
+    version = request.api_version
+    write, room = _WAYS.get((type(message), version)) or _way(type(message), version)
+    out = bytearray(room)
+    splices: Splices = []
+    try:
+        write(out, message, splices)
+        size = len(out) - 4 + sum(splice.size for _, splice in splices) if splices else len(out) - 4
+        _pack_front(out, 0, size, request.correlation_id)
+    except struct_error as error:
+        raise ValueError(f"{type(message).__name__} v{version}: {error}") from None
+    return cut(out, splices) if splices else [bytes(out)]
+
+
+def _way(cls: type, version: int) -> tuple[Writer[object], bytes]:
+    api_key = schema_of(cls).api_key
+    assert api_key is not None, f"{cls.__name__} answers no request"
+    way: tuple[Writer[object], bytes] = (
+        writer(cls, version),
+        _ROOM_FOR_HEADER[response_header_version(api_key, version)],
+    )
+    _WAYS[cls, version] = way
+    return way
+
+
+def cut(out: bytearray, splices: Splices) -> list[Chunk]:
+    chunks: list[Chunk] = []
+    start = 0
+    for position, splice in splices:
+        chunks.append(bytes(out[start:position]))  # Never empty: at least a length lies between two splices.
+        if splice.size:
+            chunks.append(splice)
+        start = position
+    if len(out) > start:
+        chunks.append(bytes(out[start:]))
+    return chunks

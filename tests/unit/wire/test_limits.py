@@ -1,0 +1,144 @@
+"""Lengths are checked before anything is made of them, in every form a length has."""
+
+from __future__ import annotations
+
+import tracemalloc
+from struct import pack
+
+import pytest
+
+from odradek.base.limits import DECODED_ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from odradek.wire.compile import decode
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest
+from odradek.wire.messages.fetch import FetchRequest
+from odradek.wire.messages.header import RequestHeader
+from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.varint import uvarint
+
+EMPTY_TAGS = b"\0"
+
+
+def refused(cls: type, version: int, data: bytes) -> str:
+    """The refusal's text; and it cost nothing."""
+    decode_or_none(cls, version, b"")  # Compiled before memory is looked at.
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed) as caught:
+            decode(cls, version, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+    return str(caught.value)
+
+
+def decode_or_none(cls: type, version: int, data: bytes) -> None:
+    with pytest.raises(Malformed):
+        decode(cls, version, data)
+
+
+@pytest.mark.parametrize("count", [-1, -2, -(1 << 31)])
+def test_negative_count_where_null_is_not_allowed(count: int) -> None:
+    assert "null" in refused(DeleteTopicsRequest, 0, pack(">i", count) + pack(">i", 1000))
+    assert "null" in refused(MetadataRequest, 0, pack(">i", count))
+
+
+@pytest.mark.parametrize("count", [-1, -7, -(1 << 31)])
+def test_any_negative_count_is_null_where_that_is_allowed(count: int) -> None:
+    """As in Apache Kafka 4.3.0."""
+    assert decode(MetadataRequest, 1, pack(">i", count)).topics is None
+
+
+@pytest.mark.parametrize("count", [1, 1000, 1 << 20, (1 << 31) - 1])
+def test_count_beyond_the_bytes(count: int) -> None:
+    assert f"{count} elements" in refused(DeleteTopicsRequest, 0, pack(">i", count))
+    assert f"{count} elements" in refused(DeleteTopicsRequest, 4, uvarint(count + 1))
+    assert f"{count} elements" in refused(MetadataRequest, 9, uvarint(count + 1) + b"\1")
+
+
+@pytest.mark.parametrize("size", [1, 32767, 1 << 20, (1 << 31) - 1, (1 << 35) - 2])
+def test_text_beyond_the_bytes(size: int) -> None:
+    text = refused(ApiVersionsRequest, 3, uvarint(size + 1))
+    assert text == f"client_software_name needs {size} bytes, 0 are left"
+
+
+def test_text_longer_than_any_text() -> None:
+    text = refused(ApiVersionsRequest, 3, uvarint(32769) + bytes(40_000))
+    assert "at most 32767" in text
+
+
+def test_records_beyond_the_bytes() -> None:
+    front = pack(">hhi", -1, 1, 1000) + pack(">ih1sii", 1, 1, b"t", 1, 0)
+    assert "records needs 2147483647 bytes, 0 are left" in refused(ProduceRequest, 3, front + pack(">i", (1 << 31) - 1))
+
+
+def test_varint_without_end() -> None:
+    assert "five bytes" in refused(ApiVersionsRequest, 3, b"\xff" * 20)
+    assert "cut short" in refused(ApiVersionsRequest, 3, b"\xff" * 3)
+
+
+def test_one_byte_elements_are_bounded_over_the_whole_message() -> None:
+    count = DECODED_ELEMENTS_MAX + 1
+    data = uvarint(count + 1) + b"\1" * count + pack(">i", 1000) + EMPTY_TAGS
+    assert f"{count} elements" in refused(DeleteTopicsRequest, 4, data)
+
+
+def test_elements_are_counted_together() -> None:
+    """Each of two arrays is small enough; both are not."""
+    half = DECODED_ELEMENTS_MAX // 2
+    topic = uvarint(2) + b"t" + uvarint(half + 1) + bytes(4 * half) + EMPTY_TAGS
+    front = pack(">iiiibii", -1, 1, 1, 1, 0, 0, 0)
+    forgotten = uvarint(3) + topic + topic
+    with pytest.raises(Malformed, match=f"{half} elements"):
+        decode(FetchRequest, 12, front + uvarint(1) + forgotten + uvarint(1) + EMPTY_TAGS)
+
+
+def test_unknown_tags_are_skipped() -> None:
+    body = uvarint(2) + b"a" + uvarint(2) + b"b"
+    known = decode(ApiVersionsRequest, 3, body + EMPTY_TAGS)
+    tags = uvarint(2) + uvarint(7) + uvarint(3) + b"abc" + uvarint(100_000) + uvarint(0)
+    assert decode(ApiVersionsRequest, 3, body + tags) == known
+
+
+def test_tagged_fields_are_bounded() -> None:
+    body = uvarint(2) + b"a" + uvarint(2) + b"b"
+    tags = b"".join(uvarint(tag) + uvarint(0) for tag in range(TAGGED_FIELDS_MAX))
+    decode(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX) + tags)
+    text = refused(ApiVersionsRequest, 3, body + uvarint(TAGGED_FIELDS_MAX + 1) + tags + uvarint(9) + uvarint(0))
+    assert f"at most {TAGGED_FIELDS_MAX}" in text
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20, (1 << 32) - 1])
+def test_tagged_field_beyond_the_bytes(size: int) -> None:
+    body = uvarint(2) + b"a" + uvarint(2) + b"b"
+    assert f"tagged field 5 needs {size} bytes" in refused(
+        ApiVersionsRequest, 3, body + uvarint(1) + uvarint(5) + uvarint(size)
+    )
+
+
+@pytest.mark.parametrize(("said", "there"), [(7, 8), (9, 9), (0, 8)])
+def test_tagged_field_of_another_size_than_it_says(said: int, there: int) -> None:
+    """ApiVersionsResponse, tag 1: an int64.  Apache Kafka doesn't compare; whoever sends this is wrong all the same."""
+    front = pack(">h", 0) + uvarint(1) + pack(">i", 0)
+    data = front + uvarint(1) + uvarint(1) + uvarint(said) + bytes(there)
+    assert "finalized_features_epoch" in refused(ApiVersionsResponse, 3, data)
+
+
+def test_client_id_keeps_its_old_length_in_the_flexible_header() -> None:
+    data = pack(">hhih", 18, 3, 7, 2) + b"me" + EMPTY_TAGS
+    assert decode(RequestHeader, 2, data).client_id == "me"
+    assert "client_id" in refused(RequestHeader, 2, pack(">hhih", 18, 3, 7, 300))
+
+
+def test_broken_utf8_reads_as_replacement_characters() -> None:
+    """As in Apache Kafka, which then refuses the topic by its name."""
+    topics = decode(DeleteTopicsRequest, 0, pack(">ih", 1, 2) + b"\xff\xfe" + pack(">i", 1)).topic_names
+    assert topics == ["\ufffd\ufffd"]
+
+
+def test_bytes_after_the_message_are_ignored() -> None:
+    """As in Apache Kafka."""
+    assert decode(MetadataRequest, 1, pack(">i", -1) + b"abc") == MetadataRequest(topics=None)

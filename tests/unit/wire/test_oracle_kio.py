@@ -1,0 +1,100 @@
+"""kio, written by other people from Kafka's own definitions, reads our bytes as we meant them and writes the same."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import importlib
+import pkgutil
+import uuid
+from dataclasses import fields, is_dataclass
+from io import BytesIO
+from types import ModuleType
+
+import pytest
+from wire_support import Maker, snake_case
+
+from odradek.base.uuids import ZERO_UUID
+from odradek.wire.catalog import APIS, HEADERS
+from odradek.wire.compile import decode, encode
+from odradek.wire.schema import schema_of
+
+kio_serial = pytest.importorskip("kio.serial")
+
+ROUNDS = 20
+
+
+def cases() -> list[tuple[type, int, ModuleType]]:
+    found = []
+    for cls in (each for pair in (*APIS.values(), HEADERS) for each in pair):
+        schema = schema_of(cls)
+        name = cls.__name__ if schema.kind == "header" else cls.__name__.removesuffix(str(schema.kind).title())
+        try:
+            package = importlib.import_module(f"kio.schema.{snake_case(name)}")
+        except ModuleNotFoundError:
+            continue
+        versions = sorted(int(each.name[1:]) for each in pkgutil.iter_modules(package.__path__))
+        found += [
+            (cls, version, importlib.import_module(f"{package.__name__}.v{version}.{schema.kind}"))
+            for version in versions
+        ]
+    return found
+
+
+CASES = cases()
+
+
+@pytest.mark.parametrize(("cls", "version", "module"), CASES, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_kio_agrees(cls: type, version: int, module: ModuleType) -> None:
+    theirs = getattr(module, cls.__name__)
+    read, write = kio_serial.entity_reader(theirs), kio_serial.entity_writer(theirs)
+    maker = Maker(f"kio {cls.__name__} {version}", is_tame=True)
+    for _ in range(ROUNDS):
+        message = maker.message(cls, version)
+        data = encode(message, version)
+        entity, size = read(data, 0)
+        assert size == len(data)
+        assert_same(message, entity)
+        buffer = BytesIO()
+        write(buffer, entity)
+        assert buffer.getvalue() == data
+        assert decode(cls, version, data) == message
+
+
+def test_kio_has_nearly_all() -> None:
+    """It leaves out only what is newer than it, or older than Kafka 4."""
+    ours = {(cls, version) for pair in APIS.values() for cls in pair for version in schema_of(cls).versions}
+    assert len({(cls, version) for cls, version, _ in CASES} & ours) > len(ours) * 3 // 4
+
+
+def assert_same(ours: object, theirs: object) -> None:
+    for each in fields(theirs):  # type: ignore[arg-type]  # It is a dataclass.
+        name = each.name if hasattr(ours, each.name) else f"{each.name}_ms"
+        assert_equal(getattr(ours, name), getattr(theirs, each.name), f"{type(theirs).__name__}.{each.name}")
+
+
+def assert_equal(ours: object, theirs: object, what: str) -> None:
+    if is_dataclass(theirs):
+        assert_same(ours, theirs)
+    elif isinstance(theirs, tuple):
+        assert isinstance(ours, list)
+        assert len(ours) == len(theirs), what
+        for our_item, their_item in zip(ours, theirs, strict=True):
+            assert_equal(our_item, their_item, what)
+    else:
+        assert ours == plain(theirs, ours), what
+
+
+def plain(value: object, like: object) -> object:
+    """kio's richer value as what is on the wire."""
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(milliseconds=1)
+    if isinstance(value, datetime.datetime):
+        return (value - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(milliseconds=1)
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None and like in (ZERO_UUID, -1):
+        return like
+    return value
