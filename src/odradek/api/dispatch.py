@@ -1,6 +1,6 @@
 """From a request to its handler: is the API known, the version in range, the body whole.
 
-The three kinds of failure part here.  A Refused becomes the API's answer with that error code.  Malformed bytes and
+The kinds of failure part here.  A Refused becomes the API's answer with that error code.  Malformed bytes and
 unknown APIs close the connection, as there is no answer to them.  Anything else that escapes a handler is a bug of
 ours: it is logged with its request and answered UNKNOWN_SERVER_ERROR, and the other connections live on.
 """
@@ -19,7 +19,7 @@ from odradek.core.broker import Broker
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.compile import reader
+from odradek.wire.compile import decode
 from odradek.wire.errors import Malformed
 from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
@@ -39,10 +39,8 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encod
     api = BY_KEY.get(request.api_key)
     if api is None or request.api_version not in api.versions:
         return _unsupported(request)
-    body: object
-    body, end = reader(api.request, request.api_version)(request.body, 0)
-    if end != len(request.body):
-        raise Malformed(f"{len(request.body) - end} bytes too many after the body")
+    # Bytes after the body are left alone, as Kafka does.
+    body: object = decode(api.request, request.api_version, request.body)
     call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
     answer = _handled(api, call, body)
     # A parked answer must not keep the receive buffer alive.

@@ -1,0 +1,41 @@
+"""`python -m odradek.api` prints docs/PROTOCOL.md: what is answered, from the table that answers it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+from odradek.api.table import BY_KEY, Api
+
+INTRODUCTION = """\
+# Protocol
+
+What the broker answers. This page is printed by `python -m odradek.api` from the table that dispatches requests; the
+notes are those at the head of each API's file.
+
+| API | key | versions |
+|---|---|---|
+"""
+
+
+def main() -> int:
+    apis = [api for _, api in sorted(BY_KEY.items())]
+    rows = "".join(f"| {api.key.title} | {api.key} | {_versions(api)} |\n" for api in apis)
+    notes = "".join(f"\n## {api.key.title}\n\n{_notes(api)}\n" for api in apis)
+    sys.stdout.write(INTRODUCTION + rows + notes)
+    return 0
+
+
+def _versions(api: Api) -> str:
+    text = f"{api.versions.start} to {api.versions.stop - 1}"
+    return text if api.advertised_from is None else f"{text} (advertised from {api.advertised_from})"
+
+
+def _notes(api: Api) -> str:
+    module = inspect.getmodule(api.refuse)
+    assert module is not None and module.__doc__ is not None
+    return module.__doc__.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
