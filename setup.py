@@ -5,6 +5,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 KERNELS = Path("src/odradek/record/kernels")
+# Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.
+DIRECTIVES = {
+    "language_level": 3,
+    "annotation_typing": False,
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+}
 
 
 def extensions() -> list[Extension]:
@@ -13,10 +21,16 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules = [
-        Extension(f"odradek.record.kernels.{path.stem}", [str(path)], optional=True, extra_compile_args=["-O3"])
+        Extension(
+            f"odradek.record.kernels.{path.stem}",
+            [str(path)],
+            depends=[str(declarations) for declarations in sorted(KERNELS.glob("*.pxd"))],
+            optional=True,
+            extra_compile_args=["-O3", "-fwrapv"],
+        )
         for path in sorted(KERNELS.glob("[!_]*.py"))
     ]
-    return list(cythonize(modules, language_level=3))
+    return list(cythonize(modules, include_path=["src"], compiler_directives=DIRECTIVES))
 
 
 setup(ext_modules=extensions())

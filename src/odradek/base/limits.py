@@ -20,6 +20,7 @@ REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
 BATCH_BYTES_MAX = 1 * MIB + 12  # message.max.bytes
 BATCH_DECOMPRESSED_BYTES_MAX = 256 * MIB
 DECOMPRESSION_RATIO_MAX = 2_000
+DECOMPRESSION_UNCHECKED_BYTES = 16 * MIB  # Below it any ratio passes: equal records do compress ten thousandfold.
 RECORDS_PER_BATCH_MAX = 10_000_000
 
 # Logs.

@@ -1,0 +1,325 @@
+"""Record batch, format 2: the unit in which records travel and are kept.  A Batch is a view of its bytes, never a copy.
+
+A produce request's batch passes Batch.checked once and is trusted from there on: the log stamps base offset and leader
+epoch in place (both lie before the checksummed part) and writes the same bytes.  Records inside stay opaque.
+
+│  0 │ i64 │ base_offset            │
+│  8 │ i32 │ bytes after this field │
+│ 12 │ i32 │ leader_epoch           │
+│ 16 │ i8  │ magic = 2              │
+│ 17 │ u32 │ CRC-32C of all below   │
+│ 21 │ i16 │ attributes: 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon │
+│ 23 │ i32 │ last_offset_delta      │
+│ 27 │ i64 │ base_timestamp         │
+│ 35 │ i64 │ max_timestamp          │
+│ 43 │ i64 │ producer_id            │
+│ 51 │ i16 │ producer_epoch         │
+│ 53 │ i32 │ base_sequence          │
+│ 57 │ i32 │ records_count          │
+│ 61 │     │ records, compressed as a whole when a codec is set │
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import RECORDS_PER_BATCH_MAX
+from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from odradek.record.compression import Codec
+from odradek.record.crc import Buffer, crc32c
+
+HEADER_BYTES = 61
+LOG_OVERHEAD_BYTES = 12  # base_offset and length: what precedes the bytes that the length counts.
+MAGIC = 2
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+CHECKSUMMED_FROM = 21
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+HEADER = Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH = Struct(">qi")
+_LENGTH_MIN = 14  # Of the oldest format: a message without key and value.
+_BASE_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP = Struct(">q")
+_CODECS = tuple(Codec)
+
+assert HEADER.size == HEADER_BYTES
+
+
+class BatchHeader:
+    """The 61 bytes before the records, read once.  `size` is the whole batch's, which may reach beyond the buffer."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "last_offset_delta",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "records_count",
+    )
+
+    base_offset: Offset
+    batch_length: int
+    leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: TimestampMs
+    max_timestamp: TimestampMs
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: int
+    records_count: int
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        """At least HEADER_BYTES must follow position; nothing else is checked."""
+        (
+            self.base_offset,
+            self.batch_length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.records_count,
+        ) = HEADER.unpack_from(buffer, position)
+
+    @property
+    def size(self) -> int:
+        return self.batch_length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from 2^31 - 1 to 0.  -1 for a batch without one."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> Codec:
+        code = self.attributes & CODEC_MASK
+        if code >= len(_CODECS):
+            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {code} is not known")
+        return _CODECS[code]
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def delete_horizon(self) -> TimestampMs | None:
+        """When its tombstones may go (KIP-534); the field is then not the records' base timestamp."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(offsets {self.base_offset}..{self.last_offset}, epoch {self.leader_epoch}, "
+            f"{self.records_count} records, {self.size} bytes, attributes {self.attributes:#x})"
+        )
+
+
+class Batch(BatchHeader):
+    """One whole batch.  `view` is exactly its bytes."""
+
+    __slots__ = ("view",)
+
+    view: memoryview
+
+    @classmethod
+    def trusted(cls, buffer: Buffer) -> Batch:
+        """A batch that was checked before, such as one from our own log: no checksum, no checks."""
+        batch = cls(buffer)
+        batch.view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+        return batch
+
+    @classmethod
+    def verified(cls, buffer: Buffer) -> Batch:
+        """A batch from another leader or from disk: its form and its checksum, not what a producer may ask.
+
+        Raises Refused: CORRUPT_MESSAGE, or INVALID_RECORD for a format before 2.
+        """
+        size = len(buffer)
+        if size < HEADER_BYTES:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a batch header")
+        batch = cls(buffer)
+        batch.view = view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+        if batch.magic != MAGIC:
+            raise _wrong_magic(batch.magic)
+        if batch.batch_length != size - LOG_OVERHEAD_BYTES:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {batch.size} bytes, {size} came")
+        if crc32c(view[CHECKSUMMED_FROM:]) != batch.crc:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the checksum is not {batch.crc:#010x}")
+        return batch
+
+    @classmethod
+    def checked(cls, buffer: Buffer) -> Batch:
+        """The gate of a produce request: the one batch that a producer may send for a partition.
+
+        Raises Refused with the code that Apache Kafka 4.3.0 gives: CORRUPT_MESSAGE for damage, INVALID_RECORD for
+        what an undamaged batch says or for none or several of them.  A cut-off batch behind the first is left out, as
+        Kafka does.  Only the unknown codec differs: Kafka stumbles with UNKNOWN_SERVER_ERROR, here it is
+        UNSUPPORTED_COMPRESSION_TYPE.  The records stay unread; kernels.validate reads them.
+        """
+        if len(buffer) < HEADER_BYTES or _OFFSET_AND_LENGTH.unpack_from(buffer)[1] != len(buffer) - LOG_OVERHEAD_BYTES:
+            buffer = _only_batch(memoryview(buffer))
+        batch = cls.verified(buffer)
+        count = batch.records_count
+        if (
+            count != batch.last_offset_delta + 1
+            or not 0 < count <= RECORDS_PER_BATCH_MAX
+            or batch.base_offset
+            or batch.attributes & CONTROL
+            or batch.attributes & CODEC_MASK > Codec.ZSTD
+            or (batch.producer_id >= 0 and batch.base_sequence < 0)
+        ):
+            raise _refusal(batch)
+        return batch
+
+    @property
+    def payload(self) -> memoryview:
+        """The records, still compressed if `codec` says so."""
+        return self.view[HEADER_BYTES:]
+
+    def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
+        """What the leader adds, in place; neither is under the checksum."""
+        _BASE_OFFSET.pack_into(self.view, 0, base_offset)
+        _EPOCH.pack_into(self.view, 12, leader_epoch)
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+
+    def stamp_log_append_time(self, now: TimestampMs) -> None:
+        """message.timestamp.type=LogAppendTime: every record's time is then max_timestamp.  Costs a new checksum."""
+        self._stamp_attributes(self.attributes | LOG_APPEND_TIME, now)
+
+    def stamp_create_time(self) -> None:
+        """Undo a producer's claim of log append time, as Kafka does where message.timestamp.type is CreateTime."""
+        if self.is_log_append_time:
+            self._stamp_attributes(self.attributes & ~LOG_APPEND_TIME, self.max_timestamp)
+
+    def _stamp_attributes(self, attributes: int, max_timestamp: TimestampMs) -> None:
+        self.attributes = attributes
+        self.max_timestamp = max_timestamp
+        _ATTRIBUTES.pack_into(self.view, 21, attributes)
+        _MAX_TIMESTAMP.pack_into(self.view, 35, max_timestamp)
+        self.crc = crc32c(self.view[CHECKSUMMED_FROM:])
+        _CRC.pack_into(self.view, CRC_POSITION, self.crc)
+
+    @property
+    def is_intact(self) -> bool:
+        """True if the checksum is right; for log scans, where a False is a torn write and no one's fault."""
+        return crc32c(self.view[CHECKSUMMED_FROM:]) == self.crc
+
+
+def iter_batches(buffer: Buffer) -> Iterator[Batch]:
+    """The whole batches of a fetched or stored run of bytes, unverified.  A cut-off last one is left out, as usual.
+
+    Raises Refused: CORRUPT_MESSAGE for an impossible length, UNSUPPORTED_FOR_MESSAGE_FORMAT for a format before 2.
+    """
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    position, end = 0, len(view)
+    while position + MAGIC_POSITION < end:
+        _, length = _OFFSET_AND_LENGTH.unpack_from(view, position)
+        if view[position + MAGIC_POSITION] != MAGIC:
+            detail = f"format {view[position + MAGIC_POSITION]} at byte {position}, only 2 is read here"
+            raise Refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, detail)
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a batch of {length} bytes at byte {position} is too short")
+        following = position + LOG_OVERHEAD_BYTES + length
+        if following > end:
+            return
+        yield Batch.trusted(view[position:following])
+        position = following
+
+
+def _only_batch(view: memoryview) -> memoryview:
+    """The bytes of the first batch where sizes do not fit, or the refusal that Kafka's reader comes to."""
+    size = _whole_batch_size(view)
+    if size is None:
+        raise Refused(ErrorCode.INVALID_RECORD, f"no whole batch in {len(view)} bytes")
+    if view[MAGIC_POSITION] != MAGIC:
+        raise _wrong_magic(view[MAGIC_POSITION])
+    if _whole_batch_size(view[size:]) is not None:
+        raise Refused(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    return view[:size]
+
+
+def _whole_batch_size(view: memoryview) -> int | None:
+    """Bytes of the batch or message that the view begins with, None if it is cut off."""
+    if len(view) < LOG_OVERHEAD_BYTES:
+        return None
+    length: int = _OFFSET_AND_LENGTH.unpack_from(view)[1]
+    if length < _LENGTH_MIN:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a batch length of {length} is too short for any format")
+    if len(view) <= MAGIC_POSITION:
+        return None
+    if view[MAGIC_POSITION] > MAGIC:
+        raise _wrong_magic(view[MAGIC_POSITION])
+    size = length + LOG_OVERHEAD_BYTES
+    return size if size <= len(view) else None
+
+
+def _wrong_magic(magic: int) -> Refused:
+    if magic in (0, 1):
+        return Refused(ErrorCode.INVALID_RECORD, f"a batch of format {magic}, only format 2 is accepted here")
+    return Refused(ErrorCode.CORRUPT_MESSAGE, f"magic {magic}")
+
+
+def _refusal(batch: Batch) -> Refused:
+    """Which of the checks it was; apart, so that a good batch passes them as one expression."""
+    count, codec = batch.records_count, batch.attributes & CODEC_MASK
+    if codec > Codec.ZSTD:
+        return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is not known")
+    if batch.base_offset:
+        detail = f"base offset {batch.base_offset}, a producer sends 0"
+    elif batch.is_control:
+        detail = "a producer may not write control records"
+    elif count != batch.last_offset_delta + 1:
+        detail = f"{count} records with a last offset delta of {batch.last_offset_delta}"
+    elif not 0 < count <= RECORDS_PER_BATCH_MAX:
+        detail = f"{count} records"
+    else:
+        detail = f"producer {batch.producer_id} sent sequence {batch.base_sequence}"
+    return Refused(ErrorCode.INVALID_RECORD, detail)

@@ -1,0 +1,247 @@
+"""The four codecs of record batches, with output that cannot outgrow its bound.
+
+A batch of one megabyte can claim gigabytes, so memory is given out as bytes really come: never more than the bound, and
+never more than a small multiple of what has been decoded.  The framings are those of Kafka's Java client:
+
+│ gzip   │ RFC 1952, members back to back                                               │
+│ snappy │ blocks in xerial (snappy-java) framing; bare blocks of other clients are read │
+│ lz4    │ a frame of independent 64 KiB blocks, no checksums but the header's          │
+│ zstd   │ frames, RFC 8878                                                             │
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from typing import TypeAlias
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX, DECOMPRESSION_RATIO_MAX, DECOMPRESSION_UNCHECKED_BYTES
+from odradek.base.units import INT32_MAX, KIB
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`level` None is the codec's own default; snappy has none.  Any bytes-like data is taken without a copy."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    return _COMPRESSORS[codec](data, level)
+
+
+def decompress(codec: Codec, data: Buffer, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> memoryview:
+    """The whole of `data` decoded, without a copy for Codec.NONE.
+
+    Raises Refused(CORRUPT_MESSAGE) for broken input, for more than bytes_max, and, beyond a harmless size, for a ratio
+    that no honest data reaches.
+    """
+    if codec is Codec.NONE:
+        return memoryview(data)
+    ratio_bytes_max = max(DECOMPRESSION_UNCHECKED_BYTES, len(data) * DECOMPRESSION_RATIO_MAX)
+    return _DECOMPRESSORS[codec](data, min(bytes_max, ratio_bytes_max))
+
+
+def _corrupt(codec: Codec, why: object) -> Refused:
+    return Refused(ErrorCode.CORRUPT_MESSAGE, f"{codec.name.lower()}: {why}")
+
+
+def _too_large(codec: Codec, bytes_max: int) -> Refused:
+    return _corrupt(codec, f"decompresses to more than {bytes_max} bytes")
+
+
+def _gzip_compress(data: Buffer, level: int | None) -> bytes:
+    packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def _gzip_decompress(data: Buffer, bytes_max: int) -> memoryview:
+    output, rest = _gzip_member(data, bytes_max)
+    while rest:
+        more, rest = _gzip_member(rest, bytes_max - len(output))
+        output += more
+    return memoryview(output)
+
+
+def _gzip_member(data: Buffer, bytes_max: int) -> tuple[bytes, bytes]:
+    member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        # One byte beyond the bound tells "just full" from "too much".
+        output = member.decompress(data, bytes_max + 1)
+    except zlib.error as error:
+        raise _corrupt(Codec.GZIP, error) from None
+    if len(output) > bytes_max:
+        raise _too_large(Codec.GZIP, bytes_max)
+    if not member.eof:
+        raise _corrupt(Codec.GZIP, "cut short")
+    return output, member.unused_data
+
+
+# snappy-java: magic, version, lowest compatible version, then blocks of (i32 length, bare snappy).
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES = 32 * KIB
+_XERIAL_LENGTH = Struct(">i")
+# The densest snappy element makes 64 bytes of 3; more is a lie told before any memory is given.
+_SNAPPY_RATIO_MAX = 22
+
+
+def _snappy_compress(data: Buffer, level: int | None) -> bytes:
+    from cramjam import snappy
+
+    view = memoryview(data)
+    output = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = memoryview(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        output += _XERIAL_LENGTH.pack(len(block))
+        output += block
+    return bytes(output)
+
+
+def _snappy_decompress(data: Buffer, bytes_max: int) -> memoryview:
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        output = bytearray()
+        position = 0
+        while position < len(view):
+            position = _xerial_block(view, position, output, bytes_max)
+        return memoryview(output)
+    return memoryview(_snappy_block(view, bytes_max))
+
+
+def _xerial_block(view: memoryview, position: int, output: bytearray, bytes_max: int) -> int:
+    """Decode what begins at position, a block or a header (streams may be joined), and say where the next begins."""
+    if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        return position + len(_XERIAL_HEADER)
+    start = position + _XERIAL_LENGTH.size
+    if start > len(view):
+        raise _corrupt(Codec.SNAPPY, "cut short")
+    (length,) = _XERIAL_LENGTH.unpack_from(view, position)
+    if not 0 < length <= len(view) - start:
+        raise _corrupt(Codec.SNAPPY, f"a block of {length} bytes where {len(view) - start} are left")
+    output += _snappy_block(view[start : start + length], bytes_max - len(output))
+    return int(start + length)
+
+
+def _snappy_block(block: memoryview, bytes_max: int) -> bytearray:
+    from cramjam import DecompressionError, snappy
+
+    if not block:
+        raise _corrupt(Codec.SNAPPY, "no data")
+    try:
+        size = snappy.decompress_raw_len(block)
+        if size > len(block) * _SNAPPY_RATIO_MAX:
+            raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes claim to hold {size}")
+        if size > bytes_max:
+            raise _too_large(Codec.SNAPPY, bytes_max)
+        output = bytearray(size)
+        written = snappy.decompress_raw_into(block, output) if size else 0
+    except DecompressionError as error:
+        raise _corrupt(Codec.SNAPPY, error) from None
+    if written != size:
+        raise _corrupt(Codec.SNAPPY, f"{written} bytes where {size} were promised")
+    return output
+
+
+# Magic, FLG (version 1, independent blocks), BD (64 KiB blocks), header checksum.  Written by hand: cramjam's frames
+# carry a checksum for every block, which Kafka's never do.
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES = 64 * KIB
+_LZ4_LENGTH = Struct("<I")
+_LZ4_STORED = 1 << 31
+_LZ4_FAST_LEVEL = 9  # Kafka's name for "not the high compressor" (KIP-390).
+
+
+def _lz4_compress(data: Buffer, level: int | None) -> bytes:
+    view = memoryview(data)
+    output = bytearray(_LZ4_HEADER)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        block = view[start : start + _LZ4_BLOCK_BYTES]
+        packed = _lz4_block(block, level)
+        if len(packed) < len(block):
+            output += _LZ4_LENGTH.pack(len(packed))
+            output += packed
+        else:
+            output += _LZ4_LENGTH.pack(len(block) | _LZ4_STORED)
+            output += block
+    output += bytes(_LZ4_LENGTH.size)  # The end mark.
+    return bytes(output)
+
+
+def _lz4_block(block: memoryview, level: int | None) -> memoryview:
+    from cramjam import lz4
+
+    if level is None or level == _LZ4_FAST_LEVEL:
+        return memoryview(lz4.compress_block(block, store_size=False))
+    return memoryview(lz4.compress_block(block, mode="high_compression", compression=level, store_size=False))
+
+
+def _lz4_decompress(data: Buffer, bytes_max: int) -> memoryview:
+    from cramjam import lz4
+
+    return _decompress_growing(Codec.LZ4, lz4.decompress_into, data, bytes_max)
+
+
+def _zstd_compress(data: Buffer, level: int | None) -> bytes:
+    from cramjam import zstd
+
+    return bytes(memoryview(zstd.compress(data, level)))
+
+
+def _zstd_decompress(data: Buffer, bytes_max: int) -> memoryview:
+    from cramjam import zstd
+
+    return _decompress_growing(Codec.ZSTD, zstd.decompress_into, data, bytes_max)
+
+
+_FIRST_GUESS_BYTES_MIN = 16 * KIB
+_FIRST_GUESS_RATIO = 4
+_GROWTH = 4
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+def _decompress_growing(
+    codec: Codec, decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int
+) -> memoryview:
+    """Decode into a buffer that grows as long as it proves too small, so that a promised size buys nothing."""
+    from cramjam import DecompressionError
+
+    if not data:
+        raise _corrupt(codec, "no data")
+    size = min(max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_BYTES_MIN), bytes_max)
+    while True:
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: decompress_into(data, output)]
+        except DecompressionError as error:
+            if str(error) != _OUTPUT_FULL:
+                raise _corrupt(codec, error) from None
+        if size >= bytes_max:
+            raise _too_large(codec, bytes_max)
+        size = min(size * _GROWTH, bytes_max)
+
+
+_COMPRESSORS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
+    Codec.GZIP: _gzip_compress,
+    Codec.SNAPPY: _snappy_compress,
+    Codec.LZ4: _lz4_compress,
+    Codec.ZSTD: _zstd_compress,
+}
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], memoryview]] = {
+    Codec.GZIP: _gzip_decompress,
+    Codec.SNAPPY: _snappy_decompress,
+    Codec.LZ4: _lz4_decompress,
+    Codec.ZSTD: _zstd_decompress,
+}
+assert BATCH_DECOMPRESSED_BYTES_MAX <= INT32_MAX, "Arrow's offsets are 32-bit"

@@ -1,0 +1,3 @@
+"""What the kernels use of the `cython` module, for machines that have it neither at build nor at run time."""
+
+compiled = False

@@ -1,0 +1,83 @@
+cimport cython
+from odradek.record.kernels._copy cimport copy_bytes, wrap64
+
+cdef long long MILLIS_MAX
+cdef long long MICROS_MAX
+
+
+@cython.final
+cdef class Payload:
+    cdef const unsigned char[::1] data
+    cdef Py_ssize_t position
+    cdef Py_ssize_t end
+    cdef bint failed
+
+    @cython.locals(raw=cython.ulonglong)
+    cdef inline long long varint(self) noexcept nogil
+    @cython.locals(raw=cython.ulonglong)
+    cdef inline long long varlong(self) noexcept nogil
+    @cython.locals(value=cython.ulonglong, byte=cython.ulonglong, shift=cython.int)
+    cdef unsigned long long digits(self, int shift_max, int last_mask) noexcept nogil
+    @cython.locals(size=cython.longlong)
+    cdef inline long long sized(self) noexcept nogil
+
+
+@cython.final
+cdef class Column:
+    cdef object allocate
+    cdef Py_ssize_t row_capacity, byte_capacity, row_room, byte_room
+    cdef readonly Py_ssize_t rows, nulls, size
+    cdef object offsets_owner, validity_owner, data_owner
+    cdef int[::1] offsets
+    cdef unsigned char[::1] validity
+    cdef unsigned char[::1] data
+
+    cpdef reset(self)
+    cdef reserve(self, Py_ssize_t rows, Py_ssize_t size)
+    cdef inline void append(self, Payload source, Py_ssize_t size) noexcept nogil
+    cdef inline void close_row(self, bint is_valid, Py_ssize_t size) noexcept nogil
+    cdef void cut(self, Py_ssize_t rows) noexcept nogil
+
+
+@cython.final
+cdef class Decoder:
+    cdef bint with_key, with_value, with_headers, is_log_append_time
+    cdef object allocate
+    cdef Py_ssize_t capacity, room
+    cdef readonly Py_ssize_t rows
+    cdef readonly unsigned char high_bits
+    cdef readonly Column keys, values, headers, header_keys, header_values
+    cdef readonly object offsets_owner, timestamps_owner
+    cdef long long[::1] offsets
+    cdef long long[::1] timestamps
+    cdef long long base_offset, base_timestamp, log_append_time, start, stop
+
+    cpdef window(self, long long start, long long stop)
+    @cython.locals(source=Payload, rows=Py_ssize_t, headers=Py_ssize_t, bad=Py_ssize_t)
+    cpdef Py_ssize_t decode(
+        self, data, Py_ssize_t count, long long base_offset, long long base_timestamp, log_append_time
+    ) except? -2
+    cdef reserve(self, Py_ssize_t count, Py_ssize_t size)
+    cdef void cut(self, Py_ssize_t rows, Py_ssize_t headers) noexcept nogil
+    @cython.locals(end=Py_ssize_t, index=Py_ssize_t, length=cython.longlong, wanted=cython.int)
+    cdef Py_ssize_t all_records(self, Payload source, Py_ssize_t count) except? -2
+    @cython.locals(timestamp=cython.longlong, offset=cython.longlong)
+    cdef inline int record(self, Payload source) except? -2
+    @cython.locals(size=cython.longlong)
+    cdef inline void nullable(self, Payload source, Column column, bint wanted) noexcept nogil
+    @cython.locals(count=cython.longlong, _=Py_ssize_t)
+    cdef inline int some_headers(self, Payload source) except? -2
+    @cython.locals(size=cython.longlong, position=Py_ssize_t)
+    cdef int header(self, Payload source) noexcept nogil
+    cdef int room_for_headers(self, Py_ssize_t count, Py_ssize_t size) except -1
+    @cython.locals(size=cython.longlong, count=cython.longlong, _=Py_ssize_t)
+    cdef int skip(self, Payload source) noexcept nogil
+    @cython.locals(size=cython.longlong, _=Py_ssize_t)
+    cdef int skip_headers(self, Payload source, long long count) noexcept nogil
+
+
+cdef long long micros(long long timestamp) noexcept nogil
+
+
+@cython.locals(source=Payload, skipper=Decoder, end=Py_ssize_t, index=Py_ssize_t, length=cython.longlong)
+cpdef Py_ssize_t validate(data, Py_ssize_t count) except? -2

@@ -1,0 +1,378 @@
+"""From the records of a batch to columns, without an object per record; arrow.py makes them Arrow arrays.
+
+A Decoder collects rows of one partition over many batches.  A batch goes in whole or not at all: rows count only when
+the last record of their batch was found sound.  Layout of the buffers is Arrow's: n + 1 int32 offsets, bytes back to
+back, validity bits from the lowest up.  The bytes of a record are drawn in records.py, the readable twin of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+try:
+    import cython
+except ImportError:
+    from odradek.record.kernels import _shim as cython
+
+if not cython.compiled:
+    from odradek.record.kernels._copy import copy_bytes, wrap64
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Allocate: TypeAlias = Callable[[int], object]
+
+COMPILED = bool(cython.compiled)
+
+# Timestamps become microseconds; those beyond the range of 64 bits stay at its ends.
+MILLIS_MAX = 9_223_372_036_854_775
+MICROS_MAX = 9_223_372_036_854_775_807
+
+FIRST_CAPACITY = 1024
+
+
+class Payload:
+    """A position in uncompressed records.  A read beyond `end` sets `failed` and gives 0; nothing raises in here."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.data = data if len(data) else bytes(1)  # Cython's views want an element to point at.
+        self.position = 0
+        self.end = len(data)
+        self.failed = False
+
+    def varint(self) -> int:
+        """Up to 5 bytes; bits beyond the 32nd are dropped."""
+        if self.position < self.end and self.data[self.position] < 0x80:  # Nearly all are one byte.
+            raw = self.data[self.position]
+            self.position += 1
+        else:
+            raw = self.digits(28, 0x0F)
+        return (raw >> 1) ^ -(raw & 1)
+
+    def varlong(self) -> int:
+        """Up to 10 bytes."""
+        raw = self.digits(63, 0x01)
+        return (raw >> 1) ^ -(raw & 1)
+
+    def digits(self, shift_max: int, last_mask: int) -> int:
+        """Seven bits a byte, the lowest first; of the byte at shift_max only those of last_mask."""
+        value = 0
+        shift = 0
+        while shift <= shift_max and self.position < self.end:
+            byte = self.data[self.position]
+            self.position += 1
+            value |= (byte & (last_mask if shift == shift_max else 0x7F)) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        self.failed = True
+        return 0
+
+    def sized(self) -> int:
+        """The length of nullable bytes that begin after it, all there; -1 for null."""
+        size = self.varint()
+        if size > self.end - self.position:
+            self.failed = True
+            return -1
+        return size if size >= 0 else -1
+
+
+class Column:
+    """Nullable bytes of variable length, or with no bytes at all the borders of a list."""
+
+    def __init__(self, allocate: Allocate) -> None:
+        self.allocate = allocate
+        self.row_capacity = 0
+        self.byte_capacity = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the rows and the buffers, which now belong to whoever took them; as much room again on demand."""
+        self.rows = 0
+        self.nulls = 0
+        self.size = 0
+        self.row_room = 0
+        self.byte_room = 0
+        self.offsets_owner: object = None
+        self.validity_owner: object = None
+        self.data_owner: object = None
+        self.offsets = memoryview(bytearray(4)).cast("i")
+        self.validity = memoryview(bytearray(1))
+        self.data = memoryview(bytearray(1))
+
+    def reserve(self, rows: int, size: int) -> None:
+        """Room for so many rows and bytes more."""
+        if self.rows + rows > self.row_room:
+            self.row_room = self.row_capacity = _capacity(self.rows + rows, self.row_capacity)
+            self.offsets_owner, view = self._grown(self.offsets, 4 * (self.rows + 1), 4 * (self.row_room + 1))
+            self.offsets = view.cast("i")
+            self.validity_owner, view = self._grown(self.validity, (self.rows + 7) >> 3, (self.row_room >> 3) + 1)
+            self.validity = view
+        if size > 0 and self.size + size > self.byte_room:
+            self.byte_room = self.byte_capacity = _capacity(self.size + size, self.byte_capacity)
+            self.data_owner, view = self._grown(self.data, self.size, self.byte_room)
+            self.data = view
+
+    def _grown(self, old: memoryview, used: int, size: int) -> tuple[object, memoryview]:
+        owner = self.allocate(size)
+        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Whatever allocate gives has a buffer.
+        assert len(view) >= size, "what follows writes without asking"
+        view[:used] = memoryview(old).cast("B")[:used]
+        return owner, view
+
+    def append(self, source: Payload, size: int) -> None:
+        """The next `size` bytes of the source, which moves on; -1 for null."""
+        if size >= 0:
+            copy_bytes(self.data, self.size, source.data, source.position, size)
+            source.position += size
+            self.close_row(True, size)
+        else:
+            self.close_row(False, 0)
+
+    def close_row(self, is_valid: bool, size: int) -> None:
+        # The bit may be anything: memory comes as it is, and rows may have been cut off.
+        if is_valid:
+            self.validity[self.rows >> 3] |= 1 << (self.rows & 7)
+        else:
+            self.validity[self.rows >> 3] &= ~(1 << (self.rows & 7))
+            self.nulls += 1
+        self.size += size
+        self.rows += 1
+        self.offsets[self.rows] = self.size
+
+    def cut(self, rows: int) -> None:
+        """Back to so many rows."""
+        while self.rows > rows:
+            self.rows -= 1
+            if not self.validity[self.rows >> 3] >> (self.rows & 7) & 1:
+                self.nulls -= 1
+        self.size = self.offsets[rows]
+
+    def buffers(self) -> tuple[object, object, object]:
+        """(validity, offsets, data) as allocated, longer than what is in use; None for what was never needed."""
+        return self.validity_owner, self.offsets_owner, self.data_owner
+
+
+class Decoder:
+    """Columns of one partition.  The allocator gives writable buffers; `bytearray` will do."""
+
+    def __init__(self, with_key: bool, with_value: bool, with_headers: bool, allocate: Allocate = bytearray) -> None:
+        self.with_key = with_key
+        self.with_value = with_value
+        self.with_headers = with_headers
+        self.allocate = allocate
+        self.capacity = 0
+        self.window(0, MICROS_MAX)
+        self.keys = Column(allocate)
+        self.values = Column(allocate)
+        self.headers = Column(allocate)
+        self.header_keys = Column(allocate)
+        self.header_values = Column(allocate)
+        self.clear()
+
+    def clear(self) -> None:
+        """Give the buffers away; call it after they were taken."""
+        self.rows = 0
+        self.room = 0
+        self.high_bits = 0
+        self.offsets_owner: object = None
+        self.timestamps_owner: object = None
+        self.offsets = memoryview(bytearray(8)).cast("q")
+        self.timestamps = memoryview(bytearray(8)).cast("q")
+        self.keys.reset()
+        self.values.reset()
+        self.headers.reset()
+        self.header_keys.reset()
+        self.header_values.reset()
+
+    def window(self, start: int, stop: int) -> None:
+        """Only records with offsets in start..stop - 1 become rows."""
+        self.start = start
+        self.stop = stop
+
+    def decode(
+        self, data: Bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+    ) -> int:
+        """Add the records of one batch; -1 if all is well, else the index of the bad record.
+
+        `count` as index says that bytes are left behind the last one.  Reading ends at the window's stop, with no look
+        at the rest.  log_append_time is in place of every record's own.
+        """
+        source = Payload(data)
+        if count > source.end // 7:  # No record is shorter, and room is made for `count` of them.
+            return 0
+        self.reserve(count, source.end)
+        rows = self.rows
+        headers = self.header_keys.rows
+        self.base_offset = base_offset
+        self.base_timestamp = base_timestamp
+        self.is_log_append_time = log_append_time is not None
+        self.log_append_time = log_append_time or 0
+        bad = self.all_records(source, count)
+        if bad >= 0:
+            self.cut(rows, headers)
+        return bad
+
+    def reserve(self, count: int, size: int) -> None:
+        """Room for every record of a batch and all of its bytes in whichever column they will be."""
+        if self.rows + count > self.room:
+            self.room = self.capacity = _capacity(self.rows + count, self.capacity)
+            self.offsets_owner, view = self.grown(self.offsets, 8 * self.rows)
+            self.offsets = view
+            self.timestamps_owner, view = self.grown(self.timestamps, 8 * self.rows)
+            self.timestamps = view
+        if self.with_key:
+            self.keys.reserve(count, size)
+        if self.with_value:
+            self.values.reserve(count, size)
+        if self.with_headers:
+            self.headers.reserve(count, 0)
+
+    def grown(self, old: memoryview, used: int) -> tuple[object, memoryview]:
+        owner = self.allocate(8 * self.room)
+        view = memoryview(owner).cast("B")  # type: ignore[arg-type]  # Whatever allocate gives has a buffer.
+        assert len(view) >= 8 * self.room, "what follows writes without asking"
+        view[:used] = memoryview(old).cast("B")[:used]
+        return owner, view.cast("q")
+
+    def cut(self, rows: int, headers: int) -> None:
+        self.rows = rows
+        if self.with_key:
+            self.keys.cut(rows)
+        if self.with_value:
+            self.values.cut(rows)
+        if self.with_headers:
+            self.headers.cut(rows)
+            self.header_keys.cut(headers)
+            self.header_values.cut(headers)
+
+    def all_records(self, source: Payload, count: int) -> int:
+        end = source.end
+        for index in range(count):
+            length = source.varint()
+            if source.failed or length < 1 or length > end - source.position:
+                return index
+            source.end = source.position + length
+            wanted = self.record(source)
+            if wanted < 0 or source.failed:
+                return index
+            if wanted == 0:
+                return -1
+            if source.position != source.end:
+                return index
+            source.end = end
+        return -1 if source.position == end else count
+
+    def record(self, source: Payload) -> int:
+        """One record within source.end.  0: it is the first one at or beyond `stop`; -1: it is bad; else 1."""
+        source.position += 1  # Attributes.
+        timestamp = wrap64(self.base_timestamp + source.varlong())
+        offset = wrap64(self.base_offset + source.varint())
+        if source.failed:
+            return -1
+        if offset >= self.stop:
+            return 0
+        if offset < self.start:
+            return self.skip(source)
+        if self.is_log_append_time:
+            timestamp = self.log_append_time
+        self.offsets[self.rows] = offset
+        self.timestamps[self.rows] = micros(timestamp)
+        self.rows += 1
+        self.nullable(source, self.keys, self.with_key)
+        self.nullable(source, self.values, self.with_value)
+        return self.some_headers(source)
+
+    def nullable(self, source: Payload, column: Column, wanted: bool) -> None:
+        size = source.sized()
+        if wanted:
+            column.append(source, size)
+        elif size > 0:
+            source.position += size
+
+    def some_headers(self, source: Payload) -> int:
+        count = source.varint()
+        if source.failed or count < 0 or count > source.end - source.position:
+            return -1
+        if not self.with_headers:
+            return self.skip_headers(source, count)
+        if count > 0:
+            self.room_for_headers(count, source.end - source.position)
+        for _ in range(count):
+            if self.header(source) < 0:
+                return -1
+        # As Spark's own source: no headers are no list, rather than an empty one.
+        self.headers.close_row(count > 0, count)
+        return 1
+
+    def header(self, source: Payload) -> int:
+        size = source.sized()
+        if size < 0:
+            return -1
+        for position in range(source.position, source.position + size):
+            self.high_bits |= source.data[position]
+        self.header_keys.append(source, size)
+        size = source.sized()
+        if source.failed:
+            return -1
+        self.header_values.append(source, size)
+        return 1
+
+    def room_for_headers(self, count: int, size: int) -> None:
+        self.header_keys.reserve(count, size)
+        self.header_values.reserve(count, size)
+
+    def skip(self, source: Payload) -> int:
+        for _ in range(2):
+            size = source.sized()
+            if size > 0:
+                source.position += size
+        count = source.varint()
+        if source.failed or count < 0 or count > source.end - source.position:
+            return -1
+        return self.skip_headers(source, count)
+
+    def skip_headers(self, source: Payload, count: int) -> int:
+        for _ in range(count):
+            size = source.sized()
+            if size < 0:
+                return -1
+            source.position += size
+            size = source.sized()
+            if source.failed:
+                return -1
+            if size > 0:
+                source.position += size
+        return 1
+
+
+def micros(timestamp: int) -> int:
+    if timestamp > MILLIS_MAX:
+        return MICROS_MAX
+    if timestamp < -MILLIS_MAX:
+        return -MICROS_MAX
+    return timestamp * 1000
+
+
+def _capacity(wanted: int, before: int) -> int:
+    return max(wanted + (wanted >> 1), before, FIRST_CAPACITY)
+
+
+def validate(data: Bytes, count: int) -> int:
+    """Whether a producer's uncompressed records are well-formed, with the offsets 0 to count - 1 in their order.
+
+    -1 if so, else the index of the first bad record; `count` says that bytes are left behind the last one.
+    """
+    source = Payload(data)
+    end = source.end
+    skipper = Decoder(False, False, False)
+    for index in range(count):
+        length = source.varint()
+        if source.failed or length < 1 or length > end - source.position:
+            return index
+        source.end = source.position + length
+        source.position += 1
+        source.varlong()
+        if source.varint() != index or skipper.skip(source) < 0 or source.position != source.end:
+            return index
+        source.end = end
+    return -1 if source.position == end else count

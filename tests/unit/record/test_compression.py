@@ -1,0 +1,110 @@
+"""Framings byte by byte, the other framings that clients send, and bombs."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from hashlib import sha256
+
+import cramjam
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import DECOMPRESSION_UNCHECKED_BYTES
+from odradek.record.compression import Codec, compress, decompress
+
+CODECS = [codec for codec in Codec if codec is not Codec.NONE]
+TEXT = b"to be or not to be, that is the question " * 5000
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("data", [b"", b"a", TEXT, bytes(range(256)) * 300], ids=["empty", "one", "text", "bytes"])
+@pytest.mark.parametrize("level", [None, 1, 9])
+def test_round_trip(codec: Codec, data: bytes, level: int | None) -> None:
+    packed = compress(codec, memoryview(data), level)
+    assert decompress(codec, packed) == data
+    assert decompress(codec, memoryview(bytearray(packed)), len(data)) == data
+
+
+def test_framings_are_those_of_kafkas_java_client() -> None:
+    assert compress(Codec.GZIP, TEXT)[:3] == b"\x1f\x8b\x08"
+    assert compress(Codec.SNAPPY, TEXT)[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+    # Version 1, independent blocks of 64 KiB, no checksum of blocks or content, no content size.
+    assert compress(Codec.LZ4, TEXT)[:7] == bytes.fromhex("04224d18604082")
+    assert compress(Codec.ZSTD, TEXT)[:4] == bytes.fromhex("28b52ffd")
+
+
+def test_lz4_keeps_what_does_not_shrink_as_it_is() -> None:
+    noise = b"".join(sha256(bytes([i])).digest() for i in range(10))[:300]
+    packed = compress(Codec.LZ4, noise)
+    assert packed == bytes.fromhex("04224d18604082") + (300 | 1 << 31).to_bytes(4, "little") + noise + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [
+        (Codec.GZIP, gzip.compress(TEXT)),
+        (Codec.GZIP, gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:])),
+        (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))),  # librdkafka, and other clients in C and Go.
+        (Codec.SNAPPY, compress(Codec.SNAPPY, TEXT[:1000]) + compress(Codec.SNAPPY, TEXT[1000:])),
+        (Codec.LZ4, bytes(cramjam.lz4.compress(TEXT))),  # Linked blocks with checksums.
+        (Codec.ZSTD, bytes(cramjam.zstd.compress(TEXT, 19))),
+    ],
+    ids=["gzip", "two gzip members", "bare snappy", "two xerial streams", "lz4 with checksums", "zstd 19"],
+)
+def test_other_framings_are_read(codec: Codec, packed: bytes) -> None:
+    assert decompress(codec, packed) == TEXT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_broken_input_is_corrupt(codec: Codec) -> None:
+    packed = compress(codec, TEXT)
+    for broken in (b"", b"x", packed[:-1], packed[: len(packed) // 2], packed[:5], b"\xff" * 50, packed + b"junk!"):
+        with pytest.raises(Refused) as caught:
+            decompress(codec, broken)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_one_byte_too_much_is_refused(codec: Codec) -> None:
+    with pytest.raises(Refused, match="more than"):
+        decompress(codec, compress(codec, TEXT), len(TEXT) - 1)
+
+
+BOMBS: dict[Codec, bytes] = {codec: compress(codec, bytes(64 * MIB)) for codec in CODECS}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_gets_no_more_memory_than_its_bound(codec: Codec) -> None:
+    bound = 4 * MIB
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refused) as caught:
+            decompress(codec, BOMBS[codec], bound)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert peak <= 2 * bound + MIB, f"{peak} bytes"
+
+
+def test_beyond_a_harmless_size_the_ratio_counts() -> None:
+    assert len(decompress(Codec.ZSTD, compress(Codec.ZSTD, bytes(DECOMPRESSION_UNCHECKED_BYTES)))) == 16 * MIB
+    with pytest.raises(Refused, match="more than 16777216"):
+        decompress(Codec.ZSTD, BOMBS[Codec.ZSTD])
+
+
+def test_a_promised_size_buys_nothing() -> None:
+    """4 GiB claimed by the first bytes of a snappy block, and a frame of zstd that says so in its header."""
+    with pytest.raises(Refused, match="claim to hold"):
+        decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"abc")
+    with pytest.raises(Refused):
+        decompress(Codec.ZSTD, bytes.fromhex("28b52ffda0") + (0xFFFFFFF0).to_bytes(4, "little") + b"\x01\x00\x00")
+
+
+def test_no_codec_is_no_copy() -> None:
+    data = bytearray(b"abc")
+    view = decompress(Codec.NONE, data)
+    data[0] = ord("x")
+    assert bytes(view) == b"xbc"

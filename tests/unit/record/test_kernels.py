@@ -1,0 +1,121 @@
+"""The kernels' own edges, in both lives.  That they read what records.py reads is a property test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from support.record_kernels import LIVES, kernel
+
+KNOWN_HASHES = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"": 275646681,
+}
+
+
+@pytest.fixture(params=LIVES)
+def decode(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    yield kernel("decode", request.param)
+
+
+@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("key", KNOWN_HASHES)
+def test_murmur2(life: str, key: bytes) -> None:
+    assert kernel("murmur", life).murmur2(memoryview(key)) == KNOWN_HASHES[key] % (1 << 32)
+
+
+def batch_of(count: int, value: bytes = b"value") -> Batch:
+    return Batch.checked(encode_batch([(b"k", value, (), 1000 + i) for i in range(count)]))
+
+
+def values(decoder: object, rows: int) -> list[bytes]:
+    _, offsets, data = decoder.values.buffers()  # type: ignore[attr-defined]  # A compiled class has no stub.
+    borders = memoryview(offsets).cast("B").cast("i")
+    return [bytes(memoryview(data)[borders[row] : borders[row + 1]]) for row in range(rows)]
+
+
+def test_rows_add_up_over_batches(decode: ModuleType) -> None:
+    decoder = decode.Decoder(True, True, False, bytearray)
+    for base in range(0, 5000, 500):
+        batch = batch_of(500)
+        assert decoder.decode(batch.payload, 500, base, batch.base_timestamp, None) == -1
+    assert decoder.rows == 5000
+    assert list(memoryview(decoder.offsets_owner).cast("q")[:5000]) == list(range(5000))
+    assert values(decoder, 5000) == [b"value"] * 5000
+
+
+def test_a_bad_batch_leaves_no_rows(decode: ModuleType) -> None:
+    decoder = decode.Decoder(True, True, True, bytearray)
+    good = batch_of(10)
+    assert decoder.decode(good.payload, 10, 0, 0, None) == -1
+    broken = bytearray(batch_of(10, b"other").payload)
+    broken[-1] = 0x55
+    assert decoder.decode(broken, 10, 10, 0, None) == 9
+    assert decoder.rows == 10
+    assert decoder.decode(good.payload, 10, 10, 0, None) == -1
+    assert values(decoder, 20) == [b"value"] * 20
+    assert decoder.values.nulls == decoder.keys.nulls == 0
+
+
+def test_only_rows_in_the_window(decode: ModuleType) -> None:
+    decoder = decode.Decoder(False, True, False, bytearray)
+    decoder.window(105, 108)
+    assert decoder.decode(batch_of(10).payload, 10, 100, 0, None) == -1
+    assert list(memoryview(decoder.offsets_owner).cast("q")[:3]) == [105, 106, 107]
+    assert decoder.rows == 3
+
+
+def test_timestamps_beyond_the_range_stay_at_its_ends(decode: ModuleType) -> None:
+    decoder = decode.Decoder(False, False, False, bytearray)
+    for timestamp in (2**63 - 1, -(2**63), 9_223_372_036_854_775, 5):
+        assert decoder.decode(batch_of(1).payload, 1, 0, timestamp, None) == -1
+    assert decoder.decode(batch_of(1).payload, 1, 0, 0, 7) == -1
+    assert list(memoryview(decoder.timestamps_owner).cast("q")[:5]) == [
+        2**63 - 1,
+        -(2**63) + 1,
+        9_223_372_036_854_775_000,
+        5000,
+        7000,
+    ]
+
+
+def test_a_count_that_cannot_be_costs_no_memory(decode: ModuleType) -> None:
+    decoder = decode.Decoder(True, True, True, bytearray)
+    assert decoder.decode(batch_of(3).payload, 2**31 - 1, 0, 0, None) == 0
+    assert decoder.rows == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "bad"), [(3, -1), (4, 3), (2, 2), (0, 0)], ids=["right", "one too many", "bytes are left", "none"]
+)
+def test_validate_counts(decode: ModuleType, count: int, bad: int) -> None:
+    assert decode.validate(batch_of(3).payload, count) == bad
+
+
+def test_validate_wants_offsets_in_order(decode: ModuleType) -> None:
+    record = bytes(batch_of(1).payload)
+    assert decode.validate(record, 1) == -1
+    assert decode.validate(record + record, 2) == 1
+
+
+def test_interpreted_without_cython_installed() -> None:
+    """A machine without Cython and without a compiler has the same kernels."""
+    program = (
+        "import sys; sys.modules['cython'] = None\n"
+        "sys.path[:0] = ['tests']\n"
+        "from support.record_kernels import kernel\n"
+        "assert kernel('decode', 'interpreted').validate(b'', 0) == -1\n"
+        "assert kernel('murmur', 'interpreted').murmur2(b'21') == 3321034988"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)}, check=False)
+    assert done.returncode == 0
