@@ -8,16 +8,16 @@ replicas have it, which on an unreplicated partition means: once it is synced to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, TopicName, TopicPartition
-from odradek.base.uuids import Uuid
 from odradek.core import ingress
 from odradek.core.broker import Broker
 from odradek.core.parked import Parked
 from odradek.core.partition import Written
+from odradek.record.compression import Codec
 from odradek.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -26,9 +26,14 @@ from odradek.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.wire.schema import maker
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
+
+_partition_answer = maker(PartitionProduceResponse)
+_topic_answer = maker(TopicProduceResponse)
 
 
 def handle(call: Call, body: ProduceRequest) -> ProduceResponse | Parked[ProduceResponse] | None:
@@ -63,28 +68,30 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
 
 
 def _append_topic(call: Call, acks: int, topic: TopicProduceData, waiting: Acknowledgement) -> TopicProduceResponse:
-    find = _finder(call, topic)
-    parts = [_append_partition(call, acks, find, part, waiting) for part in topic.partition_data]
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
-
-
-def _finder(call: Call, topic: TopicProduceData) -> Callable[[], TopicName]:
-    if call.version >= TOPIC_IDS_SINCE:
-        return lambda: call.broker.topic_name(Uuid(topic.topic_id))
-    return lambda: TopicName(topic.name)
+    try:
+        by_id = call.version >= TOPIC_IDS_SINCE
+        name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
+    except Refused as refused:
+        parts = [_refused(part.index, refused) for part in topic.partition_data]
+    else:
+        parts = [_append_partition(call, acks, name, part, waiting) for part in topic.partition_data]
+    return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
 def _append_partition(
-    call: Call, acks: int, find: Callable[[], TopicName], part: PartitionProduceData, waiting: Acknowledgement
+    call: Call, acks: int, topic: TopicName, part: PartitionProduceData, waiting: Acknowledgement
 ) -> PartitionProduceResponse:
     broker = call.broker
     try:
-        partition = broker.partition(find(), part.index)
+        partition = broker.partition(topic, part.index)
         batch = ingress.admitted(partition, part.records, call.now)
+        if batch.codec is Codec.ZSTD and call.version < ZSTD_SINCE:
+            text = f"Produce requests with version {call.version} are not allowed to use ZStandard compression"
+            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
         written = broker.append(partition, batch, call.now, all_replicas=acks == ACKS_ALL)
     except Refused as refused:
         return _refused(part.index, refused)
-    answer = PartitionProduceResponse(
+    answer = _partition_answer(
         index=part.index,
         error_code=ErrorCode.NONE,
         base_offset=written.base_offset,

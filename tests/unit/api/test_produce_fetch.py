@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.in_memory import NOW_MS, Harness
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
@@ -13,6 +12,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.core.parked import Parked
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
 from odradek.record.records import decode
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
@@ -41,6 +41,7 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from support.in_memory import NOW_MS, Harness
 
 TOPIC = TopicName("t")
 ALL, LEADER = -1, 1
@@ -84,7 +85,9 @@ def produce(
 
 
 def fetch_request(harness: Harness, offset: int, version: int = 12, **limits: int) -> FetchRequest:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=limits.pop("partition_max_bytes", 10**6))
+    asked = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=limits.pop("partition_max_bytes", 10**6)
+    )
     topic_id = harness.broker.view.topics[TOPIC].id if version >= 13 else ZERO_UUID
     topic = FetchTopic(topic="" if version >= 13 else TOPIC, topic_id=topic_id, partitions=[asked])
     limits = {"max_wait_ms": 500, "min_bytes": 1, **limits}
@@ -299,3 +302,33 @@ def test_an_incremental_session_tells_only_news(harness: Harness) -> None:
     produce(harness, batch(b"b"))
     assert told(again(first.session_id, 2, [])) == [0]
     assert again(first.session_id, 2, []).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("sent", list(Codec))
+def test_compression_type_of_the_topic_counts(tmp_path: Path, compression: str, sent: Codec) -> None:
+    harness = Harness(tmp_path)
+    create(harness, compression_type=compression)
+    records = encode_batch([(b"k", b"v" * 500, (("h", b"x"),), NOW_MS + n) for n in range(3)], sent)
+    assert produce(harness, records).error_code == ErrorCode.NONE
+    data = fetch(harness, 0)
+    assert values(data) == [b"v" * 500] * 3
+    assert isinstance(data.records, memoryview)
+    (stored,) = iter_batches(data.records)
+    expected = Codec.NONE if compression == "uncompressed" else Codec[compression.upper()]
+    assert Batch.verified(stored.view).codec is expected
+
+
+def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    create(harness, cleanup_policy="compact")
+    keyless = encode_batch([(b"k", b"v", (), NOW_MS), (None, b"v", (), NOW_MS)])
+    assert produce(harness, keyless).error_code == ErrorCode.INVALID_RECORD
+    assert produce(harness, batch(b"v")).error_code == ErrorCode.NONE
+
+
+def test_records_may_be_too_old(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    create(harness, message_timestamp_before_max_ms="1000")
+    assert produce(harness, batch(b"v", timestamp=NOW_MS - 2000)).error_code == ErrorCode.INVALID_TIMESTAMP
+    assert produce(harness, batch(b"v", timestamp=NOW_MS - 500)).error_code == ErrorCode.NONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.in_memory import Harness
 
 from odradek.api.table import ADVERTISED, BY_KEY
 from odradek.base.errors import ErrorCode
@@ -39,6 +38,7 @@ from odradek.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from support.in_memory import Harness
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_every_version_of_delete_topics(harness: Harness, version: int, tmp_path
         "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert [name.topic for name in harness.broker.partitions] == ["b"]
-    assert [path.name for path in tmp_path.glob("a-0*")][0].endswith("-delete")
+    assert next(path.name for path in tmp_path.glob("a-0*")).endswith("-delete")
 
 
 def test_deletion_by_id_and_what_names_nothing(harness: Harness) -> None:
