@@ -17,6 +17,7 @@ from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.cluster import ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.topic import TopicConfigs
 from odradek.core.effects import Change, Changed, Chore, Chores, Effect, Sync, Synced
 from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.housekeeping import Housekeeping, high_watermarks
@@ -26,6 +27,7 @@ from odradek.core.partition import Partition, Written
 from odradek.core.storage import Storage
 from odradek.core.topic_plans import Planner
 from odradek.log.disk import DiskFailed
+from odradek.log.log import Log
 from odradek.record.batch import Batch
 
 SomeChange = TypeVar("SomeChange", bound=Change)
@@ -144,10 +146,18 @@ class Broker:
             if present is not None:
                 present.info = info
                 continue
-            log = self.storage.open(name, topic.id, configs, now.wall)
-            self.partitions[name] = Partition(name, log, info, configs)
+            self.partitions[name] = Partition(name, self._log(name, topic.id, configs, now), info, configs)
+
+    def _log(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: Moment) -> Log | None:
+        """The partition's log; None if its disk fails: the partition is then there, offline."""
+        try:
+            log = self.storage.open(name, topic_id, configs, now.wall)
             if log is not None and log.recovery_point < log.end_offset:
-                self._unsynced[name] = None
+                # After a crash: what was visible before must be so from the first answer on, and durable too.
+                log.flush(now.wall)
+        except (DiskFailed, Refused):
+            return None
+        return log
 
     def _drop(self, topic: TopicName, now: Moment) -> None:
         known = self.view.topics.get(topic)

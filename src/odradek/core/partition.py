@@ -53,7 +53,6 @@ class Partition:
         self._log = log
         self.info = info
         self.configs = configs
-        # What lies beyond may only be in memory: it becomes visible when the first sync has covered it.
         durable = log.recovery_point if log else Offset(0)
         self.positions = Positions(high_watermark=durable, durable_end=durable)
 
