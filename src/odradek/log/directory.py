@@ -1,0 +1,244 @@
+"""A data directory (an entry of log.dirs): its lock, its identity, its partitions, its checkpoints.
+
+    open     .lock → meta.properties → clean-shutdown marker read and removed → every partition opened
+    running  create, delete, begin_checkpoint, begin_reap
+    close    every log flushed → checkpoints → clean-shutdown marker → lock released
+
+One partition that can't be opened does not keep the others from running: it is in `offline` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.log import names
+from odradek.log.checkpoints import BadCheckpoint, read_offsets, write_offsets, write_topic_id
+from odradek.log.config import LogConfig
+from odradek.log.disk import Disk, DiskFailed, Lock, read_file, replace_file
+from odradek.log.log import FIRST_OFFSET, Log
+from odradek.log.meta_properties import claim
+from odradek.log.reaper import Reap, Reaper
+from odradek.log.scan import Damaged
+
+Offsets = dict[TopicPartition, Offset]
+_MARKER = b'{"version":0,"brokerEpoch":-1}'
+_MARKER_BYTES_MAX = 4096
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Files to write, as values.  run() may be called in any thread; raises DiskFailed."""
+
+    disk: Disk
+    directory: str
+    contents: dict[str, Offsets]
+    is_stale: bool = field(default=False, init=False)
+    is_done: bool = field(default=False, init=False)
+
+    def run(self) -> None:
+        for name, offsets in self.contents.items():
+            if self.is_stale:  # A newer one was written while this one waited for its thread.
+                return
+            write_offsets(self.disk, f"{self.directory}/{name}", offsets)
+        self.is_done = True
+
+
+class LogDirectory:
+    """The logs of one data directory, open and locked."""
+
+    def __init__(self, disk: Disk, path: str, lock: Lock, cluster_id: str | None) -> None:
+        self._disk = disk
+        self._lock = lock
+        self.path = path
+        self.cluster_id = cluster_id
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[TopicPartition, str] = {}
+        self.problems: list[str] = []  # Worth a line in the broker's log; nothing that stops it.
+        self.high_watermarks: Offsets = {}  # As of the last checkpoint.
+        self.clean_shutdown = False
+        self.reaper = Reaper(disk)
+        self._loaded: dict[str, Offsets] = {}  # What the checkpoints said at the start.
+        self._written: dict[str, Offsets] = {}
+        self._last_checkpoint: Checkpoint | None = None
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        now_ms: TimestampMs,
+        *,
+        broker_id: BrokerId,
+        cluster_id: str | None,
+        config_of: Callable[[TopicName], LogConfig],
+    ) -> LogDirectory:
+        """Makes the directory if it is not there.
+
+        Raises DirectoryInUse, WrongDirectory (another broker's or cluster's), DiskFailed.
+        """
+        path = path.rstrip("/") or "/"
+        disk.make_directory(path)
+        lock = disk.lock(f"{path}/{names.LOCK}")
+        try:
+            cluster_id = claim(disk, path, now_ms, broker_id, cluster_id)
+            directory = cls(disk, path, lock, cluster_id)
+            directory._load(now_ms, config_of)
+        except BaseException:
+            lock.release()
+            raise
+        return directory
+
+    def _load(self, now_ms: TimestampMs, config_of: Callable[[TopicName], LogConfig]) -> None:
+        marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        self.clean_shutdown = read_file(self._disk, marker, _MARKER_BYTES_MAX) is not None
+        recovery_points = self._read_checkpoint(names.RECOVERY_POINTS)
+        starts = self._read_checkpoint(names.LOG_STARTS)
+        self.high_watermarks = self._read_checkpoint(names.HIGH_WATERMARKS)
+        if self.clean_shutdown:
+            self._disk.unlink(marker)
+            self._disk.sync_directory(self.path)
+        for entry in self._disk.entries(self.path):
+            if entry.size >= 0:
+                continue
+            if names.mark(entry.name) == "delete":
+                self.reaper.add_directory(f"{self.path}/{entry.name}", now_ms)
+            partition = names.parse_partition(entry.name)
+            if partition is not None:
+                config = config_of(partition.topic)
+                offsets = recovery_points.get(partition, FIRST_OFFSET), starts.get(partition, FIRST_OFFSET)
+                self._load_partition(partition, config, now_ms, offsets)
+
+    def _read_checkpoint(self, name: str) -> Offsets:
+        """A damaged one is as good as none: recovery then scans more, and a log starts where its segments do."""
+        try:
+            offsets = read_offsets(self._disk, f"{self.path}/{name}")
+        except BadCheckpoint as bad:
+            self.problems.append(str(bad))
+            offsets = {}
+        self._loaded[name] = offsets
+        self._written[name] = offsets
+        return dict(offsets)
+
+    def _load_partition(
+        self, partition: TopicPartition, config: LogConfig, now_ms: TimestampMs, offsets: tuple[Offset, Offset]
+    ) -> None:
+        try:
+            log = Log.open(
+                self._disk,
+                f"{self.path}/{partition}",
+                config,
+                now_ms,
+                recovery_point=offsets[0],
+                clean_shutdown=self.clean_shutdown,
+                start_offset=offsets[1],
+                reaper=self.reaper,
+            )
+        except (DiskFailed, BadCheckpoint, Damaged) as failure:
+            self.offline[partition] = str(failure)
+            return
+        if log.lost_bytes:
+            self.problems.append(f"{partition}: {log.lost_bytes} bytes at the end were not whole and are cut off")
+        self._add(partition, log)
+
+    def _add(self, partition: TopicPartition, log: Log) -> None:
+        log.on_recovery_point_lowered(lambda _: self.checkpoint_now())
+        self.logs[partition] = log
+
+    # ------------------------------------------------------------------ create, delete
+
+    def create(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
+        """A new, empty log; the one there is, if there is one.  Raises Refused(KAFKA_STORAGE_ERROR), DiskFailed.
+
+        What the first flush of the log has not synced may be gone after a power failure, the directory included.
+        """
+        if partition in self.logs:
+            return self.logs[partition]
+        if partition in self.offline:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline: {self.offline[partition]}")
+        path = f"{self.path}/{partition}"
+        if any(partition in written for written in self._written.values()):
+            self.checkpoint_now()  # Offsets of an earlier log of this name would be taken for this one's.
+        self._disk.make_directory(path)
+        if topic_id is not None:
+            write_topic_id(self._disk, path, topic_id)
+        log = Log.open(self._disk, path, config, now_ms, reaper=self.reaper)
+        self._add(partition, log)
+        return log
+
+    def assign_topic_id(self, partition: TopicPartition, topic_id: Uuid) -> None:
+        """For a log that has none: it is from before Kafka 2.8, or lost it with the power."""
+        log = self.logs[partition]
+        assert log.topic_id is None, "a topic's id never changes"
+        write_topic_id(self._disk, log.directory, topic_id)
+        log.topic_id = topic_id
+
+    def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
+        """Renamed at once, its files unlinked after file.delete.delay.ms.  Readers of slices are not disturbed."""
+        log = self.logs.pop(partition)
+        gone = f"{self.path}/{names.deleted_partition(partition, f'{partition} {log.topic_id!r} {now_ms}')}"
+        self._disk.rename(log.directory, gone)
+        self.high_watermarks.pop(partition, None)
+        self.reaper.add_directory(gone, TimestampMs(now_ms + log.config.file_delete_delay_ms))
+
+    def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
+        """Files and directories whose delay is over; run() it in a thread."""
+        return self.reaper.begin(now_ms)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
+        """What has changed since the last one, None if nothing has; run() it in a thread."""
+        if high_watermarks is not None:
+            self.high_watermarks = dict(high_watermarks)
+        self.high_watermarks = {p: hw for p, hw in self.high_watermarks.items() if p in self.logs}
+        logs = self.logs.items()
+        current = {
+            names.RECOVERY_POINTS: {p: log.recovery_point for p, log in logs},
+            names.LOG_STARTS: {
+                p: log.start_offset for p, log in logs if log.start_offset > log.segments[0].base_offset
+            },
+            names.HIGH_WATERMARKS: dict(self.high_watermarks),
+        }
+        for name, offsets in current.items():  # What is known of a log that could not be opened is kept for it.
+            offsets.update({p: offset for p, offset in self._loaded[name].items() if p in self.offline})
+        if self._last_checkpoint is not None and not self._last_checkpoint.is_done:
+            self._written.clear()  # It failed, or is not through yet.
+        changed = {name: offsets for name, offsets in current.items() if offsets != self._written.get(name)}
+        if not changed:
+            return None
+        self._written |= changed
+        self._last_checkpoint = Checkpoint(self._disk, self.path, changed)
+        return self._last_checkpoint
+
+    def checkpoint_now(self) -> None:
+        """Blocks: for what must not be done before the checkpoint says so."""
+        if self._last_checkpoint is not None:
+            self._last_checkpoint.is_stale = True
+        self._written.clear()
+        checkpoint = self.begin_checkpoint()
+        assert checkpoint is not None, "nothing counts as written"
+        checkpoint.run()
+        self._disk.sync_directory(self.path)
+
+    def close(self, now_ms: TimestampMs, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> list[str]:
+        """A clean stop; what went wrong with it.  Then there is no marker, and the next start checks the logs."""
+        failures = [f"{partition}: {reason}" for partition, reason in self.offline.items()]
+        for partition, log in self.logs.items():
+            try:
+                log.close(now_ms)
+            except (DiskFailed, Damaged) as failure:
+                failures.append(f"{partition}: {failure}")
+        try:
+            self.begin_checkpoint(high_watermarks)
+            self.checkpoint_now()
+            if not failures:
+                replace_file(self._disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", _MARKER)
+                self._disk.sync_directory(self.path)
+        except DiskFailed as failure:
+            failures.append(str(failure))
+        self._lock.release()
+        return failures

@@ -1,0 +1,367 @@
+"""The one door to files: everything Odradek keeps on disk is opened, written, synced and renamed through a Disk.
+
+The broker runs on RealDisk; tests run the same log on a disk that tears writes and forgets what was not synced.  Paths
+are plain strings: a path object costs more than the system call it is for.
+
+Writes say where they go (pwrite), so a failed one leaves no file position behind and is undone by cutting the file.
+A file closes when the last reference to it goes: a slice of a deleted segment stays readable while someone sends it.
+"""
+# ruff: noqa: PTH105, PTH106, PTH103, PTH108, PTH116
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from odradek.log.failures import DirectoryInUse, DiskFailed
+from odradek.log.lock import RealLock
+
+__all__ = [
+    "EMPTY_SLICE",
+    "DirectoryInUse",
+    "Disk",
+    "DiskFailed",
+    "Entry",
+    "File",
+    "FileSlice",
+    "Lock",
+    "RealDisk",
+    "read_file",
+    "replace_file",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+BUFFERS_PER_WRITE_MAX = 512  # Half of Linux's IOV_MAX.
+
+
+class Entry(NamedTuple):
+    """One name in a directory; `size` in bytes, -1 for a directory."""
+
+    name: str
+    size: int
+
+
+class File(Protocol):
+    """An open file.  Every method raises DiskFailed when the system does."""
+
+    @property
+    def path(self) -> str: ...
+
+    def write(self, position: int, data: Buffer) -> None:
+        """All of data; after a failure any part of it may be there."""
+
+    def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """As write, several buffers back to back in one system call where it can be one."""
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Fewer bytes than size only at the end of the file."""
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        """The bytes if they can be had without waiting for a disk, else None."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Data, and of the metadata what is needed to read it back (fdatasync)."""
+
+    def size(self) -> int: ...
+
+    def fileno(self) -> int:
+        """For sendfile; -1 where there is no such thing."""
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system as the log uses it.  Every method raises DiskFailed when the system does."""
+
+    def open(self, path: str) -> File: ...
+
+    def create(self, path: str) -> File:
+        """A new file, or an existing one emptied."""
+
+    def entries(self, directory: str) -> list[Entry]: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new`.  Durable only after sync_directory."""
+
+    def unlink(self, path: str) -> None:
+        """A file that is not there is fine."""
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; one that is there is fine."""
+
+    def remove_directory(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Raises DirectoryInUse."""
+
+
+class FileSlice:
+    """A run of whole batches in a file, for an answer: `size` makes it a splice of the wire layer.
+
+    It keeps its file open, so it stays readable after the segment was rolled, deleted or unlinked.
+    """
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def read(self) -> bytes:
+        """All of it, waiting for the disk if need be.  DiskFailed if the file has become shorter."""
+        data = self.file.pread(self.position, self.size)
+        if len(data) != self.size:
+            raise DiskFailed(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)
+        return data
+
+    def read_cached(self) -> bytes | bytearray | None:
+        """All of it if no disk has to be waited for, else None: then read() belongs in a thread."""
+        return self.file.read_cached(self.position, self.size)
+
+    def part(self, start: int, size: int) -> FileSlice:
+        """A piece of it, cut off at its end: an answer is sent in chunks."""
+        assert 0 <= start <= self.size
+        return FileSlice(self.file, self.position + start, min(size, self.size - start))
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.file.path!r}, {self.position}, {self.size})"
+
+
+class NoFile:
+    """The file of an empty slice, so that asking an idle log at its end opens nothing."""
+
+    path = ""
+
+    def write(self, position: int, data: Buffer) -> None:
+        raise AssertionError("there is no file")
+
+    def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
+        raise AssertionError("there is no file")
+
+    def pread(self, position: int, size: int) -> bytes:
+        return b""
+
+    def read_cached(self, position: int, size: int) -> bytes:
+        return b""
+
+    def truncate(self, size: int) -> None:
+        raise AssertionError("there is no file")
+
+    def sync(self) -> None:
+        return
+
+    def size(self) -> int:
+        return 0
+
+    def fileno(self) -> int:
+        return -1
+
+
+EMPTY_SLICE = FileSlice(NoFile(), 0, 0)
+
+
+class RealFile:
+    """A file descriptor, closed with the last reference."""
+
+    __slots__ = ("_fd", "_nowait", "path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._nowait = READ_NOWAIT
+        self.path = path
+
+    def write(self, position: int, data: Buffer) -> None:
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                self._write_rest(position + written, memoryview(data)[written:])
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from None
+
+    def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
+        for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+            position = self._write_some(position, buffers[start : start + BUFFERS_PER_WRITE_MAX])
+
+    def _write_some(self, position: int, buffers: Sequence[Buffer]) -> int:
+        end = position + sum(map(len, buffers))
+        try:
+            written = os.pwritev(self._fd, buffers, position)
+            if position + written != end:
+                self._write_rest(position + written, memoryview(b"".join(buffers))[written:])
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from None
+        return end
+
+    def _write_rest(self, position: int, rest: memoryview) -> None:
+        """A short write is the sign of a full disk; the next one says so, or goes on."""
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            if not written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            position, rest = position + written, rest[written:]
+
+    def pread(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._fd, size, position)
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from None
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        if not self._nowait:
+            return self.pread(position, size)
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self._fd, [buffer], position, self._nowait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNSUPPORTED:
+                raise DiskFailed.of(error, self.path) from None
+            # A file system that cannot say (some tmpfs and overlay): reading is all there is.
+            self._nowait = 0
+            return self.pread(position, size)
+        return buffer if got == size else None
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from None
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from None
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from None
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    """The operating system's files.  Has no state, so any thread may use it."""
+
+    def open(self, path: str) -> File:
+        return self._open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def create(self, path: str) -> File:
+        return self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+
+    def _open(self, path: str, flags: int) -> File:
+        try:
+            return RealFile(os.open(path, flags, 0o644), path)
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def entries(self, directory: str) -> list[Entry]:
+        try:
+            with os.scandir(directory) as found:
+                return [Entry(e.name, -1 if e.is_dir() else e.stat().st_size) for e in found]
+        except OSError as error:
+            raise DiskFailed.of(error, directory) from None
+
+    def size(self, path: str) -> int:
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def modified_ms(self, path: str) -> int:
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.replace(old, new)
+        except OSError as error:
+            raise DiskFailed.of(error, old) from None
+
+    def unlink(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def remove_directory(self, path: str) -> None:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+
+    def lock(self, path: str) -> Lock:
+        return RealLock(path)
+
+
+def read_file(disk: Disk, path: str, bytes_max: int) -> bytes | None:
+    """A small file whole; None if there is none.  DiskFailed if it is larger than it can rightly be."""
+    try:
+        file = disk.open(path)
+    except DiskFailed as failure:
+        if failure.errno == errno.ENOENT:
+            return None
+        raise
+    size = file.size()
+    if size > bytes_max:
+        raise DiskFailed(errno.EFBIG, f"{size} bytes, at most {bytes_max} are expected", path)
+    return file.pread(0, size)
+
+
+def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Old content or new, never a mixture: written beside it, synced, renamed over it.
+
+    The name itself is durable only after sync_directory.  Not durable: the content may be lost or empty after a power
+    failure, for files that the log can rebuild.
+    """
+    temporary = path + ".tmp"
+    file = disk.create(temporary)
+    file.write(0, data)
+    if durable:
+        file.sync()
+    disk.rename(temporary, path)

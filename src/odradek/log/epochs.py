@@ -1,0 +1,110 @@
+"""Which leader epoch began at which offset (KIP-101): how a follower learns where its log parts from its leader's.
+
+Kept in leader-epoch-checkpoint and, since every batch carries its epoch, in the log itself.  So the file is written at
+once but synced only with the log, before the recovery point moves past: what a crash takes from it, recovery finds in
+the batches it scans.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+
+from odradek.base.units import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from odradek.log.checkpoints import write_epochs
+from odradek.log.disk import Disk, DiskFailed
+
+_EPOCH = itemgetter(0)
+_START = itemgetter(1)
+
+
+class LeaderEpochs:
+    """Ascending (epoch, first offset).  Methods that change something write the file and may raise DiskFailed."""
+
+    __slots__ = ("_directory", "_disk", "_entries", "changes", "latest")
+
+    def __init__(self, disk: Disk, directory: str, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._entries = entries
+        self.latest = entries[-1][0] if entries else NO_EPOCH
+        self.changes = 0  # Writes of the file so far; a flush compares.
+
+    @property
+    def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
+        return list(self._entries)
+
+    @property
+    def earliest(self) -> LeaderEpoch:
+        return self._entries[0][0] if self._entries else NO_EPOCH
+
+    def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
+        """`epoch` begins at `start`.  What is known and contradicts it is forgotten."""
+        before = list(self._entries)
+        self.note(epoch, start)
+        if self._entries != before:
+            try:
+                self.write()
+            except DiskFailed:
+                self._set(before)
+                raise
+
+    def note(self, epoch: LeaderEpoch, start: Offset) -> None:
+        """As assign, but leaves the file alone: recovery notes many and writes once."""
+        entries = self._entries
+        if epoch == self.latest or epoch < 0:
+            return
+        # An epoch without a single record leaves no entry: the next one begins where it did.
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start):
+            entries.pop()
+        entries.append((epoch, start))
+        self.latest = epoch
+
+    def epoch_of(self, offset: Offset) -> LeaderEpoch:
+        """The epoch that wrote `offset`; NO_EPOCH if that is not known."""
+        number = bisect_right(self._entries, offset, key=_START)
+        return self._entries[number - 1][0] if number else NO_EPOCH
+
+    def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
+        """OffsetsForLeaderEpoch: the greatest known epoch not above `epoch`, and where the next one begins.
+
+        (NO_EPOCH, NO_OFFSET) if `epoch` is not known here; below all known ones: itself and where the first begins.
+        """
+        if epoch < 0 or epoch > self.latest:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end
+        number = bisect_right(self._entries, epoch, key=_EPOCH)
+        following = self._entries[number][1]
+        return (self._entries[number - 1][0] if number else epoch), following
+
+    def truncate_from_end(self, end: Offset) -> None:
+        """The log now ends at `end`."""
+        kept = [entry for entry in self._entries if entry[1] < end]
+        if len(kept) != len(self._entries):
+            self._replace(kept)
+
+    def truncate_from_start(self, start: Offset) -> None:
+        """The log now begins at `start`, and so does the epoch that was current there."""
+        number = bisect_right(self._entries, start, key=_START)
+        if number:
+            kept = [(self._entries[number - 1][0], start), *self._entries[number:]]
+            if kept != self._entries:
+                self._replace(kept)
+
+    def clear(self) -> None:
+        if self._entries:
+            self._replace([])
+
+    def _replace(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        self._set(entries)
+        self.write()
+
+    def _set(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        self._entries = entries
+        self.latest = entries[-1][0] if entries else NO_EPOCH
+
+    def write(self) -> None:
+        """After note; the other methods do it themselves."""
+        write_epochs(self._disk, self._directory, self._entries, durable=False)
+        self.changes += 1

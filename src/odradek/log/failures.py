@@ -1,0 +1,22 @@
+"""How a file operation ends that does not end well.  Neither is a peer's fault; neither becomes a Refused by itself."""
+
+from __future__ import annotations
+
+import errno
+
+
+class DiskFailed(OSError):
+    """A file operation failed.  It takes its log offline; errno and filename are set, and its text names both."""
+
+    @classmethod
+    def of(cls, error: OSError, path: str) -> DiskFailed:
+        return cls(error.errno or errno.EIO, error.strerror or str(error), path)
+
+    @property
+    def is_full(self) -> bool:
+        """No room: the log is whole and works again once there is some.  Any other failure is the end of it."""
+        return self.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class DirectoryInUse(OSError):
+    """Another process, or another part of this one, holds the lock of a data directory."""

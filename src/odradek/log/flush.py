@@ -1,0 +1,60 @@
+"""One flush of one log as a value: taken where the log is used, run in a thread, reported back to the log.
+
+flush = log.begin_flush()      what must be synced for everything appended so far to be safe
+flush.run()                    milliseconds; in any thread; raises DiskFailed: the log must then go offline, since
+                               the kernel has dropped the pages it could not write
+log.flushed(flush)             the recovery point moves to flush.end_offset
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+
+from odradek.base.units import Offset
+from odradek.log.disk import Disk, DiskFailed, File
+
+
+class Flush:
+    """Data first, then what says where it is: a name is never durable before the bytes it names.
+
+    The open segment's indexes are not synced: recovery rebuilds the indexes of the segment the recovery point is in.
+    A truncation meanwhile lowers end_offset: what is appended after it was not part of this.
+    """
+
+    __slots__ = ("_directories", "_disk", "_files", "_paths", "changes", "end_offset", "epoch_changes", "has_failed")
+
+    def __init__(
+        self, disk: Disk, end_offset: Offset, *, files: Iterable[File], paths: Iterable[str], directories: Iterable[str]
+    ) -> None:
+        self._disk = disk
+        self._files = tuple(files)
+        self._paths = tuple(paths)  # Opened for the sync only; they may be gone by then.
+        self._directories = tuple(directories)
+        self.end_offset = end_offset
+        self.changes = 0  # How much of the log's directory and epochs it covers; for the log.
+        self.epoch_changes = 0
+        self.has_failed = False  # Then a later sync that succeeds says nothing: the kernel has dropped the pages.
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._files or self._paths or self._directories)
+
+    def run(self) -> None:
+        try:
+            for file in self._files:
+                file.sync()
+            for path in self._paths:
+                self._if_there(lambda path: self._disk.open(path).sync(), path)
+            for directory in self._directories:
+                self._if_there(self._disk.sync_directory, directory)
+        except DiskFailed:
+            self.has_failed = True
+            raise
+
+    def _if_there(self, sync: Callable[[str], None], path: str) -> None:
+        try:
+            sync(path)
+        except DiskFailed as failure:
+            if failure.errno != errno.ENOENT:  # Deleted meanwhile: nothing left to keep.
+                raise

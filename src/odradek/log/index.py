@@ -1,0 +1,199 @@
+"""The two indexes of a segment: fixed-size entries, ascending, no header.  Caches: both are rebuilt from the .log.
+
+.index, one entry per index.interval.bytes           .timeindex
+│ i32 │ last offset of a batch − base offset │       │ i64 │ greatest timestamp so far               │
+│ i32 │ byte position of that batch          │       │ i32 │ last offset of its batch − base offset  │
+
+An index holds no open file and little memory, whatever its size: the newest entries wait in memory to be written many
+at once, and a search reads a dozen entries and one block of the file, then keeps the block.  (Kafka maps the files; for
+2,000 partitions of full segments arrays in memory would be 10 GB, mappings as many as there are files.)
+A crash loses the waiting entries: the segment that is open then is rescanned by recovery anyway.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import suppress
+from operator import itemgetter
+from struct import Struct
+
+from odradek.base.units import NO_TIMESTAMP, Offset, TimestampMs
+from odradek.log.disk import Disk, DiskFailed, File
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+BLOCK_ENTRIES = 256
+PENDING_ENTRIES_MAX = 128
+
+Entry = tuple[int, int]
+KEYS = (itemgetter(0), itemgetter(1))
+
+
+class Index:
+    """Entries of two ascending columns.  Raises DiskFailed; what it reads may be wrong, and is checked by its user."""
+
+    __slots__ = ("_block", "_block_start", "_disk", "_layout", "_pending", "_stored", "base_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, layout: Struct, base_offset: Offset, stored_bytes: int) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._stored = stored_bytes // layout.size
+        self._pending: list[Entry] = []
+        self._block: list[Entry] = []
+        self._block_start = 0
+        self.path = path
+        self.base_offset = base_offset
+
+    def __len__(self) -> int:
+        return self._stored + len(self._pending)
+
+    def is_full(self, bytes_max: int) -> bool:
+        return len(self) >= bytes_max // self._layout.size
+
+    def entry(self, number: int) -> Entry:
+        if number >= self._stored:
+            return self._pending[number - self._stored]
+        at = number - self._block_start
+        if 0 <= at < len(self._block):
+            return self._block[at]
+        return self._read_entry(self._disk.open(self.path), number)
+
+    def last(self) -> Entry | None:
+        return self.entry(len(self) - 1) if len(self) else None
+
+    def count_at_or_below(self, value: int, column: int) -> int:
+        """How many entries have at most `value` in the column: 1 + the number of the last one that does."""
+        pending = self._pending
+        if pending and pending[0][column] <= value:
+            return self._stored + bisect_right(pending, value, key=KEYS[column])
+        if not self._stored:
+            return 0
+        block = self._block
+        if not (block and block[0][column] <= value < block[-1][column]):
+            block = self._load_block(value, column)
+        return self._block_start + bisect_right(block, value, key=KEYS[column])
+
+    def _load_block(self, value: int, column: int) -> list[Entry]:
+        file = self._disk.open(self.path)
+        starts = range(0, self._stored, BLOCK_ENTRIES)
+        following = bisect_right(starts, value, key=lambda start: self._read_entry(file, start)[column])
+        start = starts[max(following - 1, 0)]
+        data = file.pread(start * self._layout.size, min(BLOCK_ENTRIES, self._stored - start) * self._layout.size)
+        whole = len(data) - len(data) % self._layout.size
+        self._block = list(self._layout.iter_unpack(data[:whole]))
+        self._block_start = start
+        return self._block
+
+    def _read_entry(self, file: File, number: int) -> Entry:
+        data = file.pread(number * self._layout.size, self._layout.size)
+        # A file that someone cut since: its entries are as good as zero, and whoever uses them finds out.
+        first, second = self._layout.unpack(data.ljust(self._layout.size, b"\0"))
+        return first, second
+
+    def append(self, first: int, second: int) -> None:
+        """Never fails: the log has the batch already.  Entries that find no room wait on."""
+        self._pending.append((first, second))
+        if len(self._pending) >= PENDING_ENTRIES_MAX:
+            with suppress(DiskFailed):
+                self.write()
+
+    def write(self) -> None:
+        """Everything that waits goes to the file."""
+        if self._pending:
+            data = b"".join([self._layout.pack(*entry) for entry in self._pending])
+            self._disk.open(self.path).write(self._stored * self._layout.size, data)
+            self._stored += len(self._pending)
+            self._pending.clear()
+
+    def keep(self, count: int) -> None:
+        """Only the first `count` entries stay; the file ends where they end."""
+        if count < self._stored:
+            self._disk.open(self.path).truncate(count * self._layout.size)
+            self._stored = count
+            self._pending.clear()
+        else:
+            del self._pending[count - self._stored :]
+        self._block = []
+
+    def clear(self) -> None:
+        """Empty, with an empty file where there was none or a damaged one."""
+        self._disk.create(self.path)
+        self._stored = 0
+        self._pending.clear()
+        self._block = []
+
+    def sync(self) -> None:
+        self._disk.open(self.path).sync()
+
+
+class OffsetIndex(Index):
+    """Offset to position and back."""
+
+    __slots__ = ()
+
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
+        super().__init__(disk, path, OFFSET_ENTRY, base_offset, stored_bytes)
+
+    def add(self, last_offset: Offset, position: int) -> None:
+        self.append(last_offset - self.base_offset, position)
+
+    def position_at_or_before(self, offset: Offset) -> int:
+        """Where a walk to `offset` may begin: a batch that ends at or before it, or the segment's start."""
+        count = self.count_at_or_below(offset - self.base_offset, 0)
+        return self.entry(count - 1)[1] if count else 0
+
+    def border_at_or_below(self, position: int) -> int:
+        """The last known start of a batch that is not beyond `position`; 0, the segment's start, if none is known."""
+        count = self.count_at_or_below(position, 1)
+        return self.entry(count - 1)[1] if count else 0
+
+    def truncate_at(self, position: int) -> None:
+        """Drops the entries of batches at `position` and beyond."""
+        self.keep(self.count_at_or_below(position - 1, 1))
+
+
+class TimeIndex(Index):
+    """Timestamp to offset.  The last entry of a sealed segment is its greatest timestamp."""
+
+    __slots__ = ("_last_timestamp",)
+
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
+        super().__init__(disk, path, TIME_ENTRY, base_offset, stored_bytes)
+        self._last_timestamp: int | None = None
+
+    def is_full(self, bytes_max: int) -> bool:
+        """One entry early: the last one is for the greatest timestamp when the segment is sealed."""
+        return len(self) + 1 >= bytes_max // TIME_ENTRY.size
+
+    def maybe_add(self, timestamp: TimestampMs, offset: Offset) -> None:
+        """Only a timestamp above the last entry's makes an entry."""
+        if self._last_timestamp is None:
+            self._last_timestamp = self.last_entry()[0]
+        if timestamp > self._last_timestamp:
+            self.append(timestamp, offset - self.base_offset)
+            self._last_timestamp = timestamp
+
+    def last_entry(self) -> tuple[TimestampMs, Offset]:
+        """(NO_TIMESTAMP, base offset) when empty."""
+        last = self.last()
+        return self._absolute(last) if last else (NO_TIMESTAMP, self.base_offset)
+
+    def first_timestamp(self) -> TimestampMs:
+        return TimestampMs(self.entry(0)[0]) if len(self) else NO_TIMESTAMP
+
+    def offset_before(self, timestamp: TimestampMs) -> Offset:
+        """Where a walk to the first record of that time may begin: all batches before have lesser timestamps."""
+        count = self.count_at_or_below(timestamp - 1, 0)
+        return self._absolute(self.entry(count - 1))[1] if count else self.base_offset
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drops the entries of batches that reach `offset` or beyond."""
+        self.keep(self.count_at_or_below(offset - self.base_offset - 1, 1))
+        self._last_timestamp = None
+
+    def clear(self) -> None:
+        super().clear()
+        self._last_timestamp = None
+
+    def _absolute(self, entry: Entry) -> tuple[TimestampMs, Offset]:
+        return TimestampMs(entry[0]), Offset(entry[1] + self.base_offset)

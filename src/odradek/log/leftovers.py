@@ -1,0 +1,90 @@
+"""What a stop in the middle of something left in a partition's directory, put in order before the log is opened.
+
+A rename is atomic, so the suffix says how far it was:
+│ .deleted │ was to be deleted                                          │ deleted                             │
+│ .cleaned │ compaction's output, not complete                          │ deleted                             │
+│ .swap    │ compaction's output, complete; sources may be gone already │ takes the place of the sources      │
+│ .tmp     │ a checkpoint that was not yet the checkpoint               │ deleted                             │
+An index without its log is deleted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.base.units import INT64_MAX, Offset
+from odradek.log.disk import Disk
+from odradek.log.names import (
+    CLEANED,
+    DELETED,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    SWAP,
+    TEMPORARY,
+    parse_segment_file,
+    segment_stem,
+)
+from odradek.log.scan import Damaged, walk
+
+SegmentFiles = dict[str, int]  # Suffix to size.
+
+
+def segment_files(disk: Disk, directory: str) -> dict[Offset, SegmentFiles]:
+    """The files of every segment that counts, ascending, after leftovers are gone.  Snapshots are left alone."""
+    entries = disk.entries(directory)
+    if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
+        _finish_compaction(disk, directory, [entry.name for entry in entries])
+        entries = disk.entries(directory)
+    found: dict[Offset, SegmentFiles] = {}
+    for name, size in entries:
+        if name.endswith((DELETED, TEMPORARY)):
+            disk.unlink(f"{directory}/{name}")
+        elif (parsed := parse_segment_file(name)) and parsed[1] in SEGMENT_SUFFIXES and size >= 0:
+            found.setdefault(parsed[0], {})[parsed[1]] = size
+    for offset in [offset for offset, files in found.items() if LOG not in files]:
+        for suffix in found.pop(offset):
+            disk.unlink(f"{directory}/{segment_stem(offset)}{suffix}")
+    return dict(sorted(found.items()))
+
+
+def snapshot_names(disk: Disk, directory: str, beyond: Offset) -> list[str]:
+    """Producer snapshots as of offsets greater than `beyond`."""
+    parsed = ((entry.name, parse_segment_file(entry.name)) for entry in disk.entries(directory))
+    return [name for name, file in parsed if file and file[1:] == (SNAPSHOT, "") and file[0] > beyond]
+
+
+def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None:
+    """Rename what is complete, delete its sources and what is not.
+
+    A .swap at or beyond the first .cleaned was made from it (KAFKA-6264): neither is complete, the sources are there.
+    """
+    files = [(name, parsed) for name in names if (parsed := parse_segment_file(name))]
+    first_cleaned = min((p[0] for _, p in files if p[2] == CLEANED), default=INT64_MAX)
+    swaps = [(name, p) for name, p in files if p[2] == SWAP and p[0] < first_cleaned]
+    for name, parsed in files:
+        if parsed[2] == CLEANED or (parsed[2] == SWAP and parsed[0] >= first_cleaned):
+            disk.unlink(f"{directory}/{name}")
+    logs = [parsed[0] for _, parsed in swaps if parsed[1] == LOG]
+    if logs:
+        end = max(_end_of(disk, f"{directory}/{segment_stem(base)}{LOG}{SWAP}", base) for base in logs)
+        for name, parsed in files:
+            if not parsed[2] and parsed[1] in SEGMENT_SUFFIXES and min(logs) <= parsed[0] < end:
+                disk.unlink(f"{directory}/{name}")
+    for name, parsed in swaps:
+        if parsed[0] in logs:
+            disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+        else:
+            disk.unlink(f"{directory}/{name}")  # Its log is in place already, and this index can be made again.
+    disk.sync_directory(directory)
+
+
+def _end_of(disk: Disk, path: str, base_offset: Offset) -> Offset:
+    file = disk.open(path)
+    end = base_offset
+    try:
+        for place in walk(file, 0, file.size()):
+            end = Offset(place.last_offset + 1)
+    except Damaged:
+        pass  # What is readable of it decides which sources it replaces; recovery judges the rest.
+    return end

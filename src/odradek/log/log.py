@@ -1,0 +1,435 @@
+"""One partition's log: appended at its end, read from anywhere, cut at either end.
+
+    append      stamp base offset and leader epoch in place → roll? → one write → index entry every few KiB
+    read        segment → position (remembered, or index and a short walk) → a slice of the file; nothing is decoded
+    flush       begin_flush() here, run() in a thread, flushed() here: see flush.py
+    open        recovery.py
+
+An append is in the page cache when it returns: a killed process loses nothing of it, a power failure what was not
+flushed.  After a write that failed the log is as before it, and says DiskFailed.  Not thread-safe; slices and flushes
+are, and may outlive the log.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from odradek.log import recovery, search
+from odradek.log.config import LogConfig
+from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
+from odradek.log.flush import Flush
+from odradek.log.leftovers import snapshot_names
+from odradek.log.names import DELETED, LEADER_EPOCHS, PARTITION_METADATA, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
+from odradek.log.reaper import Reaper
+from odradek.log.retention import Bounds, expired_segments
+from odradek.log.segment import Segment
+from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+
+__all__ = ["Appended", "Flush", "Log"]
+
+FIRST_OFFSET = Offset(0)
+SEALED_OPEN_MAX = 4
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Appended(NamedTuple):
+    """Where an append went.  log_append_time is NO_TIMESTAMP unless the topic is configured for it."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time: TimestampMs
+
+
+class Log:
+    """What lies below recovery_point survives a power failure.  Replace `config` when the topic's changes."""
+
+    __slots__ = (
+        "_active",
+        "_changes",
+        "_disk",
+        "_flushing",
+        "_is_prepared",
+        "_on_lowered",
+        "_sealed_open",
+        "_synced_changes",
+        "_synced_epoch_changes",
+        "_unsynced",
+        "config",
+        "directory",
+        "end_offset",
+        "epochs",
+        "last_flush_ms",
+        "lost_bytes",
+        "reaper",
+        "recovery_point",
+        "segments",
+        "start_offset",
+        "topic_id",
+    )
+
+    def __init__(self, opening: recovery.Opening, loaded: recovery.Loaded, reaper: Reaper) -> None:
+        self._disk = opening.disk
+        self.directory = opening.directory
+        self.config = opening.config
+        self.reaper = reaper
+        self.segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self.start_offset = loaded.start_offset
+        self.end_offset = loaded.end_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs = loaded.epochs
+        self.topic_id = loaded.topic_id
+        self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
+        self.last_flush_ms = opening.now_ms
+        self._unsynced = loaded.unsynced
+        self._changes = 0  # Of the directory; a flush must sync it when they exceed the synced ones.
+        self._synced_changes = 0 if loaded.is_synced else -1  # -1: not even that the directory is there.
+        self._synced_epoch_changes = 0
+        self._flushing: list[Flush] = []
+        self._sealed_open: list[Segment] = []
+        self._is_prepared = False
+        self._on_lowered: Callable[[Offset], None] | None = None
+        for segment in loaded.segments:
+            segment.release()
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        now_ms: TimestampMs,
+        *,
+        recovery_point: Offset = FIRST_OFFSET,
+        clean_shutdown: bool = False,
+        start_offset: Offset = FIRST_OFFSET,
+        reaper: Reaper | None = None,
+    ) -> Log:
+        """An existing directory, empty for a new log.
+
+        recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
+        Raises DiskFailed; BadCheckpoint for a partition.metadata that can't be read.
+        """
+        opening = recovery.Opening(disk, directory, config, now_ms, recovery_point, start_offset, clean_shutdown)
+        return cls(opening, recovery.load(opening), reaper or Reaper(disk))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self.segments)
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, batches: Batch | Sequence[Batch], leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Appended:
+        """As the leader: offsets follow the log's end.  The batches are patched in place.
+
+        Raises Refused: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE; DiskFailed, after which nothing of them is there.
+        """
+        if isinstance(batches, Batch):
+            batches = (batches,)
+        config = self.config
+        offset = base = self.end_offset
+        size = 0
+        for batch in batches:
+            batch_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
+            if batch_bytes > config.max_message_bytes:
+                raise _too_large(batch, config)
+            batch.stamp(offset, leader_epoch)
+            if config.log_append_time:
+                batch.stamp_log_append_time(now_ms)
+            size += batch_bytes
+            offset = Offset(offset + batch.last_offset_delta + 1)
+        if size > config.segment_bytes:
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, a segment has {config.segment_bytes}")
+        assert offset > base, "a checked batch has at least one record"
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        self._write(batches, size, offset, now_ms)
+        return Appended(base, Offset(offset - 1), now_ms if config.log_append_time else NO_TIMESTAMP)
+
+    def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> Appended:
+        """What a leader stamped, unchanged; its offsets may leave gaps, never go back.
+
+        Raises Refused(CORRUPT_MESSAGE) if they do; DiskFailed as append.
+        """
+        assert batches
+        end = self.end_offset
+        for batch in batches:
+            if batch.base_offset < end or batch.last_offset_delta < 0:
+                raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where {end} is next")
+            end = batch.next_offset
+        for batch in batches:
+            if batch.leader_epoch != self.epochs.latest:
+                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        size = sum(batch.size for batch in batches)
+        self._write(batches, size, end, now_ms)
+        return Appended(batches[0].base_offset, Offset(end - 1), NO_TIMESTAMP)
+
+    def _write(self, batches: Sequence[Batch], size: int, end: Offset, now_ms: TimestampMs) -> None:
+        config = self.config
+        if not self._is_prepared:
+            self._active.prepare(config)
+            self._is_prepared = True
+        newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
+        if self._active.must_roll(size, newest, end, now_ms, config):
+            self.roll(now_ms)
+        self._active.append(batches, config)
+        self.end_offset = end
+
+    def roll(self, now_ms: TimestampMs) -> None:
+        """A new open segment that begins where the log ends.  The old one stays to be flushed."""
+        old = self._active
+        if old.base_offset == self.end_offset:
+            return
+        old.seal()
+        segment = Segment.create(self._disk, self.directory, self.end_offset, now_ms, self.config)
+        self._changes += 1
+        self._unsynced.append(old)
+        self._activate([*self.segments, segment])
+        self._touch(old)
+
+    def _activate(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        self._active = segments[-1]
+        self._is_prepared = False
+
+    # ------------------------------------------------------------------ read
+
+    def read(self, offset: Offset, max_bytes: int, upto: Offset) -> FileSlice:
+        """Whole batches: the one that has `offset` and what follows, ending below `upto` and within max_bytes.
+
+        At least one batch, even if it is larger; none if `upto` is reached or inside the first.  May stop short of
+        max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
+        number = len(self.segments) - 1
+        if offset < self._active.base_offset:
+            number = bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1
+        while offset < upto and number < len(self.segments):
+            segment = self.segments[number]
+            if segment is not self._active:
+                self._touch(segment)
+            start = segment.locate(offset)
+            if start is not None:
+                return self._slice(segment, start, max_bytes, upto, number)
+            number += 1  # The rest of that segment was compacted away.
+        return EMPTY_SLICE
+
+    def _slice(self, segment: Segment, start: int, max_bytes: int, upto: Offset, number: int) -> FileSlice:
+        end = self.end_offset if segment is self._active else self.segments[number + 1].base_offset
+        limit = segment.size if upto >= end else segment.locate(upto)
+        if limit is None:
+            limit = segment.size
+        if start >= limit:
+            return FileSlice(segment.file, start, 0)
+        cut = segment.cut(start, start + max_bytes, limit)
+        if cut == limit:
+            segment.hint(min(upto, end), cut)
+        return FileSlice(segment.file, start, cut - start)
+
+    def _touch(self, segment: Segment) -> None:
+        """Few sealed segments are kept open at a time: a reader from the start would open them all."""
+        if segment not in self._sealed_open:
+            self._sealed_open.append(segment)
+            if len(self._sealed_open) > SEALED_OPEN_MAX:
+                self._sealed_open.pop(0).release()
+
+    def lookup_timestamp(self, timestamp: TimestampMs) -> search.TimedOffset | None:
+        """The first record whose timestamp is at least that; None if there is none.
+
+        Raises Refused(CORRUPT_MESSAGE) if its batch can't be decoded; DiskFailed.
+        """
+        return search.first_at_or_after(self.segments, timestamp, self.start_offset)
+
+    def max_timestamp(self) -> search.TimedOffset | None:
+        """The record with the greatest timestamp (KIP-734).  Raises as lookup_timestamp."""
+        return search.greatest(self.segments, self.start_offset)
+
+    # ------------------------------------------------------------------ flush
+
+    def needs_flush(self, now_ms: TimestampMs) -> bool:
+        """flush.messages or flush.ms is reached, or a segment was rolled since the last flush."""
+        unflushed = self.end_offset - self.recovery_point
+        if not unflushed:
+            return False
+        config = self.config
+        return (
+            bool(self._unsynced) or unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms
+        )
+
+    def begin_flush(self) -> Flush:
+        """Everything appended so far, sealed segments with their indexes, and the names of what is new."""
+        files, paths, directories = [], [], []
+        for segment in self._unsynced:
+            files.append(segment.file)
+            paths += [segment.offsets.path, segment.times.path]
+        if self.recovery_point < self.end_offset or self._changes > self._synced_changes:
+            files.append(self._active.file)
+        if self._synced_changes < 0:
+            paths.append(f"{self.directory}/{PARTITION_METADATA}")
+            directories.append(self.directory.rpartition("/")[0])
+        if self.epochs.changes > self._synced_epoch_changes:
+            paths.append(f"{self.directory}/{LEADER_EPOCHS}")
+        if paths or self._changes > self._synced_changes:
+            directories.append(self.directory)
+        flush = Flush(self._disk, self.end_offset, files=files, paths=paths, directories=directories)
+        flush.changes, flush.epoch_changes = self._changes, self.epochs.changes
+        self._flushing.append(flush)
+        return flush
+
+    def flushed(self, flush: Flush, now_ms: TimestampMs | None = None) -> None:
+        """The flush ran: what it covered is safe, and the recovery point moves there."""
+        assert flush in self._flushing, "a flush is reported once, to the log it came from"
+        self._flushing.remove(flush)
+        if now_ms is not None:
+            self.last_flush_ms = now_ms
+        self.recovery_point = Offset(max(self.recovery_point, flush.end_offset))
+        if self._unsynced:
+            ends = {id(s): following.base_offset for s, following in pairwise(self.segments)}
+            self._unsynced = [s for s in self._unsynced if ends[id(s)] > flush.end_offset]
+        self._synced_changes = max(self._synced_changes, flush.changes)
+        self._synced_epoch_changes = max(self._synced_epoch_changes, flush.epoch_changes)
+
+    def flush(self, now_ms: TimestampMs | None = None) -> None:
+        """All three steps at once; blocks."""
+        flush = self.begin_flush()
+        flush.run()
+        self.flushed(flush, now_ms)
+
+    # ------------------------------------------------------------------ cut
+
+    def truncate_to(self, offset: Offset, now_ms: TimestampMs) -> bool:
+        """Drops every batch that reaches `offset`; False if there is none.  The log may then end a little before it.
+
+        A follower does this to what its leader does not have; never below the high watermark.
+        """
+        if offset >= self.end_offset:
+            return False
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully(offset, now_ms)
+            return True
+        kept = [segment for segment in self.segments if segment.base_offset <= offset]
+        place = kept[-1].find(offset)
+        end = Offset(offset if place is None else min(offset, place.base_offset))
+        self._lower_recovery_point(end)
+        self._discard(self.segments[len(kept) :], now_ms)
+        if place is not None:
+            kept[-1].truncate_to(place)
+        self.end_offset = end
+        self.start_offset = Offset(min(self.start_offset, self.end_offset))
+        self._activate(kept)
+        self._sealed_open = [segment for segment in self._sealed_open if segment is not self._active]
+        self._truncated()
+        return True
+
+    def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
+        """Empty, and begins at `start`: a follower whose leader no longer has what it needs."""
+        self._lower_recovery_point(start)
+        self._discard(self.segments, now_ms)
+        self._activate([Segment.create(self._disk, self.directory, start, now_ms, self.config)])
+        self._disk.sync_directory(self.directory)
+        self.start_offset = self.end_offset = start
+        self._sealed_open = []
+        self.epochs.clear()
+        self._truncated()
+        self.recovery_point = start
+
+    def _lower_recovery_point(self, offset: Offset) -> None:
+        """On disk too, before anything is cut: recovery must scan what is appended in the place of what goes."""
+        if offset < max(self.recovery_point, self.start_offset):
+            self.recovery_point = Offset(min(self.recovery_point, offset))
+            self.start_offset = Offset(min(self.start_offset, offset))
+            if self._on_lowered is not None:
+                self._on_lowered(offset)
+
+    def on_recovery_point_lowered(self, callback: Callable[[Offset], None]) -> None:
+        self._on_lowered = callback
+
+    def _truncated(self) -> None:
+        end = self.end_offset
+        self.recovery_point = Offset(min(self.recovery_point, end))
+        self.epochs.truncate_from_end(end)
+        kept = {id(segment) for segment in self.segments[:-1]}
+        self._unsynced = [segment for segment in self._unsynced if id(segment) in kept]
+        for flush in self._flushing:
+            flush.end_offset = Offset(min(flush.end_offset, end))
+        for name in snapshot_names(self._disk, self.directory, end):
+            self._disk.unlink(f"{self.directory}/{name}")
+
+    def advance_start(self, offset: Offset) -> bool:
+        """DeleteRecords: nothing below `offset` is read any more.  Its segments go with the next retention.
+
+        Raises Refused(OFFSET_OUT_OF_RANGE) beyond the end; False if the log starts there or later already.
+        """
+        if offset > self.end_offset:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}, the log ends at {self.end_offset}")
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def delete_old_segments(self, now_ms: TimestampMs, high_watermark: Offset) -> int:
+        """Retention by age, size and start offset: how many segments went.  start_offset may have risen."""
+        bounds = Bounds(self.start_offset, self.end_offset, high_watermark)
+        count = expired_segments(self._disk, self.segments, self.config, now_ms, bounds)
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+        doomed, kept = self.segments[:count], self.segments[count:]
+        self._discard(doomed, now_ms)
+        self.segments = kept
+        gone = {id(segment) for segment in doomed}
+        self._unsynced = [segment for segment in self._unsynced if id(segment) not in gone]
+        self._sealed_open = [segment for segment in self._sealed_open if id(segment) not in gone]
+        self.advance_start(kept[0].base_offset)
+        return count
+
+    def _discard(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
+        """Renamed at once, unlinked later.  Last segment first: a stop half-way must not leave a hole."""
+        if not segments:
+            return
+        due = TimestampMs(now_ms + self.config.file_delete_delay_ms)
+        names = {entry.name for entry in self._disk.entries(self.directory)}
+        for segment in reversed(segments):
+            segment.release()
+            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
+                name = segment_stem(segment.base_offset) + suffix
+                if name in names:
+                    path = f"{self.directory}/{name}"
+                    self._disk.rename(path, path + DELETED)
+                    self.reaper.add_file(path + DELETED, due)
+        self._disk.sync_directory(self.directory)
+
+    def reap(self, now_ms: TimestampMs) -> int:
+        """Unlinks files whose delay is over."""
+        return self.reaper.reap(now_ms)
+
+    def close(self, now_ms: TimestampMs) -> None:
+        """Everything is flushed, the indexes are complete.  Not to be used afterwards.
+
+        Raises DiskFailed, also if a flush failed before: then recovery must check what is there.
+        """
+        if any(flush.has_failed for flush in self._flushing):
+            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
+        if not self._is_prepared:
+            self._active.prepare(self.config)
+        self._active.seal()
+        self.flush(now_ms)
+        for segment in self.segments:
+            segment.release()
+
+
+def _too_large(batch: Batch, config: LogConfig) -> Refused:
+    detail = f"a batch of {batch.size} bytes, max.message.bytes is {config.max_message_bytes}"
+    return Refused(ErrorCode.MESSAGE_TOO_LARGE, detail)

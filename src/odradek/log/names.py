@@ -1,0 +1,79 @@
+"""Kafka's file names in a data directory, made and read.
+
+00000000000000000042.log is the segment whose first offset is at least 42; with it go .index, .timeindex, .txnindex, and
+.snapshot (of the producers as of offset 42).  To be deleted: + .deleted.  Compaction: .cleaned, then .swap.
+A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import md5
+
+from odradek.base.units import INT32_MAX, INT64_MAX, Offset, TopicName, TopicPartition
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+TEMPORARY = ".tmp"
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+_OFFSET_DIGITS = 20
+_NAME_CHARACTERS_MAX = 255
+_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d{0,9})")
+_MARKED = re.compile(r".+\.[0-9a-f]{32}-(delete|future|stray)")
+KRAFT_METADATA_TOPIC = "__cluster_metadata"
+
+
+def segment_stem(base_offset: Offset) -> str:
+    return f"{base_offset:0{_OFFSET_DIGITS}d}"
+
+
+def parse_segment_file(name: str) -> tuple[Offset, str, str] | None:
+    """(offset, suffix, "" or a second suffix) of a segment's file; None for any other name."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None or int(match[1]) > INT64_MAX:
+        return None
+    return Offset(int(match[1])), match[2], match[3] or ""
+
+
+def parse_partition(directory_name: str) -> TopicPartition | None:
+    """None for a name that is no partition's: a marked one, KRaft's own metadata log, anything else."""
+    match = _PARTITION.fullmatch(directory_name)
+    if match is None or match[1] == KRAFT_METADATA_TOPIC or int(match[2]) > INT32_MAX:
+        return None
+    return TopicPartition(TopicName(match[1]), int(match[2]))
+
+
+def mark(directory_name: str) -> str | None:
+    """ "delete", "future" or "stray" if the directory is marked as such, else None."""
+    match = _MARKED.fullmatch(directory_name)
+    return match[1] if match else None
+
+
+def deleted_partition(partition: TopicPartition, unique: str) -> str:
+    """The name of a partition's directory while it waits for deletion; a long topic is cut to fit 255 characters.
+
+    `unique` tells two deletions of one name apart; the 32 digits are drawn from it.
+    """
+    digits = md5(unique.encode(), usedforsecurity=False).hexdigest()
+    suffix = f"-{partition.partition}.{digits}-delete"
+    return partition.topic[: _NAME_CHARACTERS_MAX - len(suffix)] + suffix

@@ -1,0 +1,233 @@
+"""Opens a partition's directory: trusts it after a clean stop, checks it after any other.
+
+After a clean stop the end offset comes from the open segment's last index entry.  After a kill or a power failure
+every batch from the recovery point's segment on is checked; what lies before was synced.  The log ends at the first
+batch that is not whole, and nothing after that is kept, so that it stays a prefix of what was appended.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs
+from odradek.base.uuids import Uuid
+from odradek.log.checkpoints import BadCheckpoint, read_epochs, read_topic_id
+from odradek.log.config import LogConfig
+from odradek.log.disk import Disk
+from odradek.log.epochs import LeaderEpochs
+from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.leftovers import SegmentFiles, segment_files, snapshot_names
+from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_stem
+from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk, walk_checked
+from odradek.log.segment import Segment
+from odradek.record.batch import MAGIC
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What an opened directory holds.
+
+    `unsynced`: sealed segments a power failure could still take something from; `is_synced`: it can't from the rest.
+    """
+
+    segments: list[Segment]
+    start_offset: Offset
+    end_offset: Offset
+    recovery_point: Offset
+    epochs: LeaderEpochs
+    topic_id: Uuid | None
+    unsynced: list[Segment]
+    is_synced: bool
+    lost_bytes: int
+
+
+@dataclass(slots=True)
+class Opening:
+    """The arguments of one opening, together."""
+
+    disk: Disk
+    directory: str
+    config: LogConfig
+    now_ms: TimestampMs
+    recovery_point: Offset
+    start_offset: Offset
+    clean_shutdown: bool
+
+
+def load(opening: Opening) -> Loaded:
+    """Raises DiskFailed; BadCheckpoint for a partition.metadata that can't be read."""
+    disk, directory = opening.disk, opening.directory
+    topic_id = read_topic_id(disk, directory)
+    segments = _segments(opening, segment_files(disk, directory))
+    if not segments:
+        return _fresh(opening, opening.start_offset, topic_id)
+    scan = _trust(opening, segments) if opening.clean_shutdown else None
+    if scan is None:
+        scan = _check(opening, segments, _first_unsynced(segments, opening.recovery_point))
+    if scan.end_offset < opening.start_offset:
+        _remove(opening, segments)
+        return _fresh(opening, opening.start_offset, topic_id)
+    start = Offset(max(opening.start_offset, segments[0].base_offset))
+    recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
+    epochs = _epochs(opening, segments, scan)
+    epochs.truncate_from_end(scan.end_offset)
+    epochs.truncate_from_start(start)
+    unsynced = [] if scan.trusted else segments[scan.first : -1]
+    is_synced = scan.trusted or (recovery_point == scan.end_offset and not scan.lost_bytes)
+    return Loaded(
+        segments, start, scan.end_offset, recovery_point, epochs, topic_id, unsynced, is_synced, scan.lost_bytes
+    )
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The outcome of looking at the segments from number `first` on."""
+
+    first: int
+    end_offset: Offset
+    trusted: bool
+    epochs: list[tuple[LeaderEpoch, Offset]]
+    lost_bytes: int = 0
+
+
+def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segment]:
+    """Sealed segments whose indexes are not there or can't be right get new ones; nothing is opened otherwise."""
+    segments = []
+    for base_offset, files in found.items():
+        offsets, times = files.get(OFFSET_INDEX, -1), files.get(TIME_INDEX, -1)
+        segment = Segment(
+            opening.disk,
+            opening.directory,
+            base_offset,
+            opening.now_ms,
+            size=files[LOG],
+            index_bytes=max(offsets, 0),
+            time_index_bytes=max(times, 0),
+        )
+        if offsets < 0 or times < 0 or offsets % OFFSET_ENTRY.size or times % TIME_ENTRY.size:
+            segment.rebuild_indexes(opening.config)
+        segments.append(segment)
+    return segments
+
+
+def _fresh(opening: Opening, start: Offset, topic_id: Uuid | None) -> Loaded:
+    segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
+    epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
+    epochs.clear()
+    return Loaded([segment], start, start, start, epochs, topic_id, [], is_synced=False, lost_bytes=0)
+
+
+def _trust(opening: Opening, segments: list[Segment]) -> _Scan | None:
+    """The end by the open segment's index; None if what is there contradicts a clean stop."""
+    try:
+        return _Scan(len(segments) - 1, segments[-1].end_by_index(), trusted=True, epochs=[])
+    except Damaged:
+        opening.recovery_point = Offset(min(opening.recovery_point, segments[-1].base_offset))
+        return None
+
+
+def _first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
+    """The number of the segment that holds the last synced batch: all before it were synced with their indexes.
+
+    That one may have been sealed since, and that not been synced: its last index entries, the cut of its spare room.
+    """
+    return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
+
+
+def _check(opening: Opening, segments: list[Segment], first: int) -> _Scan:
+    """Every batch of the segments from `first` on; drops what comes after the first damage."""
+    scan = _Scan(first, segments[first].base_offset, trusted=False, epochs=[])
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if number > first and _has_hole(opening, segments[number - 1], segment, scan.end_offset):
+            scan.lost_bytes += _remove(opening, segments[number:])
+            del segments[number:]
+            break
+        scan.end_offset = Offset(max(scan.end_offset, segment.base_offset))
+        lost = _check_segment(opening, segment, scan)
+        scan.lost_bytes += lost
+        if lost and number + 1 < len(segments):
+            scan.lost_bytes += _remove(opening, segments[number + 1 :])
+            del segments[number + 1 :]
+            break
+    if scan.lost_bytes:
+        for name in snapshot_names(opening.disk, opening.directory, scan.end_offset):
+            opening.disk.unlink(f"{opening.directory}/{name}")
+    for segment in segments[first:-1]:
+        segment.seal()
+    return scan
+
+
+def _has_hole(opening: Opening, before: Segment, segment: Segment, end: Offset) -> bool:
+    """The end of `before` was lost at a batch's border, which no checksum can tell.
+
+    A log that is or was compacted has holes by right.  Ours are sealed and synced when compaction touches them, so a
+    hole beyond the recovery point of a log that is not compacted is a loss.
+    """
+    return end < segment.base_offset and end >= opening.recovery_point and not opening.config.cleanup_compact
+
+
+def _check_segment(opening: Opening, segment: Segment, scan: _Scan) -> int:
+    """Cuts the segment at its first damage, with new indexes for what stays; the bytes cut off."""
+    segment.forget_indexes()
+    config, good, end = opening.config, 0, scan.end_offset
+    latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
+    with suppress(Damaged):
+        for place in walk_checked(segment.file, 0, segment.size):
+            if (place.base_offset if place.magic == MAGIC else place.last_offset) < end:
+                break  # A batch that is whole, and yet can't follow what is before it.
+            segment.index(place, config)
+            good, end = place.end, Offset(place.last_offset + 1)
+            if place.leader_epoch > latest:
+                latest = place.leader_epoch
+                scan.epochs.append((latest, place.base_offset))
+    scan.end_offset = end
+    lost = segment.size - good
+    if lost:
+        segment.cut_at(good)
+    return lost
+
+
+def _remove(opening: Opening, segments: list[Segment]) -> int:
+    """Deletes their files, last segment first, so that a stop half-way leaves no hole; the bytes they had."""
+    for segment in reversed(segments):
+        for suffix in SEGMENT_SUFFIXES:
+            opening.disk.unlink(f"{opening.directory}/{segment_stem(segment.base_offset)}{suffix}")
+    opening.disk.sync_directory(opening.directory)
+    return sum(segment.size for segment in segments)
+
+
+def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
+    """None if the checkpoint is damaged: it can be made again from the log."""
+    try:
+        return read_epochs(opening.disk, opening.directory)
+    except BadCheckpoint:
+        return None
+
+
+def _epochs(opening: Opening, segments: list[Segment], scan: _Scan) -> LeaderEpochs:
+    """The checkpoint for what was synced, the batches themselves for what was scanned."""
+    known = _known_epochs(opening)
+    if known is None:
+        epochs = LeaderEpochs(opening.disk, opening.directory, [])
+        _note_all(epochs, segments)
+    elif scan.trusted:
+        return LeaderEpochs(opening.disk, opening.directory, known)
+    else:
+        scanned_from = segments[scan.first].base_offset
+        epochs = LeaderEpochs(opening.disk, opening.directory, [entry for entry in known if entry[1] < scanned_from])
+        for epoch, start in scan.epochs:
+            if epoch > epochs.latest:
+                epochs.note(epoch, start)
+    if epochs.entries != known:
+        epochs.write()
+    return epochs
+
+
+def _note_all(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+    for segment in segments:
+        for place in walk(segment.file, 0, segment.size, chunk_bytes=CHECK_CHUNK_BYTES):
+            if place.leader_epoch > epochs.latest:
+                epochs.note(place.leader_epoch, place.base_offset)
+        segment.release()

@@ -1,0 +1,372 @@
+"""One segment of a log: a run of batches in a .log file with its two indexes.
+
+Finding an offset is cheapest where reads happen: the newest batches' places are kept in two small arrays, and where the
+last reads ended is kept too, since a consumer asks next for what follows.  Only other reads search the index and walk
+the headers from there.
+
+Nothing is opened before it is needed, and a sealed segment may be released again; slices keep its file open meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from struct import Struct
+from zlib import crc32
+
+from odradek.base.units import INT32_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
+from odradek.log.config import LogConfig
+from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.index import OffsetIndex, TimeIndex
+from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, segment_stem
+from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
+from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+
+RECENT_BATCHES_MAX = 512
+HINTS_MAX = 64
+_BASE_OFFSET = Struct(">q")
+
+
+class Segment:
+    """`size` is the bytes that count: a preallocated file is longer.  Every method may raise DiskFailed."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_hints",
+        "_max_known",
+        "_overhang",
+        "_recent_ends",
+        "_recent_positions",
+        "_since_index",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "index_is_full",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offsets",
+        "path",
+        "size",
+        "times",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: Offset,
+        now_ms: TimestampMs,
+        *,
+        size: int = 0,
+        index_bytes: int = 0,
+        time_index_bytes: int = 0,
+    ) -> None:
+        stem = f"{directory}/{segment_stem(base_offset)}"
+        self._disk = disk
+        self.path = stem + LOG
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = now_ms
+        self.offsets = OffsetIndex(disk, stem + OFFSET_INDEX, base_offset, index_bytes)
+        self.times = TimeIndex(disk, stem + TIME_INDEX, base_offset, time_index_bytes)
+        self.first_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = NO_OFFSET
+        self.index_is_full = False
+        self._max_known = size == 0
+        self._overhang = False
+        self._since_index = 0
+        self._file: File | None = None
+        self._recent_ends = array("q")  # Last offsets, one per batch; with them their positions.
+        self._recent_positions = array("q")
+        self._hints: dict[int, int] = {}
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: Offset, now_ms: TimestampMs, config: LogConfig) -> Segment:
+        """An empty segment with its three files, which Kafka expects to be there."""
+        segment = cls(disk, directory, base_offset, now_ms)
+        segment._file = disk.create(segment.path)
+        if config.preallocate:
+            segment._file.truncate(config.segment_bytes)
+            segment._overhang = True
+        segment.offsets.clear()
+        segment.times.clear()
+        return segment
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def release(self) -> None:
+        """Forgets the open file and what was remembered of it."""
+        self._file = None
+        self._forget_places()
+
+    # ------------------------------------------------------------------ append
+
+    def prepare(self, config: LogConfig) -> None:
+        """Before the first append after opening: what the roll rules and the time index go by."""
+        if self.size:
+            self.largest()
+            first = self.find(self.base_offset)
+            self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
+        self._note_fullness(config)
+
+    def must_roll(
+        self, size: int, max_timestamp: TimestampMs, end: Offset, now_ms: TimestampMs, config: LogConfig
+    ) -> bool:
+        """Before an append of `size` bytes that ends at `end`: Kafka's rules.
+
+        An empty segment is left only for an offset that is too far away from its own.
+        """
+        if end - self.base_offset > INT32_MAX:
+            return True
+        if not self.size:
+            return False
+        if self.size > config.segment_bytes - size or self.index_is_full:
+            return True
+        first = self.first_timestamp
+        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        limit = config.segment_ms
+        return waited > limit - self._jitter(config) if config.segment_jitter_ms else waited > limit
+
+    def _jitter(self, config: LogConfig) -> int:
+        """Spreads the rolls of partitions created together; a draw that needs no memory, as the name is the seed."""
+        return crc32(self.path.encode()) % max(min(config.segment_jitter_ms, config.segment_ms), 1)
+
+    def append(self, batches: Sequence[Batch], config: LogConfig) -> None:
+        """One write.  When it fails, the segment is as before: nothing half-written stays."""
+        position = self.size
+        file = self._file or self.file
+        if self._overhang and not config.preallocate:
+            self._cut_overhang()
+        try:
+            if len(batches) == 1:
+                file.write(position, batches[0].view)
+            else:
+                file.write_all(position, [batch.view for batch in batches])
+        except DiskFailed:
+            self._overhang = True
+            self._cut_overhang()
+            raise
+        for batch in batches:
+            size = batch.batch_length + LOG_OVERHEAD_BYTES
+            self._count(position, size, batch.base_offset + batch.last_offset_delta, batch.max_timestamp, config)
+            position += size
+        self.size = position
+
+    def _count(self, position: int, size: int, last_offset: int, max_timestamp: TimestampMs, config: LogConfig) -> None:
+        if not position:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = Offset(last_offset)
+        if self._since_index > config.index_interval_bytes:
+            self.offsets.add(Offset(last_offset), position)
+            self.times.maybe_add(self.max_timestamp, self.max_timestamp_offset)
+            self._since_index = 0
+            self._note_fullness(config)
+        self._since_index += size
+        self._recent_ends.append(last_offset)
+        self._recent_positions.append(position)
+        if len(self._recent_ends) >= RECENT_BATCHES_MAX:
+            del self._recent_ends[: RECENT_BATCHES_MAX // 2]
+            del self._recent_positions[: RECENT_BATCHES_MAX // 2]
+
+    def _note_fullness(self, config: LogConfig) -> None:
+        limit = config.segment_index_bytes
+        self.index_is_full = self.offsets.is_full(limit) or self.times.is_full(limit)
+
+    def _cut_overhang(self) -> None:
+        """Bytes beyond `size` that do not count go, or this raises and is tried again before the next append."""
+        self.file.truncate(self.size)
+        self._overhang = False
+
+    def seal(self) -> None:
+        """The greatest timestamp into the time index, the indexes to their files, nothing beyond the last batch."""
+        if self.size:
+            self.times.maybe_add(*self.largest())
+        if self._overhang:
+            self._cut_overhang()
+        self.offsets.write()
+        self.times.write()
+
+    # ------------------------------------------------------------------ read
+
+    def locate(self, offset: Offset) -> int | None:
+        """The position of the first batch that reaches `offset`; None if none in this segment does."""
+        position = self._hints.get(offset)
+        if position is not None:
+            return position if position < self.size else None
+        ends = self._recent_ends
+        if ends and offset > ends[0]:
+            number = bisect_left(ends, offset)
+            return self._recent_positions[number] if number < len(ends) else None
+        if offset <= self.base_offset:
+            return 0 if self.size else None
+        place = self.find(offset)
+        return place.position if place else None
+
+    def find(self, offset: Offset) -> Place | None:
+        """As locate, by the index and a walk.  A damaged index is rebuilt; damage in the log itself is DiskFailed."""
+        try:
+            return self._search(offset)
+        except Damaged:
+            self.rebuild_indexes(LogConfig())
+        try:
+            return self._search(offset)
+        except Damaged as damage:
+            raise self.failure(damage) from None
+
+    def failure(self, damage: Damaged) -> DiskFailed:
+        return DiskFailed(errno.EIO, f"the log is damaged at byte {damage.position}: {damage.why}", self.path)
+
+    def _search(self, offset: Offset) -> Place | None:
+        start = self.offsets.position_at_or_before(offset)
+        if not 0 <= start < max(self.size, 1):
+            raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
+        for place in walk(self.file, start, self.size):
+            if place.position == start and place.base_offset > offset and start:
+                raise Damaged(self.offsets.path, start, f"points beyond offset {offset}")
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def cut(self, start: int, target: int, limit: int) -> int:
+        """Where a read from `start` ends: at most at `limit`, if possible at most at `target`, at a batch's border.
+
+        At least one batch is in it.  A little less than what fits may be taken: up to the border the index knows.
+        """
+        if target >= limit:
+            return limit
+        positions = self._recent_positions
+        if positions and positions[0] <= target:
+            border = positions[bisect_right(positions, target) - 1]
+            if border > start:
+                return border
+        border = self.offsets.border_at_or_below(target)
+        if start < border <= limit:
+            data = self.file.pread(border, _BASE_OFFSET.size)
+            if len(data) == _BASE_OFFSET.size:
+                self.hint(_BASE_OFFSET.unpack(data)[0], border)
+                return border
+        return self._walk_to(start, target, limit)
+
+    def _walk_to(self, start: int, target: int, limit: int) -> int:
+        end = start
+        try:
+            for place in walk(self.file, start, limit):
+                if place.end > target and end > start:
+                    break
+                end = place.end
+                self.hint(place.last_offset + 1, end)
+        except Damaged as damage:
+            if end == start:  # Else what is good is served, and the next read finds the damage.
+                raise self.failure(damage) from None
+        return end
+
+    def hint(self, offset: int, position: int) -> None:
+        """The batch that begins with `offset` stands at `position`: where a read ended and the next begins."""
+        hints = self._hints
+        if len(hints) >= HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = position
+
+    def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+        """walk to the end, where damage is no one's index but a failed disk."""
+        try:
+            yield from walk(self.file, position, self.size, chunk_bytes=chunk_bytes)
+        except Damaged as damage:
+            raise self.failure(damage) from None
+
+    def largest(self) -> tuple[TimestampMs, Offset]:
+        """The greatest timestamp and the last offset of the first batch that has it."""
+        if not self._max_known:
+            timestamp, offset = self.times.last_entry()
+            if timestamp < 0 or timestamp < self.times.first_timestamp():
+                # None has a timestamp, or a crash left zeros: retention would take the segment for old.
+                self._scan_largest()
+            elif timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+            self._max_known = True
+        return self.max_timestamp, self.max_timestamp_offset
+
+    def _scan_largest(self) -> None:
+        for place in self.places(0, chunk_bytes=CHECK_CHUNK_BYTES):
+            self._note_timestamp(place)
+
+    def _note_timestamp(self, place: Place) -> None:
+        if place.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = place.max_timestamp, place.last_offset
+
+    # ------------------------------------------------------------------ repair, truncation
+
+    def end_by_index(self) -> Offset:
+        """The end offset, from the last index entry on; notes timestamps on the way.  Raises Damaged."""
+        last = self.offsets.last()
+        start, expected = (last[1], last[0] + self.base_offset) if last else (0, NO_OFFSET)
+        if self.size and not 0 <= start < self.size:
+            raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
+        end = self.base_offset
+        for place in walk(self.file, start, self.size):
+            if last and place.position == start and not place.base_offset <= expected <= place.last_offset:
+                raise Damaged(self.offsets.path, start, f"points to {place.base_offset}, not to {expected}")
+            self._note_timestamp(place)
+            end = Offset(place.last_offset + 1)
+        return end
+
+    def rebuild_indexes(self, config: LogConfig) -> None:
+        """From the headers of what is there; to its end or to the first damage."""
+        self.forget_indexes()
+        with suppress(Damaged):
+            for place in walk(self.file, 0, self.size, chunk_bytes=CHECK_CHUNK_BYTES):
+                self.index(place, config)
+        self.times.maybe_add(*self.largest())
+        self.offsets.write()
+        self.times.write()
+
+    def forget_indexes(self) -> None:
+        """Empties them, and the timestamps too: `index` is then called with every batch, from the first."""
+        self.offsets.clear()
+        self.times.clear()
+        self._reset_timestamps()
+        self._forget_places()
+        self._max_known = True
+        self._since_index = 0
+
+    def index(self, place: Place, config: LogConfig) -> None:
+        self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
+
+    def truncate_to(self, place: Place) -> None:
+        """Drops the batch at `place`, one that find gave, and everything after it."""
+        self.offsets.truncate_at(place.position)
+        self.times.truncate_to(place.base_offset)
+        self.cut_at(place.position)
+        self._reset_timestamps()
+        self._forget_places()
+        self._since_index = 0
+        self._max_known = not self.size
+        for kept in self.places(self.offsets.position_at_or_before(place.base_offset)):
+            self._note_timestamp(kept)
+
+    def cut_at(self, position: int) -> None:
+        """Synced at once: what comes back in a crash could be taken for the end of what is appended next."""
+        self.file.truncate(position)
+        self.file.sync()
+        self.size = position
+        self._overhang = False
+
+    def _reset_timestamps(self) -> None:
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, NO_OFFSET
+        self.first_timestamp = NO_TIMESTAMP
+
+    def _forget_places(self) -> None:
+        self._hints.clear()
+        del self._recent_ends[:]
+        del self._recent_positions[:]

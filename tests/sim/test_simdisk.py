@@ -1,0 +1,80 @@
+"""The simulated disk keeps what POSIX promises, and loses what it does not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.log.disk import DiskFailed
+
+
+def crashed_contents(disk: SimDisk, path: str, crashes: int = 60) -> set[bytes | None]:
+    found: set[bytes | None] = set()
+    for seed in range(crashes):
+        survivor = disk.crash(Random(seed))
+        try:
+            found.add(survivor.open(path).pread(0, 1 << 20))
+        except DiskFailed:
+            found.add(None)
+    return found
+
+
+def test_synced_bytes_under_a_synced_name_stay() -> None:
+    disk = SimDisk()
+    file = disk.create("/a")
+    file.write(0, b"kept")
+    file.sync()
+    disk.sync_directory("")
+    file.write(4, b" and more")
+    assert all(content is not None and content.startswith(b"kept") for content in crashed_contents(disk, "/a"))
+
+
+def test_a_name_may_be_lost_with_its_synced_bytes() -> None:
+    disk = SimDisk()
+    disk.create("/a").sync()
+    assert crashed_contents(disk, "/a") == {None, b""}
+
+
+def test_an_unsynced_write_may_be_there_or_not_or_in_part() -> None:
+    disk = SimDisk()
+    file = disk.create("/a")
+    disk.sync_directory("")
+    file.write(0, b"x" * 2000)
+    contents = crashed_contents(disk, "/a")
+    assert b"" in contents
+    assert b"x" * 2000 in contents
+    assert any(content and 0 < content.count(b"x") < 1999 for content in contents)
+
+
+def test_a_rename_is_old_or_new_never_both_or_none() -> None:
+    disk = SimDisk()
+    disk.create("/new")
+    old = disk.create("/old")
+    old.write(0, b"content")
+    old.sync()
+    disk.sync_directory("")
+    disk.rename("/old", "/new")
+    for seed in range(30):
+        survivor = disk.crash(Random(seed))
+        names = {entry.name for entry in survivor.entries("")}
+        assert names in ({"old", "new"}, {"new"})
+        if "old" not in names:
+            assert survivor.open("/new").pread(0, 10) == b"content"
+
+
+def test_a_killed_process_loses_nothing_written() -> None:
+    disk = SimDisk()
+    disk.create("/a").write(0, b"written")
+    assert disk.kill().open("/a").pread(0, 10) == b"written"
+
+
+def test_a_full_disk_writes_what_fits() -> None:
+    disk = SimDisk()
+    file = disk.create("/a")
+    disk.room = 3
+    with pytest.raises(DiskFailed) as failed:
+        file.write(0, b"12345")
+    assert failed.value.is_full
+    assert file.pread(0, 10) == b"123"
