@@ -1,1 +1,1 @@
-"""The metadata tree, with ZooKeeper's semantics."""
+"""The metadata tree: ZooKeeper's semantics, on one SQLite file or on a ZooKeeper ensemble, in Kafka's layout."""

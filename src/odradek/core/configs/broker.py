@@ -8,7 +8,7 @@ from odradek.core.configs.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAM
 from odradek.core.configs.definition import READ_ONLY, ConfigEntry, ConfigSource, to_text
 from odradek.core.configs.docs import DOCS
 from odradek.core.configs.layers import Layer, LayeredConfigs
-from odradek.core.configs.topic import TopicConfigs, check_topic
+from odradek.core.configs.topic import TopicConfigs, check_defaults, check_topic
 
 
 class BrokerConfigs(LayeredConfigs):
@@ -25,7 +25,9 @@ class BrokerConfigs(LayeredConfigs):
                 if one in texts:  # Two names of one thing, as in Kafka 3 and 4.
                     texts.setdefault(other, texts[one])
         own = {name: BROKER_KEYS[name].parse(text) for name, text in (defaults or {}).items()}
-        return cls((Layer.parse(ConfigSource.STATIC_BROKER_CONFIG, texts),), own)
+        configs = cls((Layer.parse(ConfigSource.STATIC_BROKER_CONFIG, texts),), own)
+        check_defaults(configs)
+        return configs
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
         """The same broker under the dynamic configuration of itself and of all brokers; texts as in the znodes."""
@@ -34,7 +36,9 @@ class BrokerConfigs(LayeredConfigs):
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
             self._layers[-1],
         )
-        return BrokerConfigs(layers, self._defaults)
+        configs = BrokerConfigs(layers, self._defaults)
+        check_defaults(configs)
+        return configs
 
     def for_topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
         """What holds for a topic with these overrides; see TopicConfigs.resolve."""

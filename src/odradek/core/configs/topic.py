@@ -11,11 +11,23 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import HOUR_MS, MINUTE_MS
-from odradek.core.configs.definition import ConfigEntry, ConfigError, ConfigKey, ConfigSource, Synonym, Value, to_text
+from odradek.core.configs.definition import (
+    ConfigEntry,
+    ConfigError,
+    ConfigKey,
+    ConfigSource,
+    Synonym,
+    Value,
+    invalid,
+    to_text,
+)
 from odradek.core.configs.docs import DOCS
 from odradek.core.configs.layers import LayeredConfigs
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 from odradek.core.configs.values import TypedValues
+
+# segment.bytes could be this small until Kafka 4; internal.segment.bytes has no bound there, and needs one.
+SEGMENT_BYTES_MIN = 14
 
 
 class FlushPolicy(NamedTuple):
@@ -93,9 +105,10 @@ class TopicConfigs(NamedTuple):
             max_compaction_lag_ms=merged.int("max.compaction.lag.ms"),
             min_insync_replicas=merged.int("min.insync.replicas"),
             preallocate=merged.bool("preallocate"),
-            retention_bytes=merged.int("retention.bytes"),
-            retention_ms=merged.int("retention.ms"),
-            segment_bytes=merged.optional_int("internal.segment.bytes") or merged.int("segment.bytes"),
+            # Any negative number means no limit.
+            retention_bytes=max(-1, merged.int("retention.bytes")),
+            retention_ms=max(-1, merged.int("retention.ms")),
+            segment_bytes=merged.segment_bytes(),
             segment_index_bytes=merged.int("segment.index.bytes"),
             segment_jitter_ms=merged.int("segment.jitter.ms"),
             segment_ms=merged.int("segment.ms"),
@@ -124,11 +137,8 @@ class Merged(TypedValues):
     def value(self, name: str) -> Value:
         if name in self._values:
             return self._values[name]
-        for synonym in TOPIC_SYNONYMS.get(name, ()):
-            value = self._broker.optional_value(synonym)
-            if value is not None:
-                return _in_ms(synonym, value)
-        return TOPIC_KEYS[name].default
+        _, value = _inherited(self._broker, name)
+        return TOPIC_KEYS[name].default if value is None else value
 
     def overrides(self, name: str) -> bool:
         return name in self._values
@@ -140,6 +150,10 @@ class Merged(TypedValues):
     def flush_policy(self) -> FlushPolicy:
         relaxed = self.is_set("flush.messages") or self.is_set("flush.ms")
         return FlushPolicy(not relaxed, self.int("flush.messages"), self.int("flush.ms"))
+
+    def segment_bytes(self) -> int:
+        small = self.optional_int("internal.segment.bytes")
+        return self.int("segment.bytes") if small is None or small < SEGMENT_BYTES_MIN else small
 
     def timestamp_bound(self, name: str) -> int:
         # One older setting for both bounds, until KIP-937, counts where the newer ones are not set.
@@ -161,6 +175,15 @@ class Merged(TypedValues):
             type_code=key.type,
             documentation=DOCS.get(key.name),
         )
+
+
+def _inherited(broker: LayeredConfigs, name: str) -> tuple[str, Value]:
+    """The first of the broker's keys that has a value for a topic's key, and that value in the topic key's unit."""
+    for synonym in TOPIC_SYNONYMS.get(name, ()):
+        value = broker.optional_value(synonym)
+        if value is not None:
+            return synonym, _in_ms(synonym, value)
+    return name, None
 
 
 def _in_ms(name: str, value: Value) -> Value:
@@ -186,10 +209,26 @@ def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> 
     _check_together(Merged(broker, values))
 
 
+def check_defaults(broker: LayeredConfigs) -> None:
+    """What a broker gives its topics must be what a topic may have.  Raises ConfigError."""
+    for name, key in TOPIC_KEYS.items():
+        synonym, value = _inherited(broker, name)
+        problem = key.rule.check(synonym, value) if key.rule is not None and value is not None else None
+        if problem is not None:
+            raise ConfigError(problem)
+    try:
+        _check_together(Merged(broker, {}))
+    except Refused as refused:
+        raise ConfigError(refused.detail) from refused
+
+
 def _check_together(merged: Merged) -> None:
     low, high = merged.int("min.compaction.lag.ms"), merged.int("max.compaction.lag.ms")
     if low > high:
         raise _refused(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")
+    small = merged.optional_int("internal.segment.bytes")
+    if small is not None and small < SEGMENT_BYTES_MIN:
+        raise _refused(invalid("internal.segment.bytes", str(small), f"Value must be at least {SEGMENT_BYTES_MIN}"))
     if merged.bool("remote.storage.enable"):
         reason = "Tiered Storage functionality is disabled in the broker."
         raise _refused(f"{reason} Topic cannot be configured with remote log storage.")

@@ -1,0 +1,155 @@
+"""From server.properties and --override to the settings a broker starts with.
+
+The names, types and rules are Kafka's (core/configs); this file reads them from text, derives what the shell needs and
+says which of the keys in use change nothing here yet.  Two defaults are not Kafka's, both safe: the listener is on
+loopback, and the data lies in ./odradek-data instead of /tmp/kafka-logs.
+
+`python -m odradek.app.config` prints docs/CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from odradek.app.effective import EFFECTIVE
+from odradek.app.listeners import Endpoint, Listener, SecurityProtocol, parse_advertised, parse_listeners
+from odradek.app.properties import parse_properties
+from odradek.base.units import BrokerId
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.definition import ConfigError
+
+DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dir": "odradek-data"}
+
+
+class Settings(NamedTuple):
+    """What a broker starts with.  Sizes in bytes, times in ms; None and -1 are Kafka's: not set, no limit.
+
+    `broker_id` None: take the one of meta.properties, or the next above `reserved_broker_id_max`.
+    `advertised` holds the listeners whose clients are told another address than the one they came in on.
+    `without_effect` names the keys that are set, known to Kafka, and change nothing here.
+    """
+
+    configs: BrokerConfigs
+    broker_id: BrokerId | None
+    rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised: Mapping[str, Endpoint]
+    log_dirs: tuple[Path, ...]
+    metadata_dir: Path
+    reserved_broker_id_max: int
+    request_bytes_max: int
+    queued_requests_max: int
+    queued_request_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    connections_idle_ms_max: int
+    listen_backlog: int
+    socket_receive_buffer_bytes: int
+    socket_send_buffer_bytes: int
+    without_effect: tuple[str, ...]
+
+
+def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
+    """Read a properties file, put `key=value` overrides on top, check all of it.
+
+    `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, one sentence to a person.
+    """
+    texts = _read(path) if path is not None else {}
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator or not name.strip():
+            raise ConfigError(f"An override must be key=value, not {override!r}.")
+        texts[name.strip()] = value
+    return settings(texts, insecure=insecure)
+
+
+def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
+    """The settings of a broker configured with these texts.  Raises ConfigError."""
+    configs = BrokerConfigs.parse(texts, defaults=DEFAULTS)
+    listeners = parse_listeners(configs)
+    _check_promises(configs)
+    _check_safe(configs, listeners, insecure)
+    log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
+    if not log_dirs:
+        raise ConfigError("log.dirs must name at least one folder for the logs.")
+    metadata_dir = configs.optional_str("metadata.log.dir")
+    return Settings(
+        configs=configs,
+        broker_id=_broker_id(configs),
+        rack=configs.optional_str("broker.rack"),
+        listeners=listeners,
+        advertised=parse_advertised(configs, listeners),
+        log_dirs=log_dirs,
+        metadata_dir=Path(metadata_dir) if metadata_dir else log_dirs[0],
+        reserved_broker_id_max=configs.int("reserved.broker.max.id"),
+        request_bytes_max=configs.int("socket.request.max.bytes"),
+        queued_requests_max=configs.int("queued.max.requests"),
+        queued_request_bytes_max=configs.int("queued.max.request.bytes"),
+        connections_max=configs.int("max.connections"),
+        connections_per_ip_max=configs.int("max.connections.per.ip"),
+        connections_idle_ms_max=configs.int("connections.max.idle.ms"),
+        listen_backlog=configs.int("socket.listen.backlog.size"),
+        socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
+        socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
+        without_effect=tuple(name for name in configs.names_set() if name not in EFFECTIVE),
+    )
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The configuration file {path} can't be read: {error.strerror or error}.") from error
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:  # The format's old encoding, in which every byte is a character.
+        text = data.decode("latin-1")
+    return parse_properties(text, str(path))
+
+
+def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
+    number = configs.int("node.id")
+    if number >= 0:
+        return BrokerId(number)
+    if not configs.bool("broker.id.generation.enable"):
+        raise ConfigError("broker.id must be set, since broker.id.generation.enable is false.")
+    return None
+
+
+def _check_promises(configs: BrokerConfigs) -> None:
+    """What would silently not be what it says is refused, not ignored."""
+    if configs.optional_str("zookeeper.connect"):
+        raise ConfigError(
+            "zookeeper.connect is set, but this broker can't join a ZooKeeper cluster yet: "
+            "without it the metadata is kept in a local file."
+        )
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if configs.optional_int(name) == 0:
+            raise ConfigError(f"Invalid value 0 for configuration {name}: it must be at least 1, or -1 for no limit.")
+
+
+def _check_safe(configs: BrokerConfigs, listeners: Sequence[Listener], insecure: bool) -> None:
+    for listener in listeners:
+        if listener.protocol is not SecurityProtocol.PLAINTEXT:
+            raise ConfigError(f"Listener {listener} is to speak {listener.protocol.value}, which is not supported yet.")
+        if not (listener.is_loopback or listener.protocol.authenticates or insecure):
+            raise ConfigError(
+                f"Listener {listener} would let anyone on the network in without authentication: "
+                "listen on 127.0.0.1, or say --insecure."
+            )
+    if configs.str("authorizer.class.name") and not insecure:
+        raise ConfigError(
+            "authorizer.class.name is set, but access control is not supported yet: leave it out, or say --insecure."
+        )
+
+
+def _documentation() -> str:
+    from odradek.app.config_documentation import markdown
+
+    return markdown(EFFECTIVE, DEFAULTS)
+
+
+if __name__ == "__main__":
+    print(_documentation(), end="")

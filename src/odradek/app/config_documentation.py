@@ -1,0 +1,69 @@
+"""docs/CONFIGURATION.md, made from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from odradek.core.configs.broker_keys import BROKER_KEYS
+from odradek.core.configs.definition import ConfigKey, to_text
+from odradek.core.configs.docs import DOCS
+from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+
+# What a topic sets changes something if the broker's key for it does.
+_TOPIC_ONLY = frozenset({"flush.messages", "flush.ms", "internal.segment.bytes"})
+
+_HEAD = """\
+# Configuration
+
+Made by `python -m odradek.app.config`; do not edit.
+
+A broker takes the names of Apache Kafka, from a properties file and from `--override key=value`:
+
+    odradek serve server.properties --override num.partitions=4
+
+Every name of Kafka 0.11 to 4.x is known and its value checked; a name that is unknown or a value that can't be stops
+the start with one sentence. The keys below change something here; any other that is set is named in a warning at start.
+"""
+
+_DURABILITY = """\
+
+## When an acknowledged record is on disk
+
+A partition with one replica has no other copy to lean on, so an `acks=all` request is answered after the data is
+synced to disk; one sync serves everything that waits. Whoever sets `log.flush.interval.messages`,
+`log.flush.interval.ms` (or `flush.messages`, `flush.ms` on a topic) has said when to sync, and answers no longer wait.
+"""
+
+
+def markdown(effective: Collection[str], defaults: Mapping[str, str]) -> str:
+    broker = [key for name, key in sorted(BROKER_KEYS.items()) if name in effective]
+    topic = [key for key in TOPIC_KEYS.values() if _is_effective(key.name, effective)]
+    return "\n".join(
+        [
+            _HEAD,
+            "## Broker",
+            "",
+            *_table(broker, defaults),
+            "",
+            "## Topic",
+            "",
+            "Set when a topic is made or altered; where a topic sets nothing, the broker's key counts.",
+            "",
+            *_table(topic, {}),
+            _DURABILITY,
+        ]
+    )
+
+
+def _is_effective(name: str, effective: Collection[str]) -> bool:
+    return name in _TOPIC_ONLY or any(synonym in effective for synonym in TOPIC_SYNONYMS.get(name, ()))
+
+
+def _table(keys: list[ConfigKey], defaults: Mapping[str, str]) -> list[str]:
+    rows = ["| key | type | default | allowed | |", "|---|---|---|---|---|"]
+    for key in keys:
+        default = defaults.get(key.name, to_text(key.default))
+        rule = key.rule.text if key.rule is not None else ""
+        cells = [f"`{key.name}`", key.type.name.lower(), default or "", rule, DOCS.get(key.name, "")]
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows

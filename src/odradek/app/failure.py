@@ -1,0 +1,40 @@
+"""What a command that cannot go on says: one sentence of what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from odradek.base.errors import Refused
+from odradek.client.errors import ClientError, ConfigurationError, ConnectionLost, KafkaUnavailable, UnknownTopic
+
+FAILED, MISUNDERSTOOD = 1, 2
+
+
+class CommandFailed(Exception):
+    """The text is the sentence; status is the exit status."""
+
+    def __init__(self, text: str, status: int = FAILED) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def status_of(error: Exception) -> int:
+    return MISUNDERSTOOD if isinstance(error, ConfigurationError) else FAILED
+
+
+def sentence_of(error: Exception) -> str | None:
+    """The sentence for what went wrong outside this program; None for anything that is a bug in it."""
+    match error:
+        case ConfigurationError():
+            return str(error)
+        case ConnectionLost():
+            return str(error)
+        case KafkaUnavailable():
+            return f"{error}; is the broker running, and is --bootstrap-server right?"
+        case UnknownTopic():
+            return f"{error}; odradek topic list shows those there are"
+        case ClientError() | Refused():
+            return str(error)
+        case OSError():
+            name = f"{error.filename}: " if error.filename else ""
+            return name + (error.strerror or str(error) or type(error).__name__).lower()
+        case _:
+            return None

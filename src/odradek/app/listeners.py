@@ -1,0 +1,158 @@
+"""Listeners: what Kafka's `listeners` family of keys means, checked, and whom a bind would let in.
+
+    listeners=PLAINTEXT://127.0.0.1:9092,OUTSIDE://[::1]:9094
+    listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL
+    advertised.listeners=OUTSIDE://kafka.example.org:9094
+
+A listener that is not advertised tells each client the address the client came in on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.definition import ConfigError
+
+
+class SecurityProtocol(Enum):
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def authenticates(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
+
+
+class Listener(NamedTuple):
+    """`host` "" is every interface; port 0 lets the system choose."""
+
+    name: str
+    host: str
+    port: int
+    protocol: SecurityProtocol
+
+    def __str__(self) -> str:
+        return f"{self.name}://{_bracketed(self.host)}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        # Any other name may resolve to anything.
+        return self.host in ("localhost", "::1") or _LOOPBACK.fullmatch(self.host) is not None
+
+
+class Endpoint(NamedTuple):
+    """An address as clients are told it."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{_bracketed(self.host)}:{self.port}"
+
+
+_ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/,\s]*):(?P<port>-?\d{1,10})/?")
+
+
+def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
+    """The listeners of the broker, those of a KRaft controller left out.  Raises ConfigError."""
+    protocols = _protocols(configs.str("listener.security.protocol.map"))
+    controllers = {name.upper() for name in configs.list("controller.listener.names")}
+    listeners = []
+    for name, endpoint in _endpoints("listeners", _bind_texts(configs)):
+        if name not in protocols:
+            raise ConfigError(
+                f"No security protocol is defined for listener {name}: add it to listener.security.protocol.map."
+            )
+        if name not in controllers:
+            listeners.append(Listener(name, endpoint.host, endpoint.port, protocols[name]))
+    if not listeners:
+        raise ConfigError("listeners has no listener for clients: there must be one beside those of the controller.")
+    _check_distinct(listeners)
+    return tuple(listeners)
+
+
+def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) -> Mapping[str, Endpoint]:
+    """Listener name to the address its clients are told, for those that have one.  Raises ConfigError."""
+    names = {listener.name for listener in listeners}
+    controllers = {name.upper() for name in configs.list("controller.listener.names")}
+    advertised = {}
+    for name, endpoint in _endpoints("advertised.listeners", _advertised_texts(configs)):
+        if name in controllers:
+            continue
+        if name not in names:
+            raise ConfigError(
+                f"advertised.listeners names {name}, which is not among listeners ({', '.join(sorted(names))})."
+            )
+        if endpoint.host in ("", "0.0.0.0", "::"):
+            raise ConfigError(
+                f"advertised.listeners must give clients an address they can reach for {name}, not {endpoint}."
+            )
+        advertised[name] = endpoint
+    return advertised
+
+
+def _bind_texts(configs: BrokerConfigs) -> tuple[str, ...]:
+    # host.name and port are from before Kafka 0.9 and count where listeners is not set.
+    if not configs.is_set("listeners") and (configs.is_set("host.name") or configs.is_set("port")):
+        return (f"PLAINTEXT://{_bracketed(configs.str('host.name'))}:{configs.int('port')}",)
+    return configs.list("listeners")
+
+
+def _advertised_texts(configs: BrokerConfigs) -> tuple[str, ...]:
+    host, port = configs.optional_str("advertised.host.name"), configs.optional_int("advertised.port")
+    if not configs.is_set("advertised.listeners") and host:
+        return (f"PLAINTEXT://{_bracketed(host)}:{configs.int('port') if port is None else port}",)
+    return configs.list("advertised.listeners")
+
+
+def _endpoints(key: str, texts: tuple[str, ...]) -> list[tuple[str, Endpoint]]:
+    found: dict[str, Endpoint] = {}
+    for text in texts:
+        match = _ENDPOINT.fullmatch(text)
+        if match is None:
+            raise ConfigError(f"{key} holds {text!r}, which is not of the form NAME://host:port.")
+        name, port = match["name"].upper(), int(match["port"])
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"{key} holds {text!r}, but a port is between 0 and 65535.")
+        if name in found:
+            raise ConfigError(f"{key} names {name} twice: each listener must have a name of its own.")
+        found[name] = Endpoint(match["host"].strip("[]"), port)
+    return list(found.items())
+
+
+def _protocols(text: str) -> dict[str, SecurityProtocol]:
+    """listener.security.protocol.map: NAME:PROTOCOL,..."""
+    protocols = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, protocol = pair.partition(":")
+        if not separator or protocol.strip().upper() not in SecurityProtocol.__members__:
+            known = ", ".join(SecurityProtocol.__members__)
+            raise ConfigError(
+                f"listener.security.protocol.map holds {pair!r}: it must be NAME:PROTOCOL, PROTOCOL one of {known}."
+            )
+        protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
+    return protocols
+
+
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")
+
+
+def _check_distinct(listeners: list[Listener]) -> None:
+    for i, one in enumerate(listeners):
+        for other in listeners[:i]:
+            same_host = one.host == other.host or one.host in _EVERY_INTERFACE or other.host in _EVERY_INTERFACE
+            if same_host and one.port == other.port != 0:
+                raise ConfigError(f"Listeners {other.name} and {one.name} can't both have port {one.port}.")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

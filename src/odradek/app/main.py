@@ -1,0 +1,34 @@
+"""The odradek command.  Starts whatever was asked for, and imports nothing else.
+
+A broker should be ready in a fraction of a second and stay small, so `serve` in its plain form and `--version` never
+load the machinery of the other commands (typer, rich: 60 ms and 15 MB); everything else, help and mistakes included,
+goes through app/commands/tree.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0, 1 if it could not be done, 2 if it was not understood, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        from odradek import __version__
+
+        sys.stdout.write(f"odradek {__version__}\n")
+        return 0
+    if given[:1] == ["serve"]:
+        from odradek.app.commands import serve
+
+        plain = serve.parse(given[1:])
+        if plain is not None:
+            return serve.start(plain)
+    from odradek.app.commands import tree
+
+    return tree.run(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+r"""Java's properties format, which server.properties is written in.
+
+    # comment                      ! comment
+    key=value      key: value      key value
+    long.key = one line, \
+               continued (leading blanks are dropped)
+    path = C\:\\data \u00e9        escapes: \t \n \r \f \uXXXX, and \x is x for any other x
+
+What surprises: blanks at the end of a value belong to it; a repeated key counts with its last value; a key alone has
+the empty value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from odradek.core.configs.definition import ConfigError
+
+_BLANKS = " \t\f"
+# The key ends at the first blank, = or : that is not escaped; blanks and one = or : follow before the value.
+_KEY = re.compile(r"((?:[^\\ \t\f=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.|$)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """`source` names the text in errors.  Raises ConfigError for a broken \\u escape."""
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        match = _KEY.fullmatch(line)
+        assert match is not None, "the expression takes any line"
+        key, value = (_unescape(part, f"line {number} of {source}") for part in match.groups())
+        found[key] = value
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, line without comments, continuations joined)."""
+    begun, start = "", 0
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        line = natural.lstrip(_BLANKS)
+        if not begun:
+            start = number
+            if not line or line[0] in "#!":
+                continue
+        line = begun + line
+        if _is_continued(line):
+            begun = line[:-1]
+        else:
+            begun = ""
+            yield start, line
+    if begun:
+        yield start, begun
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescape(text: str, where: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        escape = match[1]
+        if escape == "u":
+            raise ConfigError(f"\\u without four hexadecimal digits in {where}.")
+        return chr(int(escape[1:], 16)) if len(escape) == 5 else _CONTROL.get(escape, escape)
+
+    return _ESCAPE.sub(replaced, text) if "\\" in text else text

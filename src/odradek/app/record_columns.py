@@ -1,0 +1,52 @@
+"""Keys and values of a fetched batch as two lists, by way of the compiled kernel.
+
+A Record for each costs 9 µs, this 1 µs; so the formats that show neither offsets nor headers come through here.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.record.batch import Batch
+from odradek.record.compression import decompress
+from odradek.record.kernels.decode import Column, Decoder
+
+
+class Columns(NamedTuple):
+    """Of the same length; `keys` is empty where they were not wanted."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+
+
+def columns_of(batch: Batch, start: int, stop: int, *, with_keys: bool) -> Columns:
+    """The records of a data batch with offsets from start to stop - 1.  Raises Refused(CORRUPT_MESSAGE)."""
+    decoder = Decoder(with_keys, True, False)
+    decoder.window(start, stop)
+    payload = decompress(batch.codec, batch.payload)
+    bad = decoder.decode(payload, batch.records_count, batch.base_offset, batch.base_timestamp, None)
+    if bad >= 0:
+        raise Refused(
+            ErrorCode.CORRUPT_MESSAGE, f"record {bad} of the batch at offset {batch.base_offset} is malformed"
+        )
+    if not decoder.rows:
+        return Columns([], [])
+    return Columns(contents(decoder.keys) if with_keys else [], contents(decoder.values))
+
+
+def contents(column: Column) -> list[bytes | None]:
+    """The rows of a column, in Arrow's layout: n + 1 int32 offsets, the bytes back to back, a validity bit each."""
+    validity, offsets, data = column.buffers()
+    assert isinstance(offsets, bytearray), "as the decoder allocates"
+    ends = memoryview(offsets)[: 4 * (column.rows + 1)].cast("i").tolist()
+    assert data is None or isinstance(data, bytearray)
+    whole = b"" if data is None else bytes(memoryview(data)[: ends[-1]])
+    found: list[bytes | None] = [whole[begin:end] for begin, end in pairwise(ends)]
+    if column.nulls:
+        assert isinstance(validity, bytearray)
+        for row in range(column.rows):
+            if not validity[row >> 3] >> (row & 7) & 1:
+                found[row] = None
+    return found

@@ -1,0 +1,102 @@
+"""A part of a tree as a tree of its own: zookeeper.connect=host:2181/kafka.
+
+The node it stands on is not made here: operations raise NoNode until someone creates it, as in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek.coordination.tree import (
+    ANY_VERSION,
+    BadArguments,
+    Create,
+    MultiFailed,
+    Operation,
+    Result,
+    SessionListener,
+    Stat,
+    Tree,
+    Watch,
+    WatchEvent,
+    check_path,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A watch that is told paths below the root; equal for equal watches, so that one set twice fires once."""
+
+    watch: Watch
+    root: str
+
+    def __call__(self, event: WatchEvent) -> None:
+        self.watch(event._replace(path=_below(self.root, event.path)))
+
+
+def _below(root: str, path: str) -> str:
+    return path[len(root) :] or "/"
+
+
+class Chroot:
+    """Owns the tree it stands on: closing it closes that."""
+
+    def __init__(self, tree: Tree, root: str) -> None:
+        check_path(root)
+        self._tree = tree
+        self._root = root.rstrip("/")
+
+    @property
+    def session_id(self) -> int:
+        return self._tree.session_id
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        real = self._real(path, sequential=sequential)
+        return self._shown(self._tree.create(real, data, ephemeral=ephemeral, sequential=sequential))
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        return self._tree.get(self._real(path), self._watch(watch))
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return self._tree.set(self._real(path), data, version)
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        if path == "/":
+            raise BadArguments(path, "the root can't be deleted")
+        self._tree.delete(self._real(path), version)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return self._tree.exists(self._real(path), self._watch(watch))
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self._tree.children(self._real(path), self._watch(watch))
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        moved: list[Operation] = []
+        for index, operation in enumerate(operations):
+            try:
+                sequential = isinstance(operation, Create) and operation.sequential
+                moved.append(operation._replace(path=self._real(operation.path, sequential=sequential)))
+            except BadArguments as error:
+                raise MultiFailed(index, error) from error
+        results = self._tree.multi(moved)
+        return [self._shown(result) if isinstance(result, str) else result for result in results]
+
+    def on_session(self, listener: SessionListener) -> None:
+        self._tree.on_session(listener)
+
+    def close(self) -> None:
+        self._tree.close()
+
+    def _real(self, path: str, *, sequential: bool = False) -> str:
+        if not path.startswith("/"):
+            raise BadArguments(path, "a path begins with /")
+        # The children of the root may have no name but their digits.
+        return self._root if path == "/" and self._root and not sequential else self._root + path
+
+    def _shown(self, path: str) -> str:
+        return _below(self._root, path)
+
+    def _watch(self, watch: Watch | None) -> Watch | None:
+        return None if watch is None else _Shown(watch, self._root)

@@ -1,0 +1,60 @@
+"""What two brokers must never both have: a cluster id, a broker id, producer ids.  Each is a conditional change."""
+
+from __future__ import annotations
+
+from odradek.base.units import INT64_MAX, BrokerId
+from odradek.coordination import layout
+from odradek.coordination.tree import BadVersion, NodeExists, NoNode, Tree, ensure_paths, parent_of
+from odradek.coordination.znodes import (
+    ProducerIdBlock,
+    decode_cluster_id,
+    decode_producer_ids,
+    encode_cluster_id,
+    encode_producer_ids,
+)
+
+PRODUCER_IDS_PER_BLOCK = 1000
+
+
+def cluster_id(tree: Tree, proposed: str) -> str:
+    """The id of the cluster; the proposed one if there was none.  The first proposal wins."""
+    try:
+        return decode_cluster_id(tree.get(layout.CLUSTER_ID)[0])
+    except NoNode:
+        pass
+    ensure_paths(tree, [parent_of(layout.CLUSTER_ID)])
+    try:
+        tree.create(layout.CLUSTER_ID, encode_cluster_id(proposed))
+    except NodeExists:
+        return decode_cluster_id(tree.get(layout.CLUSTER_ID)[0])
+    return proposed
+
+
+def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
+    """An id that no broker had: above `reserved_max` (reserved.broker.max.id), counted by the version of a znode."""
+    try:
+        stat = tree.set(layout.BROKER_SEQUENCE, b"")
+    except NoNode:
+        ensure_paths(tree, [layout.BROKER_SEQUENCE])
+        stat = tree.set(layout.BROKER_SEQUENCE, b"")
+    return BrokerId(reserved_max + stat.version)
+
+
+def producer_ids(tree: Tree, broker: BrokerId) -> ProducerIdBlock:
+    """A block of producer ids for this broker alone."""
+    while True:
+        try:
+            data, stat = tree.get(layout.PRODUCER_ID_BLOCK)
+        except NoNode:
+            ensure_paths(tree, [layout.PRODUCER_ID_BLOCK])
+            continue
+        first = decode_producer_ids(data).last + 1 if data else 0
+        last = first + PRODUCER_IDS_PER_BLOCK - 1
+        if last > INT64_MAX:
+            raise OverflowError("All producer ids are used up.")
+        block = ProducerIdBlock(broker, first, last)
+        try:
+            tree.set(layout.PRODUCER_ID_BLOCK, encode_producer_ids(block), stat.version)
+        except BadVersion:
+            continue
+        return block

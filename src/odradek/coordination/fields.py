@@ -1,0 +1,120 @@
+"""JSON of a znode, read field by field with its type, so that a bad one is named by field and never by a traceback.
+
+Unknown fields are ignored: a newer Kafka may have written them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from odradek.base.units import INT32_MAX, INT64_MAX
+
+Json = Mapping[str, object]
+
+
+class BadZnodeError(ValueError):
+    """What lies in a znode is not what Kafka writes there."""
+
+
+def encode(value: Json) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class Fields:
+    """One JSON object; `what` names it in errors."""
+
+    def __init__(self, what: str, value: Json) -> None:
+        self._what = what
+        self._value = value
+
+    @classmethod
+    def parse(cls, what: str, data: bytes) -> Fields:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise BadZnodeError(f"{what} is not JSON: {str(error)[:200]}.") from error
+        if not isinstance(value, dict):
+            raise BadZnodeError(f"{what} is not a JSON object.")
+        return cls(what, value)
+
+    def bad(self, name: str, expected: str) -> BadZnodeError:
+        found = f"{self._value[name]!r:.100}" if name in self._value else "nothing"
+        return BadZnodeError(f"{self._what} has {found} for {name}, which must be {expected}.")
+
+    def has(self, name: str) -> bool:
+        """Null is as good as absent."""
+        return self._value.get(name) is not None
+
+    def int32(self, name: str, default: int | None = None) -> int:
+        return self._integer(name, default, INT32_MAX)
+
+    def int64(self, name: str, default: int | None = None) -> int:
+        """Also where it is written as a string, as Kafka writes its longs."""
+        return self._integer(name, default, INT64_MAX)
+
+    def _integer(self, name: str, default: int | None, bound: int) -> int:
+        if default is not None and not self.has(name):
+            return default
+        value = self._value.get(name)
+        if isinstance(value, str) and bound == INT64_MAX and value.lstrip("-").isdecimal() and len(value) <= 20:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not -bound - 1 <= value <= bound:
+            raise self.bad(name, "a whole number")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._value.get(name)
+        if not isinstance(value, str):
+            raise self.bad(name, "a string")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        return self.text(name) if self.has(name) else None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings; empty if absent."""
+        value = self._value.get(name) or []
+        if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
+            raise self.bad(name, "a list of strings")
+        return tuple(value)
+
+    def int32s(self, name: str) -> tuple[int, ...]:
+        value = self._value.get(name)
+        if not isinstance(value, list) or not all(map(_is_int32, value)):
+            raise self.bad(name, "a list of whole numbers")
+        return tuple(value)
+
+    def inner(self, name: str) -> Fields:
+        """An object; empty if absent."""
+        value = self._value.get(name)
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise self.bad(name, "an object")
+        return Fields(f"{name} of {self._what}", value)
+
+    def objects(self, name: str) -> list[Fields]:
+        value = self._value.get(name)
+        if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
+            raise self.bad(name, "a list of objects")
+        return [Fields(f"{name} of {self._what}", element) for element in value]
+
+    def names(self) -> list[str]:
+        return list(self._value)
+
+    def text_map(self) -> dict[str, str]:
+        return {name: self.text(name) for name in self._value}
+
+    def replicas(self) -> dict[int, tuple[int, ...]]:
+        """{"0": [1, 2], "1": [2]}: partitions and broker ids, by partition."""
+        found = {}
+        for name in self._value:
+            if not name.isdecimal() or len(name) > 10 or int(name) > INT32_MAX:
+                raise BadZnodeError(f"{self._what} has a partition {name[:100]!r}, which must be a number.")
+            found[int(name)] = self.int32s(name)
+        return dict(sorted(found.items()))
+
+
+def _is_int32(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -INT32_MAX - 1 <= value <= INT32_MAX

@@ -1,0 +1,345 @@
+"""The embedded tree: one SQLite file that the broker processes of one machine share.
+
+Every operation is one transaction.  It begins by looking at the zxid: if other processes made changes, the watches
+those concern are queued before the operation reads anything, so that nobody sees a change before its event.  A
+background thread does the same every few milliseconds while watches are set (asking SQLite whether the file changed
+costs some microseconds), keeps the session alive, and ends the sessions of processes that died.
+
+What surprises: a killed process's session ends at once, not after its timeout (sqlite_session.py says how); a process
+that is stopped inside a transaction blocks the others until it goes on or is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from odradek.coordination.sqlite_file import failures, open_database
+from odradek.coordination.sqlite_nodes import Change, Writer, read_children, read_data, read_stat
+from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, forget_strays, is_dead
+from odradek.coordination.tree import (
+    ANY_VERSION,
+    Create,
+    EventKind,
+    MultiFailed,
+    Operation,
+    Result,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    SetData,
+    Stat,
+    TreeFailed,
+    Unavailable,
+    Watch,
+    WatchEvent,
+    check_path,
+)
+from odradek.coordination.watches import Caller, Watches, WatchKind
+
+_LOG = logging.getLogger(__name__)
+
+SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
+POLL_MS = 50
+TEND_MS_MAX = 1_000
+# How far behind a process may be and still be told of every change; further, it compares what it watches.
+JOURNAL_ZXIDS = 10_000
+_PRUNE_EVERY = 256
+
+
+class SqliteTree:
+    """A Tree.  Opening it makes the file where there is none, begins a session, and ends those of dead processes."""
+
+    def __init__(self, path: Path, *, session_timeout_ms: int = SESSION_TIMEOUT_MS, poll_ms: int = POLL_MS) -> None:
+        self._path = path
+        self._poll_s = poll_ms / 1000
+        self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
+        self._lock = threading.RLock()
+        self._caller = Caller(f"watches of {path.name}")
+        self._watches = Watches(self._caller)
+        self._listeners: list[SessionListener] = []
+        self._is_closed = self._is_expired = False
+        self._database = open_database(path)
+        self._session = SessionFile(path)
+        try:
+            self._seen = self._begin_session(session_timeout_ms)
+        except BaseException:
+            self._session.close()
+            self._database.close()
+            raise
+        self._data_version = self._read_data_version()
+        self._wake = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name=f"session of {path.name}", daemon=True)
+        self._keeper.start()
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        with self._write() as writer:
+            return writer.create(Create(path, data, ephemeral, sequential))
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        check_path(path)
+        with self._read() as database:
+            found = read_data(database, path)
+            self._watch(WatchKind.DATA, path, watch)
+            return found
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        with self._write() as writer:
+            return writer.set(SetData(path, data, version))
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        with self._write() as writer:
+            writer.delete(path, version)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        check_path(path)
+        with self._read() as database:
+            stat = read_stat(database, path)
+            self._watch(WatchKind.ABSENT if stat is None else WatchKind.DATA, path, watch)
+            return stat
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        check_path(path)
+        with self._read() as database:
+            names = read_children(database, path)
+            self._watch(WatchKind.CHILD, path, watch)
+            return names
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        results: list[Result] = []
+        with self._write() as writer:
+            for index, operation in enumerate(operations):
+                try:
+                    results.append(writer.apply(operation))
+                except TreeFailed as error:
+                    raise MultiFailed(index, error) from error
+        return results
+
+    def on_session(self, listener: SessionListener) -> None:
+        with self._lock:
+            self._listeners.append(listener)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            if not self._is_expired:
+                # A session that can't be ended now is ended by whoever finds its file without a lock.
+                with suppress(TreeFailed), self._write() as writer:
+                    writer.end_session(self.session_id)
+            self._is_closed = True
+            with suppress(sqlite3.Error):
+                self._database.close()
+            self._session.close()
+        self._wake.set()
+        self._caller.close()
+        if threading.current_thread() is not self._keeper:
+            self._keeper.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # Transactions.
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        with self._transaction("BEGIN"):
+            self._catch_up(self._current_zxid())
+            yield self._database
+
+    @contextmanager
+    def _write(self) -> Iterator[Writer]:
+        with self._lock:
+            with self._transaction("BEGIN IMMEDIATE"):
+                zxid = self._current_zxid()
+                self._catch_up(zxid)
+                writer = Writer(self._database, zxid + 1, time.time_ns() // 1_000_000, self.session_id)
+                yield writer
+                self._record(zxid + 1, writer.changes)
+            self._announce(zxid + 1, writer.changes)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        with self._lock, failures(self._path):
+            if self._is_expired:
+                raise SessionExpired(detail="The session of the metadata tree expired.")
+            if self._is_closed:
+                raise Unavailable(detail=f"The metadata tree {self._path} is closed.")
+            self._database.execute(begin)
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def _current_zxid(self) -> int:
+        zxid, alive = self._database.execute(
+            "SELECT zxid, EXISTS (SELECT 1 FROM session WHERE id = ?) FROM state", (self.session_id,)
+        ).fetchone()
+        if not alive:
+            self._expire()
+        assert isinstance(zxid, int)
+        return zxid
+
+    def _record(self, zxid: int, changes: list[Change]) -> None:
+        if not changes:
+            return
+        self._database.execute("UPDATE state SET zxid = ?", (zxid,))
+        self._database.executemany(
+            "INSERT INTO journal VALUES (?, ?, ?, ?)",
+            ((zxid, position, change.kind.value, change.path) for position, change in enumerate(changes)),
+        )
+        if zxid % _PRUNE_EVERY == 0:
+            self._database.execute("DELETE FROM journal WHERE zxid <= ?", (zxid - JOURNAL_ZXIDS,))
+
+    # Watches.
+
+    def _watch(self, kind: WatchKind, path: str, watch: Watch | None) -> None:
+        if watch is None:
+            return
+        if not self._watches:
+            self._wake.set()  # The keeper looks for changes more often now.
+        self._watches.add(kind, path, watch)
+
+    def _announce(self, zxid: int, changes: list[Change]) -> None:
+        """Our own change, just committed."""
+        if changes:
+            for kind, path in changes:
+                self._watches.changed(kind, path)
+            self._seen = zxid
+
+    def _catch_up(self, zxid: int) -> None:
+        """Fire the watches on what others changed up to this zxid."""
+        if zxid == self._seen:
+            return
+        if self._watches:
+            (oldest,) = self._database.execute("SELECT min(zxid) FROM journal").fetchone()
+            if oldest is None or oldest > self._seen + 1:
+                self._compare()
+            else:
+                query = "SELECT kind, path FROM journal WHERE zxid > ? ORDER BY zxid, position"
+                for kind, path in self._database.execute(query, (self._seen,)).fetchall():
+                    self._watches.changed(EventKind(kind), path)
+        self._seen = zxid
+
+    def _compare(self) -> None:
+        """The journal no longer reaches back to what was seen: tell from the nodes which watches are due."""
+        for kind, path in self._watches.set_on():
+            stat = read_stat(self._database, path)
+            if kind is WatchKind.ABSENT:
+                event = None if stat is None else EventKind.CREATED
+            elif stat is None:
+                event = EventKind.DELETED
+            elif kind is WatchKind.DATA:
+                event = EventKind.DATA_CHANGED if stat.mzxid > self._seen else None
+            else:
+                event = EventKind.CHILDREN_CHANGED if stat.pzxid > self._seen else None
+            if event is not None:
+                self._watches.fire(WatchEvent(event, path))
+
+    # Sessions.
+
+    def _begin_session(self, timeout_ms: int) -> int:
+        """The zxid the session begins at."""
+        # Without waiting for the disk: after a power cut all sessions are dead anyway, and what is synced later takes
+        # this with it.
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        with failures(self._path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                zxid = self._end_dead_sessions()
+                self._database.execute("INSERT INTO session VALUES (?, ?, ?)", (self.session_id, boot_id(), timeout_ms))
+                self._database.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("PRAGMA synchronous = FULL")
+        return zxid
+
+    def _end_dead_sessions(self) -> int:
+        """Inside a write transaction.  The zxid after it."""
+        (zxid,) = self._database.execute("SELECT zxid FROM state").fetchone()
+        assert isinstance(zxid, int)
+        writer = Writer(self._database, zxid + 1, time.time_ns() // 1_000_000, self.session_id)
+        for session_id in self._dead_sessions():
+            writer.end_session(session_id)
+            forget(self._path, session_id)
+        known = {row[0] for row in self._database.execute("SELECT id FROM session")}
+        forget_strays(self._path, known | {self.session_id})
+        self._record(zxid + 1, writer.changes)
+        return zxid + 1 if writer.changes else zxid
+
+    def _dead_sessions(self) -> list[int]:
+        rows = self._database.execute("SELECT id, boot, timeout_ms FROM session WHERE id != ?", (self.session_id,))
+        return [session_id for session_id, boot, ms in rows if is_dead(self._path, session_id, boot, ms)]
+
+    def _expire(self) -> None:
+        self._is_expired = True
+        self._watches.clear()
+        for listener in self._listeners:
+            self._caller.call(lambda listener=listener: listener(SessionState.EXPIRED))  # type: ignore[misc]
+        raise SessionExpired(detail="The session of the metadata tree expired.")
+
+    def _keep(self) -> None:
+        """The background thread."""
+        tended = time.monotonic()
+        while True:
+            self._wake.wait(self._poll_s if self._watches else self._tend_s)
+            self._wake.clear()
+            if self._is_closed or self._is_expired:
+                return
+            try:
+                self._poll()
+                if time.monotonic() - tended >= self._tend_s:
+                    tended = time.monotonic()
+                    self._tend()
+            except SessionExpired:
+                return
+            except TreeFailed as failed:
+                _LOG.warning("%s", failed)
+
+    def _poll(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            version = self._read_data_version()
+            if version != self._data_version:
+                self._data_version = version
+                with self._read():
+                    pass  # Beginning it catches up.
+
+    def _tend(self) -> None:
+        self._session.beat()
+        with self._lock:
+            if self._is_closed:
+                return
+            with failures(self._path):
+                dead = self._dead_sessions()
+            if dead:
+                with self._write() as writer:
+                    for session_id in dead:
+                        writer.end_session(session_id)
+                        forget(self._path, session_id)
+
+    def _read_data_version(self) -> int:
+        with failures(self._path):
+            (version,) = self._database.execute("PRAGMA data_version").fetchone()
+        assert isinstance(version, int)
+        return version

@@ -1,0 +1,126 @@
+"""The file behind an embedded tree: its tables, how it comes to be, and what can be wrong with it.
+
+    state     one row: the zxid of the last change
+    node      a row per node; `creates` counts the children ever made, which numbers sequential ones
+    session   a row per live session
+    journal   which node each of the last zxids touched, for watches in other processes
+
+Write-ahead logging, since a commit is then one fsync (a rollback journal takes three) and readers never wait.  With
+synchronous=FULL what was acknowledged survives a power cut.  The price is shared memory: all processes that share the
+file must be on one machine, and not on a network file system.
+
+A new file is made aside and linked into place whole, so that no process ever sees half of one, and of two that race
+the second finds the file of the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from odradek.coordination.tree import Unavailable
+
+APPLICATION_ID = 0x4F445254  # "ODRT"; PRAGMA application_id, by which a foreign file is known.
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_S = 10.0
+# Offsets in SQLite's file header: 2 in both is write-ahead logging.
+_WRITE_VERSION, _READ_VERSION = 18, 19
+
+_NOT_A_TREE = "{} is not a metadata file of Odradek: move it away, or set metadata.log.dir to another folder."
+
+_SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+CREATE TABLE state (zxid INTEGER NOT NULL);
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL,
+    czxid INTEGER NOT NULL, mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL,
+    ctime INTEGER NOT NULL, mtime INTEGER NOT NULL,
+    version INTEGER NOT NULL, creates INTEGER NOT NULL, children INTEGER NOT NULL, owner INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX node_by_parent ON node (parent);
+CREATE INDEX node_by_owner ON node (owner) WHERE owner != 0;
+CREATE TABLE session (id INTEGER PRIMARY KEY, boot TEXT NOT NULL, timeout_ms INTEGER NOT NULL);
+CREATE TABLE journal (
+    zxid INTEGER NOT NULL, position INTEGER NOT NULL, kind INTEGER NOT NULL, path TEXT NOT NULL,
+    PRIMARY KEY (zxid, position)
+) WITHOUT ROWID;
+INSERT INTO state VALUES (0);
+INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0, 0, 0, 0);
+"""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Raises Unavailable for what can't be opened, is no tree, or is of a newer release."""
+    with failures(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                _make(path)
+        except OSError as error:
+            raise Unavailable(detail=f"The metadata file {path} can't be made: {error.strerror or error}.") from error
+        database = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        try:
+            _check(database, path)
+            database.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+@contextmanager
+def failures(path: Path) -> Iterator[None]:
+    """SQLite's errors as one sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise Unavailable(detail=_sentence(path, error)) from error
+
+
+def _sentence(path: Path, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"The metadata file {path} has been locked by another process for {BUSY_TIMEOUT_S:.0f} s."
+    if code == sqlite3.SQLITE_NOTADB:
+        return _NOT_A_TREE.format(path)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return f"The metadata file {path} is damaged ({error}): restore it from a copy."
+    if code == sqlite3.SQLITE_FULL:
+        return f"The disk is full: the metadata file {path} can't grow."
+    return f"The metadata file {path} can't be used: {error}."
+
+
+def _make(path: Path) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+        memory.executescript(_SCHEMA)
+        image = bytearray(memory.serialize())
+    image[_WRITE_VERSION] = image[_READ_VERSION] = 2
+    aside = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    try:
+        with aside.open("xb") as file:
+            file.write(image)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise Unavailable(detail=_NOT_A_TREE.format(path))
+    if version != SCHEMA_VERSION:
+        detail = f"The metadata file {path} is of version {version}, and this release knows only {SCHEMA_VERSION}."
+        raise Unavailable(detail=detail)

@@ -1,0 +1,104 @@
+"""Who is alive: a small file for each session of an embedded tree, beside the tree's own.
+
+│ i64 │ the last heartbeat, ms of the machine's monotonic clock │
+
+The process of a session holds a lock on its file.  The kernel drops the lock when the process ends in whatever way, so
+a broker that was killed is known to be gone at once, and one that starts again need not wait out the timeout of its
+former self.  The heartbeat is for a process that hangs.  Neither costs a write to the tree.
+
+The monotonic clock is common to all processes of a machine and starts with it; a session of an earlier boot is dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_BEAT = struct.Struct("<q")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:  # Not Linux: sessions of before a restart end by their locks, which are gone.
+        return ""
+
+
+def _file_of(tree: Path, session_id: int) -> Path:
+    return tree.with_name(f"{tree.name}.session-{session_id:016x}")
+
+
+class SessionFile:
+    """The file of one's own session; made before the session is in the tree, so that nobody takes it for dead."""
+
+    def __init__(self, tree: Path) -> None:
+        while True:
+            self.session_id = int.from_bytes(os.urandom(8)) >> 2 | 1
+            self._path = _file_of(tree, self.session_id)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if self._is_in_place():
+                break
+            os.close(self._descriptor)
+        self.beat()
+
+    def beat(self) -> None:
+        os.pwrite(self._descriptor, _BEAT.pack(monotonic_ms()), 0)
+
+    def close(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def _is_in_place(self) -> bool:
+        # Someone tidying up may have taken the file for a dead one's between its creation and its lock.
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+
+def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int) -> bool:
+    """True if the session's process ended, or has not been heard of for the timeout."""
+    if boot != boot_id():
+        return True
+    try:
+        descriptor = os.open(_file_of(tree, session_id), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        beat = os.pread(descriptor, _BEAT.size, 0)
+        return len(beat) == _BEAT.size and monotonic_ms() - _BEAT.unpack(beat)[0] > timeout_ms
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def forget(tree: Path, session_id: int) -> None:
+    with suppress(OSError):
+        _file_of(tree, session_id).unlink(missing_ok=True)
+
+
+def forget_strays(tree: Path, known: set[int]) -> None:
+    """Remove the files of sessions that are in no tree: their processes ended between two steps."""
+    for path in tree.parent.glob(f"{tree.name}.session-*"):
+        with suppress(OSError, ValueError):
+            if int(path.suffix.partition("-")[2], 16) in known:
+                continue
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,93 @@
+"""Watches that were set, and the thread that calls them.
+
+The tree's operations put events in while they hold the tree's lock, in the order of the changes; the thread takes them
+out and calls, without any lock.  So a read that shows a change comes after the change's events were queued.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from queue import SimpleQueue
+
+from odradek.coordination.tree import EventKind, Watch, WatchEvent, parent_of
+
+_LOG = logging.getLogger(__name__)
+
+
+class WatchKind(Enum):
+    DATA = auto()  # Set by get, and by exists on a node that is there.
+    ABSENT = auto()  # Set by exists on a node that is not.
+    CHILD = auto()
+
+
+# What happened to a node, and which watches on it that concerns.
+_FIRED: dict[EventKind, tuple[WatchKind, ...]] = {
+    EventKind.CREATED: (WatchKind.ABSENT,),
+    EventKind.DATA_CHANGED: (WatchKind.DATA,),
+    EventKind.DELETED: (WatchKind.DATA, WatchKind.CHILD),
+    EventKind.CHILDREN_CHANGED: (WatchKind.CHILD,),
+}
+
+
+class Watches:
+    """Not thread-safe: the tree's lock guards it."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        # A dict of watches keeps the order they were set in, and holds each once.
+        self._set: dict[tuple[WatchKind, str], dict[Watch, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._set)
+
+    def add(self, kind: WatchKind, path: str, watch: Watch) -> None:
+        self._set.setdefault((kind, path), {})[watch] = None
+
+    def changed(self, kind: EventKind, path: str) -> None:
+        """A node was created, deleted or got other data: fire its watches, and those on its parent's children."""
+        self.fire(WatchEvent(kind, path))
+        if kind is not EventKind.DATA_CHANGED and path != "/":
+            self.fire(WatchEvent(EventKind.CHILDREN_CHANGED, parent_of(path)))
+
+    def fire(self, event: WatchEvent) -> None:
+        fired: dict[Watch, None] = {}
+        for kind in _FIRED[event.kind]:
+            fired |= self._set.pop((kind, event.path), {})
+        for watch in fired:
+            self._caller.call(lambda watch=watch: watch(event))  # type: ignore[misc]
+
+    def set_on(self) -> Iterator[tuple[WatchKind, str]]:
+        yield from list(self._set)
+
+    def clear(self) -> None:
+        self._set.clear()
+
+
+class Caller:
+    """Calls what it is given, one after the other, on a thread that starts with the first call."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def call(self, function: Callable[[], None]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._queue.put(function)
+
+    def close(self) -> None:
+        """What was given before is still called."""
+        if self._thread is not None:
+            self._queue.put(None)
+
+    def _run(self) -> None:
+        while (function := self._queue.get()) is not None:
+            try:
+                function()
+            except Exception:  # One bad watch must not silence the others.
+                _LOG.exception("A watch of the metadata tree failed.")

@@ -1,0 +1,334 @@
+"""What lies in Kafka's znodes, to and from bytes.
+
+Written in the newest form that Kafka 3.9 writes, read in every form since 0.11.  A registration, for example:
+
+    {"version":5,"host":"127.0.0.1","port":9092,"jmx_port":-1,"timestamp":"1795249618701","rack":"r1",
+     "endpoints":["PLAINTEXT://127.0.0.1:9092"],"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},
+     "features":{}}
+
+Surprising: longs are strings, the host is null and the port -1 where no listener is PLAINTEXT, and partitions are
+strings.  Every decode_ raises BadZnodeError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid, from_text, to_text
+from odradek.coordination.fields import BadZnodeError, Fields, encode
+from odradek.core.cluster import BrokerInfo, Endpoint
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+# /cluster/id
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return Fields.parse("The cluster id", data).text("id")
+
+
+# /brokers/ids/[id]
+
+Features = Mapping[str, tuple[int, int]]  # Name to the lowest and highest level.
+_NO_FEATURES: Features = MappingProxyType({})
+
+
+class BrokerRegistration(NamedTuple):
+    """`protocols`: of each listener."""
+
+    broker: BrokerInfo
+    timestamp: TimestampMs
+    protocols: Mapping[str, str]
+    jmx_port: int = -1
+    features: Features = _NO_FEATURES
+
+
+def encode_broker(
+    broker: BrokerInfo,
+    timestamp: TimestampMs,
+    protocols: Mapping[str, str] | None = None,
+    features: Features = _NO_FEATURES,
+) -> bytes:
+    """`protocols` names those of listeners that are not called by their protocol; without it they are PLAINTEXT."""
+    by_listener = {one.listener: _protocol(one.listener, protocols or {}) for one in broker.endpoints}
+    # For readers of version 1: only a listener that needs no security can be told without naming it.
+    plain = next((one for one in broker.endpoints if by_listener[one.listener] == "PLAINTEXT"), None)
+    value: dict[str, object] = {
+        "version": 5,
+        "host": None if plain is None else plain.host,
+        "port": -1 if plain is None else plain.port,
+        "jmx_port": -1,
+        "timestamp": str(timestamp),
+        "endpoints": [f"{one.listener}://{_bracketed(one.host)}:{one.port}" for one in broker.endpoints],
+        "listener_security_protocol_map": by_listener,
+        "features": {name: {"min_version": low, "max_version": high} for name, (low, high) in features.items()},
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    return encode(value)
+
+
+def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
+    """Versions 1 to 5."""
+    fields = Fields.parse("A broker's registration", data)
+    endpoints = _endpoints(fields)
+    named = fields.inner("listener_security_protocol_map").text_map()
+    levels = fields.inner("features")
+    return BrokerRegistration(
+        BrokerInfo(broker_id, endpoints, fields.optional_text("rack")),
+        TimestampMs(fields.int64("timestamp", -1)),
+        # Before version 4 a listener was called by its protocol.
+        {one.listener: named.get(one.listener, one.listener) for one in endpoints},
+        fields.int32("jmx_port", -1),
+        {name: _levels(levels.inner(name)) for name in levels.names()},
+    )
+
+
+_ENDPOINT = re.compile(r"(?P<name>[^:/]*)://\[?(?P<host>[^\]]*?)\]?:(?P<port>-?\d{1,5})")
+
+
+def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
+    if fields.int32("version") == 1:
+        return (Endpoint("PLAINTEXT", fields.text("host"), fields.int32("port")),)
+    return tuple(_endpoint(fields, text) for text in fields.texts("endpoints"))
+
+
+def _endpoint(fields: Fields, text: str) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise fields.bad("endpoints", "NAME://host:port")
+    return Endpoint(match["name"], match["host"], int(match["port"]))
+
+
+def _protocol(listener: str, protocols: Mapping[str, str]) -> str:
+    return protocols.get(listener, listener if listener in _PROTOCOLS else "PLAINTEXT")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _levels(fields: Fields) -> tuple[int, int]:
+    return fields.int32("min_version"), fields.int32("max_version")
+
+
+# /controller and /controller_epoch
+
+
+class Controller(NamedTuple):
+    broker: BrokerId
+    timestamp: TimestampMs
+    kraft_controller_epoch: int = -1
+
+
+def encode_controller(controller: Controller) -> bytes:
+    broker, timestamp, epoch = controller
+    return encode({"version": 2, "brokerid": broker, "timestamp": str(timestamp), "kraftControllerEpoch": epoch})
+
+
+def decode_controller(data: bytes) -> Controller:
+    """Versions 1 and 2."""
+    fields = Fields.parse("The controller", data)
+    timestamp = TimestampMs(fields.int64("timestamp", -1))
+    return Controller(BrokerId(fields.int32("brokerid")), timestamp, fields.int32("kraftControllerEpoch", -1))
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    """Decimal text, not JSON."""
+    return b"%d" % epoch
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    if not data.isdigit() or len(data) > 10:
+        raise BadZnodeError(f"The controller epoch is {data[:100]!r}, which must be a number.")
+    return int(data)
+
+
+# /brokers/topics/[topic] and its partitions
+
+Replicas = Mapping[int, tuple[BrokerId, ...]]  # By partition; the preferred leader first.
+_NO_REPLICAS: Replicas = MappingProxyType({})
+
+
+class TopicAssignment(NamedTuple):
+    """`topic_id` is ZERO_UUID where none was given (before Kafka 2.8).
+
+    `adding` and `removing` name the replicas of partitions under reassignment (KIP-455).
+    """
+
+    partitions: Replicas
+    topic_id: Uuid = ZERO_UUID
+    adding: Replicas = _NO_REPLICAS
+    removing: Replicas = _NO_REPLICAS
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    value: dict[str, object] = {
+        "version": 3,
+        "partitions": _by_text(assignment.partitions),
+        "adding_replicas": _by_text(assignment.adding),
+        "removing_replicas": _by_text(assignment.removing),
+    }
+    if assignment.topic_id != ZERO_UUID:
+        value["topic_id"] = to_text(assignment.topic_id)
+    return encode(value)
+
+
+def decode_topic(data: bytes) -> TopicAssignment:
+    """Versions 1 to 3."""
+    fields = Fields.parse("A topic's assignment", data)
+    if not fields.has("partitions"):
+        raise fields.bad("partitions", "an object")
+    text = fields.optional_text("topic_id")
+    try:
+        topic_id = ZERO_UUID if text is None else from_text(text)
+    except ValueError:
+        raise fields.bad("topic_id", "22 characters of base64") from None
+    names = ("partitions", "adding_replicas", "removing_replicas")
+    partitions, adding, removing = (_replicas(fields.inner(name)) for name in names)
+    return TopicAssignment(partitions, topic_id, adding, removing)
+
+
+def _by_text(replicas: Replicas) -> dict[str, list[BrokerId]]:
+    return {str(partition): list(brokers) for partition, brokers in replicas.items()}
+
+
+def _replicas(fields: Fields) -> Replicas:
+    return {partition: _broker_ids(brokers) for partition, brokers in fields.replicas().items()}
+
+
+def _broker_ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+class PartitionState(NamedTuple):
+    """The version of its znode is the partition epoch.
+
+    `recovery` is 1 while a leader that was elected uncleanly has yet to recover (KIP-704).
+    """
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    controller_epoch: int
+    isr: tuple[BrokerId, ...]
+    recovery: int = 0
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    value: dict[str, object] = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": list(state.isr),
+    }
+    if state.recovery:
+        value["leader_recovery_state"] = state.recovery
+    return encode(value)
+
+
+def decode_partition_state(data: bytes) -> PartitionState:
+    fields = Fields.parse("A partition's state", data)
+    return PartitionState(
+        BrokerId(fields.int32("leader")),
+        LeaderEpoch(fields.int32("leader_epoch")),
+        fields.int32("controller_epoch"),
+        _broker_ids(fields.int32s("isr")),
+        fields.int32("leader_recovery_state", 0),
+    )
+
+
+# /config/[type]/[name] and /config/changes/config_change_[seq]
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes) -> dict[str, str]:
+    """Nothing is set where there is no data."""
+    return Fields.parse("An entity's configuration", data).inner("config").text_map() if data else {}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """Whose configuration changed, e.g. topics/flights."""
+    return encode({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes) -> str:
+    fields = Fields.parse("A configuration change", data)
+    if fields.int32("version") == 1:  # Before 0.10.1.
+        return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+    return fields.text("entity_path")
+
+
+# /latest_producer_id_block
+
+
+class ProducerIdBlock(NamedTuple):
+    """The producer ids a broker took last; both ends belong to it."""
+
+    broker: BrokerId
+    first: int
+    last: int
+
+
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    broker, first, last = block
+    return encode({"version": 1, "broker": broker, "block_start": str(first), "block_end": str(last)})
+
+
+def decode_producer_ids(data: bytes) -> ProducerIdBlock:
+    fields = Fields.parse("The producer id block", data)
+    block = ProducerIdBlock(BrokerId(fields.int32("broker")), fields.int64("block_start"), fields.int64("block_end"))
+    if not 0 <= block.first <= block.last:
+        raise fields.bad("block_end", "at or after block_start")
+    return block
+
+
+# Work for the controller: /isr_change_notification, /admin, /log_dir_event_notification
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """Of an ISR change, and of a preferred replica election."""
+    named = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+    return encode({"version": 1, "partitions": named})
+
+
+def decode_partitions(data: bytes) -> list[TopicPartition]:
+    return [_topic_partition(one) for one in Fields.parse("A list of partitions", data).objects("partitions")]
+
+
+def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
+    """The replicas that partitions are to have."""
+    wanted = [
+        {"topic": topic, "partition": partition, "replicas": list(brokers)}
+        for (topic, partition), brokers in replicas.items()
+    ]
+    return encode({"version": 1, "partitions": wanted})
+
+
+def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    wanted = Fields.parse("A reassignment", data).objects("partitions")
+    return {_topic_partition(one): _broker_ids(one.int32s("replicas")) for one in wanted}
+
+
+def _topic_partition(fields: Fields) -> TopicPartition:
+    return TopicPartition(TopicName(fields.text("topic")), fields.int32("partition"))
+
+
+def encode_log_dir_failure(broker: BrokerId) -> bytes:
+    return encode({"version": 1, "broker": broker, "event": 1})
+
+
+def decode_log_dir_failure(data: bytes) -> BrokerId:
+    return BrokerId(Fields.parse("A log directory event", data).int32("broker"))

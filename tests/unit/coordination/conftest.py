@@ -1,0 +1,135 @@
+"""A store for each implementation of the tree, and a real ZooKeeper from the jars in PySpark's wheel."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import pytest
+
+from odradek.coordination.tree import Tree, WatchEvent
+from unit.coordination.trees import open_tree
+
+SCRIPT = Path(__file__).with_name("trees.py")
+CHROOTS = itertools.count()
+
+
+class Store:
+    """One tree's data; `open` begins a session on it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._opened: list[Tree] = []
+
+    def open(self, timeout_ms: int = 18_000) -> Tree:
+        tree = open_tree(self.address, timeout_ms)
+        self._opened.append(tree)
+        return tree
+
+    def process(self, command: str, *arguments: str, timeout_ms: int = 18_000) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        line = [sys.executable, str(SCRIPT), command, self.address, str(timeout_ms), *arguments]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def close(self) -> None:
+        for tree in self._opened:
+            tree.close()
+
+
+class Seen:
+    """A watch that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self._events: SimpleQueue[WatchEvent] = SimpleQueue()
+
+    def __call__(self, event: WatchEvent) -> None:
+        self._events.put(event)
+
+    def take(self, count: int = 1) -> list[WatchEvent]:
+        return [self._events.get(timeout=10) for _ in range(count)]
+
+    def nothing(self, tree: Tree) -> bool:
+        """True if nothing is on the way: watches are called in order, so one set now is called after all before."""
+        marker = Seen()
+        path = tree.create("/marker-", sequential=True)
+        tree.get(path, marker)
+        tree.set(path, b"now")
+        marker.take()
+        tree.delete(path)
+        try:
+            self._events.get_nowait()
+        except Empty:
+            return True
+        return False
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of a ZooKeeper server of its own."""
+    spark = importlib.util.find_spec("pyspark")
+    java = shutil.which("java")
+    if spark is None or spark.origin is None or importlib.util.find_spec("kazoo") is None or java is None:
+        pytest.skip("A real ZooKeeper needs java, kazoo, and PySpark for its jars.")
+    folder = tmp_path_factory.mktemp("zookeeper")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "zoo.cfg").write_text(
+        f"dataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=100\n"
+        "minSessionTimeout=200\nadmin.enableServer=false\nmaxClientCnxns=0\n"
+    )
+    jars = Path(spark.origin).parent / "jars"
+    server = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    line = [java, "-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", server, "zoo.cfg"]
+    with (folder / "log").open("wb") as log, subprocess.Popen(line, cwd=folder, stdout=log, stderr=log) as process:
+        try:
+            wait_for(port, process, folder / "log")
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+    raise AssertionError(f"ZooKeeper is not up after 30 s:\n{log.read_text()}")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "sqlite":
+        opened = Store(f"sqlite:{tmp_path / 'tree.sqlite'}")
+    else:
+        hosts = request.getfixturevalue("zookeeper")
+        root = f"/test{next(CHROOTS)}"
+        tree = open_tree(f"zookeeper:{hosts}")
+        tree.create(root)
+        tree.close()
+        opened = Store(f"zookeeper:{hosts}{root}")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def tree(store: Store) -> Tree:
+    return store.open()

@@ -1,0 +1,173 @@
+"""What holds for a topic; the refusals are the sentences of Apache Kafka 4.3.0."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import DAY_MS, HOUR_MS, INT64_MAX
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.definition import ConfigError
+
+PLAIN = BrokerConfigs.parse({})
+
+REPLICAS = (
+    "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+)
+REFUSED: list[tuple[dict[str, str | None], str]] = [
+    ({"nope": "1"}, "Unknown topic config name: nope"),
+    ({"retention.ms": "x", "nope": "2"}, "Unknown topic config name: nope"),
+    ({"log.retention.ms": "1"}, "Unknown topic config name: log.retention.ms"),
+    ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
+    ({"retention.ms": "abc"}, "Invalid value abc for configuration retention.ms: Not a number of type LONG"),
+    ({"retention.ms": "-2"}, "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+    ({"segment.bytes": "10"}, "Invalid value 10 for configuration segment.bytes: Value must be at least 1048576"),
+    (
+        {"cleanup.policy": "foo"},
+        "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
+    (
+        {"compression.type": "GZIP"},
+        "Invalid value GZIP for configuration compression.type: "
+        "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+    ),
+    (
+        {"compression.gzip.level": "0"},
+        "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+    ),
+    (
+        {"min.cleanable.dirty.ratio": "2"},
+        "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+    ),
+    (
+        {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
+    (
+        {"leader.replication.throttled.replicas": "0:x"},
+        f"Invalid value [0:x] for configuration leader.replication.throttled.replicas: {REPLICAS}",
+    ),
+    (
+        {"internal.segment.bytes": "-5"},
+        "Invalid value -5 for configuration internal.segment.bytes: Value must be at least 14",
+    ),
+    (
+        {"remote.storage.enable": "true"},
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    ),
+]
+ACCEPTED: list[dict[str, str | None]] = [
+    {},
+    {"cleanup.policy": ""},
+    {"cleanup.policy": " compact , delete"},
+    {"retention.bytes": "-5"},
+    {"leader.replication.throttled.replicas": "*"},
+    {"leader.replication.throttled.replicas": "0:1,1:2"},
+    {"internal.segment.bytes": "1000"},
+    {"remote.log.delete.on.disable": "true"},
+    {"message.format.version": "2.8-IV1"},  # Kafka 3.9 takes it, 4 no longer.
+]
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), REFUSED, ids=range(len(REFUSED)))
+def test_refused(overrides: dict[str, str | None], sentence: str) -> None:
+    with pytest.raises(Refused) as refused:
+        PLAIN.check_topic(overrides)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.detail == sentence
+
+
+@pytest.mark.parametrize("overrides", ACCEPTED, ids=str)
+def test_accepted(overrides: dict[str, str | None]) -> None:
+    PLAIN.check_topic(overrides)
+
+
+def test_defaults() -> None:
+    topic = PLAIN.for_topic({})
+    assert topic.retention_ms == 7 * DAY_MS
+    assert topic.segment_bytes == 1 << 30
+    assert topic.cleanup_policy == ("delete",)
+    assert topic.message_timestamp_after_max_ms == HOUR_MS
+    assert topic.flush.messages == topic.flush.ms == INT64_MAX
+    assert not topic.is_log_append_time
+
+
+@pytest.mark.parametrize(
+    ("static", "retention_ms"),
+    [
+        ({"log.retention.hours": "2"}, 2 * HOUR_MS),
+        ({"log.retention.hours": "2", "log.retention.minutes": "30"}, HOUR_MS // 2),
+        ({"log.retention.minutes": "30", "log.retention.ms": "7"}, 7),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_that_is_set_counts(static: dict[str, str], retention_ms: int) -> None:
+    assert BrokerConfigs.parse(static).for_topic({}).retention_ms == retention_ms
+    assert BrokerConfigs.parse(static).for_topic({"retention.ms": "1"}).retention_ms == 1
+
+
+@pytest.mark.parametrize(
+    ("static", "overrides", "waits"),
+    [
+        ({}, {}, True),
+        ({}, {"flush.ms": "1000"}, False),
+        ({}, {"flush.messages": str(INT64_MAX)}, False),  # Said explicitly, though it is the default.
+        ({"log.flush.interval.messages": "10000"}, {}, False),
+        ({"log.flush.interval.ms": "1000"}, {}, False),
+        ({"log.flush.offset.checkpoint.interval.ms": "1000"}, {}, True),
+    ],
+)
+def test_answers_wait_for_the_disk_unless_flushing_is_configured(
+    static: dict[str, str], overrides: dict[str, str], waits: bool
+) -> None:
+    assert BrokerConfigs.parse(static).for_topic(overrides).flush.before_acknowledging is waits
+
+
+def test_a_flush_is_due_by_count() -> None:
+    flush = PLAIN.for_topic({"flush.messages": "3"}).flush
+    assert not flush.is_due(2)
+    assert flush.is_due(3)
+
+
+def test_the_older_timestamp_bound_counts_where_the_newer_are_not_set() -> None:
+    topic = PLAIN.for_topic({"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "9"})
+    assert (topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms) == (5, 9)
+
+
+def test_small_segments_for_tests() -> None:
+    assert PLAIN.for_topic({"internal.segment.bytes": "1000"}).segment_bytes == 1000
+    assert PLAIN.for_topic({"internal.segment.bytes": "-1000"}).segment_bytes == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("static", "sentence"),
+    [
+        ({"log.roll.ms": "0"}, "Invalid value 0 for configuration log.roll.ms: Value must be at least 1"),
+        (
+            {"log.flush.interval.ms": "-1"},
+            "Invalid value -1 for configuration log.flush.interval.ms: Value must be at least 0",
+        ),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
+            "conflict topic config setting min.compaction.lag.ms (9) > max.compaction.lag.ms (8)",
+        ),
+    ],
+    ids=range(3),
+)
+def test_a_broker_must_give_its_topics_what_they_may_have(static: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfigs.parse(static)
+    assert str(error.value) == sentence
+
+
+def test_less_than_nothing_is_no_limit() -> None:
+    topic = BrokerConfigs.parse({"log.retention.hours": "-7"}).for_topic({"retention.bytes": "-5"})
+    assert (topic.retention_ms, topic.retention_bytes) == (-1, -1)
+
+
+def test_stored_overrides_that_are_no_use_are_passed_over() -> None:
+    """A znode that another broker wrote must not keep this one from starting."""
+    topic = PLAIN.for_topic({"retention.ms": "x", "of.the.future": "1", "segment.ms": "7"})
+    assert (topic.retention_ms, topic.segment_ms) == (7 * DAY_MS, 7)
+    assert "of.the.future" not in {entry.name for entry in topic.describe()}
