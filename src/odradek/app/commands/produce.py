@@ -1,0 +1,189 @@
+"""odradek produce: lines of standard input, or of a file, become records of a topic."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.lines import lines_of
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connected
+from odradek.app.progress import Progress, shown_progress
+from odradek.app.record_text import LineRecord, NotARecord, parse_json, parse_plain
+from odradek.client.errors import ErrorAnswer
+from odradek.client.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from odradek.client.producer import Producer
+from odradek.record.compression import Codec
+
+PAUSE_MS = 20  # After so long without a line, what is there goes out.
+
+
+class CodecName(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+ACKS = {Acks.NONE: ACKS_NONE, Acks.LEADER: ACKS_LEADER, Acks.ALL: ACKS_ALL}
+
+
+def produce(
+    *,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator", "-k", metavar="TEXT", help=r"What stands between key and value, e.g. '\t' or ':'."
+        ),
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", metavar="", help="Lines begin with name:value,name:value and a TAB.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", metavar="", help='JSON lines: {"key", "value", "headers", "timestamp", "partition"}.'),
+    ] = False,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Write to this one.", show_default="by key"),
+    ] = None,
+    by_key: Annotated[
+        bool, typer.Option("--by-key", metavar="", help="Choose by key even where a JSON line names a partition.")
+    ] = False,
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="TEXT", help="A value that reads so is null, a tombstone.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-i", metavar="PATH", help="Read this file.", show_default="standard input")
+    ] = None,
+    codec: Annotated[
+        CodecName, typer.Option("--codec", "-z", metavar="NAME", help="none, gzip, snappy, lz4 or zstd.")
+    ] = CodecName.NONE,
+    acks: Annotated[
+        Acks, typer.Option("--acks", metavar="0|1|all", help="Who has it before it counts as written.")
+    ] = Acks.ALL,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Write lines to a topic, one record each.
+
+    Examples:
+
+    seq 10 | odradek produce numbers
+
+    odradek produce people --key-separator : <<< 'ada:{"born": 1815}'
+
+    odradek consume flights --format json | odradek produce copy --json
+    """
+    if as_json and (key_separator is not None or headers):
+        raise CommandFailed(
+            "--json says where key and headers are: leave out --key-separator, --headers", MISUNDERSTOOD
+        )
+    parse = line_parser(key_separator, headers, as_json, null)
+    with connected(bootstrap_server) as cluster, opened(file) as (fd, size), shown_progress(topic, size) as progress:
+        producer = Producer(cluster, acks=ACKS[acks], codec=Codec[codec.name])
+        count = producer.partitions(topic)
+        if partition is not None and partition >= count:
+            raise CommandFailed(f"partition {partition} is not there: topic {topic} has {count}, counted from 0")
+        target = Target(topic, count, partition, by_key)
+        send_lines(producer, target, counted(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
+
+
+class Target(NamedTuple):
+    """Where records go."""
+
+    topic: str
+    partitions: int
+    partition: int | None
+    by_key: bool
+
+    def partition_of(self, record: LineRecord) -> int | None:
+        """None: by its key.  A line's own partition comes before the command's."""
+        if record.partition is None or self.by_key:
+            return self.partition
+        if record.partition >= self.partitions:
+            has = f"topic {self.topic} has {self.partitions}, counted from 0"
+            raise NotARecord(f"goes to partition {record.partition}, but {has}; --by-key chooses one")
+        return record.partition
+
+
+def counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+    for line in lines:
+        yield line
+        progress.add(1, len(line) + 1)
+
+
+def send_lines(
+    producer: Producer, target: Target, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord]
+) -> None:
+    """A line that is no record ends it, once all before it are written."""
+    number = 0
+    try:
+        for line in lines:
+            number += 1
+            record = parse(line)
+            producer.send(
+                target.topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                timestamp=record.timestamp,
+                partition=target.partition_of(record),
+            )
+        producer.flush()
+    except NotARecord as error:
+        producer.flush()
+        raise CommandFailed(f"line {number} {error} ({number - 1:,} written before it)") from None
+    except ErrorAnswer as error:
+        raise CommandFailed(f"{error}; {producer.records_written:,} records are written for sure") from error
+
+
+def line_parser(
+    key_separator: str | None, has_headers: bool, as_json: bool, null: str | None
+) -> Callable[[bytes], LineRecord]:
+    if as_json:
+        return parse_json
+    separator = None if key_separator is None else unescaped(key_separator)
+    if separator == b"":
+        raise CommandFailed("--key-separator must not be empty", MISUNDERSTOOD)
+    marker = None if null is None else null.encode()
+
+    def parse(line: bytes) -> LineRecord:
+        record = parse_plain(line, separator, has_headers)
+        return LineRecord(None, record.key, record.headers) if record.value == marker else record
+
+    return parse
+
+
+def unescaped(text: str) -> bytes:
+    r"""Shells make it hard to type a TAB: \t, \0 and \\ stand for what they do everywhere."""
+    return text.replace("\\\\", "\0\0").replace("\\t", "\t").replace("\\0", "\0").replace("\0\0", "\\").encode()
+
+
+@contextmanager
+def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
+    """The file descriptor to read and, for a regular file, its size."""
+    if file is None:
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            sys.stderr.write("One record a line; Ctrl-D ends.\n")
+        yield sys.stdin.fileno(), None
+        return
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd, os.fstat(fd).st_size or None
+    finally:
+        os.close(fd)

@@ -1,0 +1,227 @@
+"""odradek topic: create, list, describe, grow and delete topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, connected, pairs
+from odradek.app.output import plural, print_json, print_table
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, to_text
+from odradek.client import admin
+from odradek.client.cluster import Cluster
+from odradek.client.errors import ErrorAnswer
+from odradek.client.metadata import Partition, Topic
+from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+
+
+@app.command("create")
+def create(
+    *,
+    names: Names,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", show_default="the broker's num.partitions")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, metavar="N", show_default="the broker's default")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic configuration, e.g. retention.ms=3600000."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", metavar="", help="Be content with a topic that exists.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Create topics.
+
+    Example: odradek topic create flights --partitions 4 --config retention.ms=-1
+    """
+    configs = pairs(config or (), "--config")
+    with connected(bootstrap_server) as cluster:
+        for name in names:
+            topic = admin.NewTopic(
+                name,
+                admin.BROKER_DEFAULT if partitions is None else partitions,
+                admin.BROKER_DEFAULT if replication_factor is None else replication_factor,
+                configs,
+            )
+            try:
+                (created,) = admin.create_topics(cluster, [topic])
+            except ErrorAnswer as error:
+                if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                    raise
+                typer.echo(f"{name} exists already")
+            else:
+                count = plural(created.partitions, "partition") if created.partitions >= 0 else "created"
+                typer.echo(f"created {name} ({count})" if created.partitions >= 0 else f"created {name}")
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", metavar="", help="Show Kafka's own topics too.")] = False,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """List topics with their partitions and replicas."""
+    with connected(bootstrap_server) as cluster:
+        topics = [topic for topic in cluster.topics() if internal or not topic.is_internal]
+    if as_json:
+        print_json([summary(topic) for topic in topics])
+    else:
+        rows = [
+            (topic.name, len(topic.partitions), replicas_of(topic), state_of(topic.partitions), id_text(topic))
+            for topic in topics
+        ]
+        print_table(["topic", "partitions>", "replicas>", "state", "id"], rows)
+
+
+def id_text(topic: Topic) -> str | None:
+    """None where the broker is too old to have ids."""
+    return None if topic.id == ZERO_UUID else to_text(topic.id)
+
+
+def summary(topic: Topic) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "id": id_text(topic),
+        "partitions": len(topic.partitions),
+        "replicas": replicas_of(topic),
+        "internal": topic.is_internal,
+    }
+
+
+def replicas_of(topic: Topic) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions), default=0)
+
+
+def state_of(partitions: Sequence[Partition]) -> str:
+    """What an operator would want to know at a glance."""
+    leaderless = sum(partition.leader < 0 for partition in partitions)
+    lagging = sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
+    if leaderless:
+        return f"{leaderless} without leader"
+    return f"{lagging} under-replicated" if lagging else "ok"
+
+
+@app.command("describe")
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default="all")] = None,
+    defaults: Annotated[
+        bool, typer.Option("--all-configs", metavar="", help="Show configurations at their default too.")
+    ] = False,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show partitions, their leaders, replicas and offsets, and the configurations set on each topic."""
+    with connected(bootstrap_server) as cluster:
+        wanted = names or [topic.name for topic in cluster.topics() if not topic.is_internal]
+        topics = admin.describe_topics(cluster, wanted)
+        configs = admin.describe_topic_configs(cluster, wanted)
+        described = [
+            description(cluster, topic, [entry for entry in configs[topic.name] if defaults or entry.is_set_on_topic])
+            for topic in topics
+        ]
+    if as_json:
+        print_json(described)
+    else:
+        for one in described:
+            show(one)
+
+
+def description(cluster: Cluster, topic: Topic, configs: Iterable[admin.ConfigEntry]) -> dict[str, object]:
+    starts, ends = bounds_of(cluster, topic)
+    return {
+        "topic": topic.name,
+        "id": id_text(topic),
+        "configs": {entry.name: entry.value for entry in configs},
+        "partitions": [
+            {
+                "partition": partition.index,
+                "leader": partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "start_offset": starts.get(partition.index),
+                "end_offset": ends.get(partition.index),
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def bounds_of(cluster: Cluster, topic: Topic) -> tuple[dict[int, int], dict[int, int]]:
+    """First and next offset of each partition that has a leader."""
+    led = [TopicPartition(TopicName(topic.name), each.index) for each in topic.partitions if each.leader >= 0]
+    starts = list_offsets(cluster, dict.fromkeys(led, EARLIEST))
+    ends = list_offsets(cluster, dict.fromkeys(led, LATEST))
+    return (
+        {at.partition: listed.offset for at, listed in starts.items()},
+        {at.partition: listed.offset for at, listed in ends.items()},
+    )
+
+
+def show(described: dict[str, object]) -> None:
+    partitions, configs = described["partitions"], described["configs"]
+    assert isinstance(partitions, list), "description() made it"
+    assert isinstance(configs, dict), "description() made it"
+    topic_id = f"  id {described['id']}" if described["id"] else ""
+    typer.echo(f"{described['topic']}  {plural(len(partitions), 'partition')}{topic_id}")
+    for name, value in configs.items():
+        typer.echo(f"  {name}={'(hidden)' if value is None else value}")
+    rows = []
+    for each in partitions:
+        start, end = each["start_offset"], each["end_offset"]
+        leader = "none" if each["leader"] < 0 else each["leader"]
+        offsets = (start, end, None if end is None else end - start)
+        rows.append((each["partition"], leader, brokers(each["replicas"]), brokers(each["isr"]), *offsets))
+    print_table(["partition>", "leader>", "replicas", "in sync", "start>", "end>", "offsets>"], rows)
+    typer.echo()
+
+
+def brokers(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+@app.command("grow")
+def grow(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, metavar="N", help="How many it will have.")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Add partitions to a topic.  Records with a key may then go to another partition than before."""
+    with connected(bootstrap_server) as cluster:
+        admin.create_partitions(cluster, {name: partitions})
+    typer.echo(f"{name} has {plural(partitions, 'partition')}")
+
+
+@app.command("delete")
+def delete(
+    names: Names,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", metavar="", help="Be content with a topic that does not exist.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Delete topics and everything in them."""
+    if not all(names):
+        raise CommandFailed("an empty name is no topic", MISUNDERSTOOD)
+    with connected(bootstrap_server) as cluster:
+        for name in names:
+            try:
+                admin.delete_topics(cluster, [name])
+            except ErrorAnswer as error:
+                if not (if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+                typer.echo(f"{name} does not exist")
+            else:
+                typer.echo(f"deleted {name}")

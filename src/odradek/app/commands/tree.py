@@ -1,0 +1,171 @@
+"""The verbs as one tree, and the one place where what went wrong becomes a sentence and an exit status.
+
+Only the verb that was asked for is imported; help and mistakes get the whole tree.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from typer.main import get_command
+
+from odradek import __version__
+from odradek.app.commands import serve
+from odradek.app.failure import CommandFailed, sentence_of, status_of
+
+# What typer raises for a wrong command line; its own name for it moved between versions.
+UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
+
+DONE, MISUNDERSTOOD, PIPE_CLOSED, INTERRUPTED = 0, 2, 141, 130
+
+PURPOSE = "Apache Kafka in Python: a broker, and what to do with one."
+
+
+def show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"odradek {__version__}")
+        raise typer.Exit()
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", metavar="", callback=show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """What comes before a verb."""
+
+
+def serve_command(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="SERVER.PROPERTIES", help="Kafka's configuration file.", show_default=False),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--override", metavar="KEY=VALUE", help="Set one configuration; repeat for more."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", metavar="", help="Let anyone on the network in, where a listener is not on loopback."
+        ),
+    ] = False,
+) -> int:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    Without a configuration file it listens on 127.0.0.1:9092 and keeps
+    its data in ./odradek-data.  One line on standard output says when it
+    is ready: ready PLAINTEXT://127.0.0.1:9092
+    """
+    return serve.start(serve.Serve(config, list(override or ()), insecure))
+
+
+def add_serve(app: typer.Typer) -> None:
+    app.command("serve")(serve_command)
+
+
+def add_produce(app: typer.Typer) -> None:
+    from odradek.app.commands.produce import produce
+
+    app.command("produce")(produce)
+
+
+def add_consume(app: typer.Typer) -> None:
+    from odradek.app.commands.consume import consume
+
+    app.command("consume")(consume)
+
+
+def add_load(app: typer.Typer) -> None:
+    from odradek.app.commands.load import load
+
+    app.command("load")(load)
+
+
+def add_topic(app: typer.Typer) -> None:
+    from odradek.app.commands import topic
+
+    app.add_typer(topic.app, name="topic")
+
+
+def add_log(app: typer.Typer) -> None:
+    from odradek.app.commands import log
+
+    app.add_typer(log.app, name="log")
+
+
+VERBS: dict[str, Callable[[typer.Typer], None]] = {
+    "serve": add_serve,
+    "produce": add_produce,
+    "consume": add_consume,
+    "load": add_load,
+    "topic": add_topic,
+    "log": add_log,
+}
+
+
+def build(verb: str | None) -> typer.Typer:
+    """The tree with this verb, or with all of them."""
+    app = typer.Typer(
+        name="odradek",
+        help=PURPOSE,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name, add in VERBS.items():
+        if verb not in VERBS or name == verb:
+            add(app)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, run, and say what went wrong in one sentence."""
+    command = get_command(build(arguments[0] if arguments else None))
+    try:
+        with command.make_context("odradek", list(arguments)) as context:
+            status = command.invoke(context)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else DONE
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except UsageError as error:
+        return misunderstood(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.  Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except CommandFailed as error:
+        return say(f"odradek: {error}", error.status)
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise  # A bug: its traceback is what helps.
+        return say(f"odradek: {sentence}", status_of(error))
+
+
+def misunderstood(error: Exception) -> int:
+    """The usage error in one line, with the command that explains."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "odradek"
+    message = getattr(error, "format_message", error.__str__)()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # Typer has printed the help by then where it has rich, and gives it as the message where it has not.
+        return say(message, MISUNDERSTOOD) if message else MISUNDERSTOOD
+    return say(f"{path}: {' '.join(message.split()).rstrip('.')}; see {path} --help", MISUNDERSTOOD)
+
+
+def say(text: str, status: int) -> int:
+    sys.stderr.write(text + "\n")
+    return status

@@ -1,0 +1,53 @@
+"""A list of records becomes a batch: by the compiled kernel, or one by one where they have headers.
+
+The kernel wants columns as Arrow lays them out: n + 1 int32 offsets, the bytes back to back, a validity bit each.  To
+make them of a list costs 0.4 µs a record; to write the record in Python would cost 6.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+
+from odradek.base.units import INT32_MAX, TimestampMs
+from odradek.record.batch import HEADER_BYTES
+from odradek.record.builder import RecordIn, encode_batch, seal_batch
+from odradek.record.compression import Codec
+from odradek.record.crc import Buffer
+from odradek.record.kernels.encode import Cells, Encoder
+
+_NO_CELLS = Cells(memoryview(array("i", [0])), b"", None, 0, 0)
+
+
+def encode_records(records: Sequence[RecordIn], codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
+    """One batch of (key, value, headers, timestamp in ms).  ValueError for no record."""
+    if not records or any(record[2] for record in records):
+        return encode_batch(records, codec, level=level)
+    keys, values, _, timestamps = zip(*records, strict=True)
+    moments = array("q", timestamps)
+    encoder = Encoder(cells(keys), cells(values), (_NO_CELLS, _NO_CELLS, _NO_CELLS), memoryview(moments))
+    return seal_batch(
+        encoder.encode(HEADER_BYTES, 0, len(records)),
+        codec,
+        level=level,
+        count=len(records),
+        base_timestamp=TimestampMs(moments[0]),
+        max_timestamp=TimestampMs(max(moments)),
+    )
+
+
+def cells(contents: Sequence[Buffer | None]) -> Cells:
+    has_nulls = None in contents
+    present: Sequence[Buffer] = [b"" if content is None else content for content in contents] if has_nulls else contents  # type: ignore[assignment]  # No None is in it.
+    data = b"".join(present)
+    if len(data) > INT32_MAX:
+        raise ValueError(f"{len(data)} bytes do not fit into a batch")
+    ends = array("i", accumulate(map(len, present), initial=0))
+    return Cells(memoryview(ends), data, validity_of(contents) if has_nulls else None, 0, len(data))
+
+
+def validity_of(contents: Sequence[Buffer | None]) -> bytes:
+    """A bit each, the lowest first; 1 for what is not null."""
+    bits = int("".join("0" if content is None else "1" for content in reversed(contents)), 2)
+    return bits.to_bytes((len(contents) + 7) // 8, "little")

@@ -1,0 +1,52 @@
+"""Buffers for received frames, used again as soon as nobody looks at them any more.
+
+A fetch answer of a megabyte into a new buffer costs a page fault for each of its 256 pages; into a used one, none.  A
+caller may keep a view of an answer for as long as it likes: a bytearray refuses to be resized while a view of it
+exists, so a buffer in use shows itself, and the next frame gets another one.
+"""
+
+from __future__ import annotations
+
+from odradek.base.units import KIB, MIB
+
+KEPT_BUFFERS_MAX = 3  # One being received, one being decoded, one to spare.
+KEPT_BYTES_MAX = 64 * MIB
+SMALLEST_BYTES = 64 * KIB
+
+
+class Frames:
+    """The receive buffers of one connection."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        """Exactly `size` writable bytes with undefined content; they go back by themselves when the view dies."""
+        for buffer in self._kept:
+            if len(buffer) >= size and is_free(buffer):
+                return memoryview(buffer)[:size]
+        buffer = bytearray(max(size, SMALLEST_BYTES))
+        self._keep(buffer)
+        return memoryview(buffer)[:size]
+
+    def _keep(self, buffer: bytearray) -> None:
+        self._kept.append(buffer)
+        self._kept.sort(key=len)
+        while len(self._kept) > KEPT_BUFFERS_MAX or (len(self._kept) > 1 and self._bytes() > KEPT_BYTES_MAX):
+            # The smallest that is not this one: sizes settle at what this connection really receives.
+            self._kept.pop(1 if self._kept[0] is buffer else 0)
+
+    def _bytes(self) -> int:
+        return sum(map(len, self._kept))
+
+
+def is_free(buffer: bytearray) -> bool:
+    """True if no view of the buffer exists."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import binary, integers, lists
+
+from odradek.app import lines
+from odradek.app.failure import CommandFailed
+from odradek.app.lines import lines_of
+
+
+def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], int]:
+    """The lines of what comes in such pieces, and how many pauses were told."""
+    reading, writing = os.pipe()
+    pauses: list[None] = []
+
+    def feed() -> None:
+        for piece in pieces:
+            os.write(writing, piece)
+            time.sleep(pause_seconds)
+        os.close(writing)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        return list(lines_of(reading, 10, lambda: pauses.append(None))), len(pauses)
+    finally:
+        thread.join()
+        os.close(reading)
+
+
+@settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
+@given(binary(max_size=300), lists(integers(0, 300), max_size=8))
+def test_lines_do_not_depend_on_how_they_come(data: bytes, cuts: list[int]) -> None:
+    data = data.replace(b"\x00", b"\n")
+    borders = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    pieces = [data[start:end] for start, end in pairwise(borders)]
+    expected = data.split(b"\n")
+    if not expected[-1]:
+        expected.pop()
+    assert fed(pieces)[0] == expected
+
+
+def test_pauses_are_told() -> None:
+    found, pauses = fed([b"a\nb", b"c\nd"], 0.05)
+    assert found == [b"a", b"bc", b"d"]
+    assert pauses >= 2
+
+
+def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 1000)
+    with pytest.raises(CommandFailed, match="is no record"):
+        fed([b"x" * 600, b"x" * 600], 0.02)

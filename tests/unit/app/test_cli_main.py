@@ -1,0 +1,194 @@
+"""What the command line says and returns where no broker is needed; with one, see tests/interop/test_client_cli.py."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek import __version__
+from odradek.app.commands.serve import Serve, parse
+from odradek.app.commands.tree import VERBS
+from odradek.app.main import main
+from odradek.app.output import plural, size_text, time_text
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def nobody() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["topic", "--version"]])
+def test_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *arguments)
+    if arguments[0] == "--version":
+        assert (status, out) == (0, f"odradek {__version__}\n")
+    else:
+        assert (status, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS), ["topic", "create"], ["log", "dump"]])
+def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *verb, "--help")
+    assert status == 0
+    assert "Usage: odradek" in out
+    assert not err
+    if not verb:
+        assert all(each in out for each in VERBS)
+
+
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["log"]])
+def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert status == 2
+    assert "Usage: odradek" in out + err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tpic"], "No such command 'tpic'"),
+        (["topic", "crate"], "No such command 'crate'"),
+        (["topic", "create"], "Missing argument 'TOPIC'"),
+        (["topic", "create", "t", "--partitions", "0"], "Invalid value for '--partitions'"),
+        (["topic", "create", "t", "--config", "x"], "write --config name=value"),
+        (["topic", "list", "--bootstrap-server", "somewhere"], "write host:port"),
+        (["consume", "t", "--format", "xml"], "Invalid value for '--format'"),
+        (["consume", "t", "--no-such-option"], "No such option: --no-such-option"),
+        (["produce", "t", "--json", "--key-separator", ":"], "leave out --key-separator"),
+        (["produce", "t", "--key-separator", ""], "must not be empty"),
+        (["serve", "--override"], "requires an argument"),
+        (["serve", "--port", "9092"], "No such option: --port"),
+        (["load", "--lake", "x"], "either --topics or --pattern"),
+    ],
+)
+def test_what_is_not_understood_is_one_sentence_and_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if arguments[0] == "load":
+        pytest.importorskip("pyspark")
+    status, out, err = run(capsys, *arguments)
+    assert status == 2, err
+    assert not out
+    assert words in err
+    assert err.startswith("odradek")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topic", "list"], ["topic", "create", "t"], ["consume", "t"], ["topic", "describe"], ["produce", "t"]],
+)
+def test_nobody_answers_is_one_sentence_and_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    address = nobody()
+    status, out, err = run(capsys, *arguments, "-b", address)
+    assert status == 1
+    assert not out
+    assert f"nothing answers at {address}: connection refused" in err
+    assert err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, _, err = run(capsys, "log", "dump", str(tmp_path / "nix"))
+    assert (status, err) == (1, f"odradek: {tmp_path / 'nix'} does not exist\n")
+
+
+def test_serve_in_its_plain_form() -> None:
+    assert parse([]) == Serve(None, [], False)
+    assert parse(["a.properties", "--override", "x=1", "--override=y=a=b", "--insecure"]) == Serve(
+        Path("a.properties"), ["x=1", "y=a=b"], True
+    )
+    for other in (["--help"], ["a", "b"], ["--override"], ["--overrid=x=1"], ["-x"]):
+        assert parse(other) is None
+
+
+def test_serve_with_an_unknown_configuration(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "odradek", "serve", "--override", "num.partitons=3"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert not finished.stdout
+    assert "num.partitons" in finished.stderr
+    assert finished.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "nothing was touched"
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a fresh interpreter has after this code."""
+    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return set(finished.stdout.split())
+
+
+HEAVY = {"typer", "click", "rich", "pyarrow", "pyspark", "cramjam", "prometheus_client", "inspect", "asyncio", "json"}
+
+
+def test_version_and_serve_load_nothing_they_do_not_need() -> None:
+    version = loaded_by("from odradek.app.main import main; main(['--version'])")
+    assert not version & (HEAVY | {"pathlib", "typing", "re"})
+    serve = loaded_by("from odradek.app.commands import serve; serve.parse(['--override', 'x=1'])")
+    assert not serve & HEAVY
+
+
+def test_a_broker_starts_without_the_other_commands() -> None:
+    loaded = loaded_by("import odradek.app.server")
+    unwanted = {"typer", "click", "rich", "pyarrow", "pandas", "numpy", "pyspark", "prometheus_client"}
+    assert not loaded & unwanted
+    assert not any(name.startswith(("odradek.client", "odradek.spark")) for name in loaded)
+
+
+def test_python_dash_m_is_the_same() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "odradek", "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert finished.stdout == f"odradek {__version__}\n"
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    """As `odradek ... | head`: no traceback, and the status that a shell gives for a closed pipe."""
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "odradek", "--help"], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    os.close(reading)
+    _, err = process.communicate(timeout=60)
+    assert not err
+    assert process.returncode in (0, 1, 141)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 50, "1024.0 TiB")],
+)
+def test_sizes(size: int, expected: str) -> None:
+    assert size_text(size) == expected
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [(-1, "-"), (0, "1970-01-01T00:00:00.000Z"), (1795248886782, "2026-11-21T08:14:46.782Z"), (1 << 62, str(1 << 62))],
+)
+def test_times(timestamp: int, expected: str) -> None:
+    assert time_text(timestamp) == expected
+
+
+def test_plurals() -> None:
+    assert plural(1, "record") == "1 record"
+    assert plural(1234, "record") == "1,234 records"
+    assert plural(2, "batch", "batches") == "2 batches"

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+
+from odradek.client.config import READ_COMMITTED, ClientConfig, addresses
+from odradek.client.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a:1", (("a", 1),)),
+        (" a:1 , b:65535,", (("a", 1), ("b", 65535))),
+        ("[::1]:9092", (("::1", 9092),)),
+        ("PLAINTEXT://kafka.example:9092", (("kafka.example", 9092),)),
+    ],
+)
+def test_addresses(text: str, expected: tuple[tuple[str, int], ...]) -> None:
+    assert addresses(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a", "a:", ":1", "a:0", "a:65536", "a:-1", "a:x", "::1:9092", "a:¹"])
+def test_bad_addresses_are_refused_when_the_config_is_made(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        ClientConfig(text)
+
+
+def test_options_of_kafkas_clients() -> None:
+    config = ClientConfig.from_options(
+        {
+            "kafka.bootstrap.servers": "a:1,b:2",
+            "Kafka.Client.Id": "me",
+            "kafka.isolation.level": "READ_COMMITTED",
+            "kafka.request.timeout.ms": "5000",
+            "kafka.max.partition.fetch.bytes": "2097152",
+            "kafka.fetch.max.bytes": "1000",
+            "kafka.fetch.max.wait.ms": "0",
+            "subscribe": "not one of ours",
+        }
+    )
+    assert config.addresses == (("a", 1), ("b", 2))
+    assert (config.client_id, config.isolation_level, config.request_timeout_ms) == ("me", READ_COMMITTED, 5000)
+    assert (config.max_partition_fetch_bytes, config.fetch_max_bytes, config.fetch_max_wait_ms) == (2097152, 1000, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "kafka.bootstrap.servers is missing"),
+        ({"kafka.bootstrap.servers": "a"}, "host:port"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": "SASL_SSL"}, "PLAINTEXT only"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism is not supported"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.ssl.truststore.location": "x"}, "not supported"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.request.timeout.ms": "soon"}, "no whole number"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.fetch.max.bytes": "0"}, "between 1 and"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.isolation.level": "serializable"}, "read_committed"),
+    ],
+)
+def test_bad_options_say_what_is_wrong(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        ClientConfig.from_options(options)
+
+
+def test_options_without_meaning_here_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ClientConfig.from_options({"kafka.bootstrap.servers": "a:1", "kafka.session.timeout.ms": "1"})
+    assert "kafka.session.timeout.ms" in caplog.text
+
+
+def test_plaintext_may_be_said() -> None:
+    assert ClientConfig.from_options({"bootstrap.servers": "a:1", "security.protocol": "plaintext"}, prefix="")
+
+
+def test_a_config_travels_to_an_executor() -> None:
+    config = ClientConfig("a:1", isolation_level=READ_COMMITTED)
+    assert pickle.loads(pickle.dumps(config)) == config

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from odradek.base.errors import RETRIABLE, ErrorCode
+from odradek.client import errors
+from odradek.client.config import ClientConfig
+from odradek.client.errors import (
+    ClientError,
+    ErrorAnswer,
+    KafkaUnavailable,
+    OffsetOutOfRange,
+    UnknownTopic,
+    answer_error,
+)
+from odradek.client.retry import Backoff, Patience, is_retriable
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorAnswer(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x"),
+        UnknownTopic(3, "topic t"),
+        OffsetOutOfRange("t", 2, 17),
+        errors.KafkaUnavailable("nothing answers at a:1: connection refused"),
+        errors.TopicRecreated("topic t was deleted"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_travel_from_executor_to_driver(error: ClientError) -> None:
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert vars(back) == vars(error)
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if code])
+def test_every_code_makes_one_sentence_that_names_it(code: ErrorCode) -> None:
+    error = answer_error(code, "t-0")
+    text = str(error)
+    assert text.startswith("t-0: ")
+    assert code.name in text
+    assert "\n" not in text
+    assert error.retriable == (code in RETRIABLE)
+
+
+def test_the_brokers_own_words_are_shown() -> None:
+    error = answer_error(ErrorCode.INVALID_CONFIG, "topic t", "Unknown topic config name: x")
+    assert str(error) == "topic t: Unknown topic config name: x (INVALID_CONFIG)"
+
+
+def test_a_code_of_a_later_protocol_is_an_unknown_server_error() -> None:
+    assert answer_error(9999, "t-0").code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_what_is_retriable() -> None:
+    assert is_retriable(KafkaUnavailable("x"))
+    assert is_retriable(answer_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0"))
+    assert not is_retriable(answer_error(ErrorCode.INVALID_CONFIG, "t"))
+    assert not is_retriable(errors.NotKafka("x"))
+
+
+def test_backoff_doubles_up_to_its_bound() -> None:
+    backoff = Backoff(ClientConfig("a:1", retry_backoff_ms=100, retry_backoff_max_ms=1000))
+    waits = [backoff.next_ms() for _ in range(8)]
+    for wait, expected in zip(waits, [100, 200, 400, 800, 1000, 1000, 1000, 1000], strict=True):
+        assert 0.8 * expected <= wait <= 1.2 * expected
+
+
+def test_patience_ends_at_its_deadline_with_the_error_itself() -> None:
+    config = ClientConfig("a:1", retry_backoff_ms=1, retry_backoff_max_ms=1)
+    error = KafkaUnavailable("away")
+    patience = Patience(config, 20)
+    with pytest.raises(KafkaUnavailable) as raised:
+        for _ in range(1000):
+            patience.again(error)
+    assert raised.value is error
+    with pytest.raises(errors.NotKafka):
+        Patience(config, 60_000).again(errors.NotKafka("no"))
