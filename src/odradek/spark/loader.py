@@ -1,0 +1,177 @@
+"""One batch of the load, from the offsets in the table to the next version of the table.
+
+    refresh the table ──> its next offsets ──> ends, from the brokers ──> ranges ──> tasks write Parquet files
+                                                                                                        │
+              files and end offsets in one Delta commit, through the table as it was read <─────────────┘
+
+There is no checkpoint beside the table, so there is nothing that could disagree with it: whatever dies, the next run
+begins at what the newest version says.  Spark spreads the tasks and repeats one that failed; records go from the
+broker's bytes to Parquet inside the task and never through the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from odradek.base.errors import Refused
+from odradek.base.units import TopicPartition
+from odradek.client.errors import ClientError
+from odradek.spark.lake import DataFile, Lake
+from odradek.spark.offsets import EARLIEST, LATEST, Offsets, total
+from odradek.spark.options import Reading, Selection, Split
+from odradek.spark.parquet import ParquetFiles
+from odradek.spark.planning import ranges_between, rate_limited, tasks_of
+from odradek.spark.ports import Metadata
+from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
+from odradek.spark.resolve import Found, find
+
+RESULT = "name string, size long, modified_ms long, stats string, error string"
+
+
+class LoadFailed(Exception):
+    """The load cannot go on; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is loaded next, and what was there to load when it was planned."""
+
+    found: Found
+    start: Offsets
+    end: Offsets
+    latest: Offsets
+
+    @property
+    def offsets(self) -> int:
+        return total(ranges_between(self.start, self.end))
+
+    @property
+    def waiting(self) -> int:
+        return total(ranges_between(self.start, self.latest))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTask:
+    """Everything a task needs; pickled into it."""
+
+    reading: Reading
+    folder: Path
+    batch: int
+
+
+@dataclass(slots=True)
+class Loader:
+    spark: SparkSession
+    lake: Lake
+    metadata: Metadata
+    reading: Reading
+    selection: Selection
+    max_records: int
+    target: Offsets | None = None  # Never beyond these, for a load that is to end.
+    rows: int = field(default=0, init=False)
+
+    def plan(self) -> Plan:
+        """Raises LoadFailed for what the table and the brokers disagree about."""
+        self.lake.refresh()
+        found = find(self.metadata, self.selection)
+        self._refuse_recreated(found)
+        earliest = self.metadata.offsets(dict.fromkeys(found.partitions, EARLIEST)) if found.partitions else {}
+        latest = self.metadata.offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
+        start = {at: self._start(at, earliest[at], latest[at]) for at in found.partitions}
+        if self.target is not None:
+            latest = {at: max(start[at], min(end, self.target.get(at, 0))) for at, end in latest.items()}
+        return Plan(found, start, rate_limited(start, latest, self.max_records), latest)
+
+    def execute(self, plan: Plan) -> int:
+        """Writes and commits; returns the number of rows.  Raises LoadFailed, Fenced or BadLake."""
+        tasks = tasks_of(ranges_between(plan.start, plan.end), Split(), self.spark.sparkContext.defaultParallelism)
+        work = LoadTask(self.reading, self.lake.path, self.lake.batch + 1)
+        files = self._run(plan_tasks(tasks, plan.found.topic_ids), work)
+        self.lake.commit(files, plan.start, plan.end, plan.found.topic_ids)
+        rows = sum(file.rows for file in files)
+        self.rows += rows
+        return rows
+
+    def _start(self, at: TopicPartition, earliest: int, latest: int) -> int:
+        loaded = self.lake.next_offset(at)
+        if loaded is None:
+            return earliest
+        if loaded > latest:
+            raise LoadFailed(
+                f"Partition {at} ends at offset {latest}, but the lake holds it up to {loaded}: it lost its end, or the"
+                f" lake was loaded from another cluster."
+            )
+        if loaded < earliest and self.reading.fail_on_data_loss:
+            raise LoadFailed(
+                f"Partition {at}: {earliest - loaded} offsets ({loaded} to {earliest - 1}) were removed before they"
+                f" were loaded; allow data loss to go on without them."
+            )
+        return max(loaded, earliest)
+
+    def _refuse_recreated(self, found: Found) -> None:
+        for name, topic_id in found.topic_ids.items():
+            if not self.lake.is_same_topic(name, topic_id):
+                raise LoadFailed(
+                    f"Topic {name!r} was deleted and created again since it was loaded into {self.lake.path}: its"
+                    f" offsets mean other records now, so load it into another lake."
+                )
+
+    def _run(self, tasks: list[ReadTask], work: LoadTask) -> list[DataFile]:
+        frame = self.spark.range(0, len(tasks), 1, len(tasks))
+        try:
+            results = frame.mapInArrow(lambda batches: load(batches, tasks, work), RESULT).collect()
+        except PySparkException as error:
+            raise LoadFailed(f"A Spark task failed: {reason_of(str(error))}") from error
+        except (Py4JError, OSError) as error:
+            raise LoadFailed("Spark's Java process ended, so this load does too") from error
+        for result in results:
+            if result.error:
+                raise LoadFailed(result.error)
+        return [DataFile(result.name, result.size, result.modified_ms, result.stats) for result in results]
+
+
+def reason_of(message: str) -> str:
+    """The exception at the end of the Python traceback that Spark packs into its message, else its first line."""
+    _, traceback, after = message.rpartition("Traceback (most recent call last):\n")
+    lines = after.splitlines() if traceback else message.splitlines()
+    return next((line for line in lines if line.strip() and not line.startswith(" ")), message).strip()
+
+
+def load(batches: Iterable[pa.RecordBatch], tasks: list[ReadTask], work: LoadTask) -> Iterator[pa.RecordBatch]:
+    """In a task: reads what the numbers in `batches` stand for, and yields one row for each file it wrote.
+
+    What no repetition can mend comes back as a row too, so that its sentence reaches a person without Spark's stack.
+    """
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            try:
+                files = load_task(tasks[number], number, work)
+                error = None
+            except (DataLoss, Stuck, ClientError, Refused) as failure:
+                files, error = [], str(failure)
+            yield _rows(files, error)
+
+
+def load_task(task: ReadTask, number: int, work: LoadTask) -> list[DataFile]:
+    with ParquetFiles(work.folder, f"part-{work.batch:08d}-{number}") as writing:
+        for batch in read_task(task, work.reading):
+            writing.write(batch)
+    return writing.files()
+
+
+def _rows(files: list[DataFile], error: str | None) -> pa.RecordBatch:
+    rows: list[dict[str, object]] = [file._asdict() | {"error": None} for file in files]
+    if error is not None:
+        rows.append({"error": error})
+    schema = pa.schema(
+        [("name", pa.string()), ("size", pa.int64()), ("modified_ms", pa.int64()), ("stats", pa.string()),
+         ("error", pa.string())]
+    )  # fmt: skip
+    return pa.RecordBatch.from_pylist(rows, schema=schema)

@@ -1,0 +1,137 @@
+"""Writes the Arrow batches of one task into Parquet files of a good size, and describes them for a Delta commit."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import time_ns
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from odradek.base.units import MIB
+from odradek.spark.lake import SCHEMA, DataFile
+
+FILE_BYTES = 128 * MIB
+COMPRESSION = "zstd"
+ROW_GROUP_BYTES = 32 * MIB  # In memory until it is written.
+# Keys, values and offsets rarely repeat; a dictionary of them costs time and memory and is thrown away in the end.
+REPEATING = ["topic", "partition", "timestampType"]
+# Delta skips whole files by these; values and keys would only make the log long.
+TIME = "timestamp"
+COUNTED = ("topic", "partition", "offset", TIME)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+YEAR_1_MICROS, YEAR_10000_MICROS = -62_135_596_800_000_000, 253_402_300_800_000_000
+
+
+class ParquetFiles:
+    """A context manager: files() is what was written when it was left without an error.
+
+    A file is new and named by chance, so a task that runs twice writes two; which of them belongs to the table is for
+    the commit to say.  Each is on disk before its name leaves this process.
+    """
+
+    def __init__(self, folder: Path, prefix: str, file_bytes: int = FILE_BYTES) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._file_bytes = file_bytes
+        self._open: _OneFile | None = None
+        self._files: list[DataFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._finish()
+        elif self._open is not None:
+            self._open.remove()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._open is None:
+            self._open = _OneFile(self._folder, f"{self._prefix}-{uuid4()}.parquet")
+        self._open.write(batch)
+        if self._open.bytes_so_far >= self._file_bytes:
+            self._finish()
+
+    def files(self) -> list[DataFile]:
+        return self._files
+
+    def _finish(self) -> None:
+        if self._open is not None:
+            self._files.append(self._open.finish())
+            self._open = None
+
+
+class _OneFile:
+    def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
+        self._path = folder / name
+        self._file = self._path.open("xb")
+        self._writer = pq.ParquetWriter(
+            self._file, SCHEMA, compression=COMPRESSION, use_dictionary=REPEATING, write_statistics=list(COUNTED)
+        )
+        self._group: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bounds: dict[str, tuple[Any, Any]] = {}
+
+    @property
+    def bytes_so_far(self) -> int:
+        return int(self._file.tell())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        for name in COUNTED:
+            self._widen(name, batch.column(name))
+        self._group.append(batch)
+        if sum(part.nbytes for part in self._group) >= ROW_GROUP_BYTES:
+            self._write_group()
+
+    def finish(self) -> DataFile:
+        self._write_group()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size = self.bytes_so_far
+        self._file.close()
+        return DataFile(self._name, size, time_ns() // 1_000_000, self._stats())
+
+    def remove(self) -> None:
+        self._writer.close()  # Or it would try when it is collected, on a closed file.
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _write_group(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.Table.from_batches(self._group))
+            self._group = []
+
+    def _widen(self, name: str, column: pa.Array) -> None:
+        if name == TIME:  # As a number: Python's datetime ends with the year 9999, a Kafka timestamp need not.
+            column = column.cast(pa.int64())
+        seen = pc.min_max(column).as_py()
+        least, most = self._bounds.get(name, (seen["min"], seen["max"]))
+        self._bounds[name] = (min(least, seen["min"]), max(most, seen["max"]))
+
+    def _stats(self) -> str:
+        bounds = dict(self._bounds)
+        micros = bounds.pop(TIME)
+        least, most = ({name: pair[side] for name, pair in bounds.items()} for side in (0, 1))
+        if YEAR_1_MICROS <= micros[0] <= micros[1] < YEAR_10000_MICROS:
+            least[TIME], most[TIME] = map(_time_text, micros)
+        return json.dumps(
+            {"numRecords": self._rows, "minValues": least, "maxValues": most, "nullCount": dict.fromkeys(COUNTED, 0)}
+        )
+
+
+def _time_text(micros: int) -> str:
+    """Delta writes times with milliseconds, which is all that Kafka's have."""
+    return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,106 @@
+"""The loader's progress: a bar where there is a terminal, a line now and then where there is none."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_EVERY_SECONDS = 10.0
+
+
+class Bar(Protocol):
+    """A context manager that is told how far the load has come."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def waiting(self, offsets: int) -> None:
+        """So many offsets are there to be loaded, of which nothing is done yet."""
+
+    def loaded(self, offsets: int, rows: int) -> None:
+        """So many of them are in the table now."""
+
+
+class TerminalBar:
+    def __init__(self, console: Console, title: str) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._progress.add_task(title, total=0, rate="")
+        self._rate = Rate()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def waiting(self, offsets: int) -> None:
+        done = self._progress.tasks[self._task].completed
+        self._progress.update(self._task, total=done + offsets)
+
+    def loaded(self, offsets: int, rows: int) -> None:
+        self._progress.update(self._task, advance=offsets, rate=self._rate.of(rows))
+
+
+class LineBar:
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._rows = 0
+        self._waiting = 0
+        self._rate = Rate()
+        self._told_at = float("-inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is open."""
+
+    def waiting(self, offsets: int) -> None:
+        self._waiting = offsets
+
+    def loaded(self, offsets: int, rows: int) -> None:
+        self._rows += rows
+        self._waiting -= offsets
+        rate = self._rate.of(rows)
+        if time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
+            self._told_at = time.monotonic()
+            self._console.print(
+                f"{self._title}: {self._rows:,} records, {self._waiting:,} to go, {rate}", highlight=False
+            )
+
+
+class Rate:
+    """Rows a second of the last batch: the first one warms up for seconds, and an average would not forget it."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+
+    def of(self, rows: int) -> str:
+        before, self._at = self._at, time.monotonic()
+        return f"{rows / max(self._at - before, 1e-3):,.0f} records/s"
+
+
+def bar(console: Console, title: str) -> Bar:
+    return TerminalBar(console, title) if console.is_terminal else LineBar(console, title)

@@ -1,0 +1,167 @@
+"""What runs in a task: fetches the ranges it was given and yields them as Arrow, in order within each partition.
+
+The bytes of an answer become Arrow columns without a Python object for any record, and while Spark takes them the
+broker already sends the next answer.  Gaps in the offsets (compaction, transaction markers, aborted transactions) are
+no loss: a range ends when the fetch position reaches its end, however many records came.  A loss shows in one way only,
+the broker's OFFSET_OUT_OF_RANGE.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.client.cluster import Cluster
+from odradek.client.errors import OffsetOutOfRange
+from odradek.client.fetch import EARLIEST, LATEST, Fetched, Fetcher, list_offsets
+from odradek.record.arrow import ArrowDecoder, Portion, Wanted
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.options import Columns, Reading
+
+POLL_MS = 1_000
+PORTION = Portion(rows=32_768)  # 10,000 to 50,000 rows cross to the JVM fastest.
+
+_log = logging.getLogger(__name__)
+
+
+class DataLoss(Exception):
+    """Records are gone that should have been read.  The text says of which partition and how many."""
+
+
+class Stuck(Exception):
+    """A partition did not get to the end it was planned to."""
+
+
+@dataclass
+class ReadTask(InputPartition):
+    """What one Spark task reads.  Not frozen and not slotted: InputPartition is neither."""
+
+    ranges: tuple[OffsetRange, ...]
+    topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.ranges)
+
+
+def cores() -> int:
+    """What this machine gives the process; a cluster says more with the option parallelism."""
+    return len(os.sched_getaffinity(0))
+
+
+def plan_tasks(tasks: Iterable[Sequence[OffsetRange]], topic_ids: Mapping[str, Uuid]) -> list[ReadTask]:
+    return [
+        ReadTask(
+            tuple(ranges), {name: topic_ids[name] for name in {span.topic for span in ranges} if name in topic_ids}
+        )
+        for ranges in tasks
+    ]
+
+
+def read_task(task: ReadTask, how: Reading) -> Iterator[pa.RecordBatch]:
+    """Raises DataLoss, Stuck, Refused for damaged records, or a ClientError when the brokers stay away."""
+    freeze_once()
+    with Cluster(how.client) as cluster:
+        for ranges in rounds(task.ranges):
+            yield from _Ranges(cluster, ranges, task.topic_ids, how).record_batches()
+
+
+def freeze_once() -> None:
+    """Spark's worker collects garbage after every task: 35 ms with pyarrow and pandas imported, unless it is frozen."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+
+
+def rounds(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
+    """A fetcher knows one position for each partition: a second range of the same one waits for the next round."""
+    result: list[list[OffsetRange]] = []
+    seen: dict[TopicPartition, int] = {}
+    for span in sorted(ranges):
+        number = seen.get(span.topic_partition, 0)
+        seen[span.topic_partition] = number + 1
+        if number == len(result):
+            result.append([])
+        result[number].append(span)
+    return result
+
+
+class _Ranges:
+    """One fetcher from the starts of some ranges to their ends, and a decoder for each of them."""
+
+    def __init__(
+        self, cluster: Cluster, ranges: Iterable[OffsetRange], topic_ids: Mapping[str, Uuid], how: Reading
+    ) -> None:
+        self._cluster = cluster
+        self._how = how
+        self._ends = {span.topic_partition: span.end for span in ranges}
+        self._decoders = {span.topic_partition: _decoder(span, how.columns) for span in ranges}
+        starts = {span.topic_partition: span.start for span in ranges}
+        self._fetcher = Fetcher(cluster, starts, until=self._ends, topic_ids=topic_ids)
+
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
+        last_news = time.monotonic()
+        while not self._fetcher.is_done:
+            try:
+                arrived = self._fetcher.poll(POLL_MS)
+            except OffsetOutOfRange as gone:
+                yield from self._skip_lost(TopicPartition(TopicName(gone.topic), gone.partition), gone.offset)
+                continue
+            for fetched in arrived:
+                yield from self._decoded(fetched)
+            if arrived:
+                last_news = time.monotonic()
+            elif (time.monotonic() - last_news) * 1000 > self._how.poll_timeout_ms:
+                raise Stuck(self._where_it_stopped())
+
+    def _decoded(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        decoder = self._decoders[fetched.partition]
+        for batch in fetched.batches():
+            yield from decoder.feed(batch)
+        if fetched.next_offset >= self._ends[fetched.partition]:
+            yield from decoder.flush()
+
+    def _skip_lost(self, at: TopicPartition, offset: int) -> Iterator[pa.RecordBatch]:
+        end = self._ends[at]
+        first = list_offsets(self._cluster, {at: EARLIEST})[at].offset
+        resumed = min(first, end) if offset < first else end
+        sentence = self._loss(at, offset, first, resumed)
+        if self._how.fail_on_data_loss:
+            raise DataLoss(f"{sentence} Set failOnDataLoss to false to go on without them.")
+        _log.warning(sentence)
+        yield from self._decoders[at].flush()
+        # A new decoder: the batch that holds `resumed` may hold records before it, which are deleted all the same.
+        self._decoders[at] = _decoder(OffsetRange(at.topic, at.partition, resumed, end), self._how.columns)
+        self._fetcher.seek(at, resumed)
+
+    def _loss(self, at: TopicPartition, offset: int, first: int, resumed: int) -> str:
+        if offset < first:
+            return (
+                f"Partition {at}: {resumed - offset} offsets ({offset} to {resumed - 1}) were removed before they were"
+                f" read; the log starts at {first}."
+            )
+        last = list_offsets(self._cluster, {at: LATEST})[at].offset
+        return (
+            f"Partition {at}: offsets {offset} to {resumed - 1} are gone, the log ends at {last}: it lost its end, or"
+            f" the topic was created again."
+        )
+
+    def _where_it_stopped(self) -> str:
+        waiting = [
+            f"{at} at {self._fetcher.position(at)} of {end}"
+            for at, end in self._ends.items()
+            if self._fetcher.position(at) < end
+        ]
+        return f"No records for {self._how.poll_timeout_ms} ms: {', '.join(waiting)} (kafkaConsumer.pollTimeoutMs)."
+
+
+def _decoder(span: OffsetRange, columns: Columns) -> ArrowDecoder:
+    wanted = Wanted(columns.key, columns.value, columns.headers, span.start, span.end)
+    return ArrowDecoder(span.topic, span.partition, wanted, PORTION)

@@ -1,0 +1,132 @@
+"""From what the user said (topics, bounds) to partitions and offsets, by asking the brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from odradek.base.units import TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.spark.offsets import EARLIEST, LATEST
+from odradek.spark.options import (
+    Assign,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    BadOption,
+    Bound,
+    Everywhere,
+    Selection,
+    Subscribe,
+    SubscribePattern,
+)
+from odradek.spark.ports import Metadata, NoSuchTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The partitions a selection means at this moment, and the ids their topics have now."""
+
+    partitions: tuple[TopicPartition, ...]
+    topic_ids: Mapping[str, Uuid]
+
+
+def find(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> Found:
+    """Raises NoSuchTopic for a topic or partition named but not there; a pattern may match none."""
+    names = _names(metadata, selection)
+    topics = metadata.topics(names) if names else {}
+    missing = [name for name in names if name not in topics]
+    if missing and not missing_ok and not isinstance(selection, SubscribePattern):
+        raise NoSuchTopic(f"Topic {', '.join(map(repr, missing))} does not exist on these brokers.")
+    existing = {TopicPartition(topic.name, number) for topic in topics.values() for number in topic.partitions}
+    partitions = existing
+    if isinstance(selection, Assign):
+        partitions = existing & set(selection.partitions)
+        if (absent := sorted(set(selection.partitions) - existing)) and not missing_ok:
+            raise NoSuchTopic(f"Partition {', '.join(map(str, absent))} does not exist on these brokers.")
+    return Found(tuple(sorted(partitions)), {name: topic.id for name, topic in topics.items()})
+
+
+def _names(metadata: Metadata, selection: Selection) -> list[str]:
+    match selection:
+        case Assign(partitions):
+            return sorted({at.topic for at in partitions})
+        case Subscribe(topics):
+            return list(topics)
+        case SubscribePattern(pattern):
+            # Java's Pattern.matches, which Spark's source uses, wants the whole name too.
+            return sorted(name for name in metadata.topic_names() if re.fullmatch(pattern, name))
+
+
+def is_selected(at: TopicPartition, selection: Selection) -> bool:
+    match selection:
+        case Assign(partitions):
+            return at in partitions
+        case Subscribe(topics):
+            return at.topic in topics
+        case SubscribePattern(pattern):
+            return re.fullmatch(pattern, at.topic) is not None
+
+
+def offsets_at(
+    metadata: Metadata, partitions: Iterable[TopicPartition], bound: Bound, option: str, missing_is_latest: bool
+) -> dict[TopicPartition, int]:
+    """One offset for each partition.  `option` is named in errors: "starting" or "ending".  Raises BadOption."""
+    wanted = _wanted(tuple(partitions), bound, option)
+    to_ask = {at: value for at, value in wanted.items() if _is_question(value, bound)}
+    answers = metadata.offsets(to_ask) if to_ask else {}
+    offsets = {at: answers.get(at, value) for at, value in wanted.items()}
+    if isinstance(bound, AtTime | AtTimes):
+        return _after_the_last(metadata, wanted, offsets, option, missing_is_latest)
+    return offsets
+
+
+def _is_question(value: int, bound: Bound) -> bool:
+    return isinstance(bound, AtTime | AtTimes) or value in (EARLIEST, LATEST)
+
+
+def _wanted(partitions: tuple[TopicPartition, ...], bound: Bound, option: str) -> dict[TopicPartition, int]:
+    match bound:
+        case Everywhere(offset):
+            return dict.fromkeys(partitions, offset)
+        case AtTime(timestamp):
+            return dict.fromkeys(partitions, timestamp)
+        case AtOffsets(offsets):
+            return _for_each(partitions, offsets, f"{option}Offsets")
+        case AtTimes(timestamps):
+            return _for_each(partitions, timestamps, f"{option}OffsetsByTimestamp")
+
+
+def _for_each(
+    partitions: tuple[TopicPartition, ...], values: Mapping[TopicPartition, int], option: str
+) -> dict[TopicPartition, int]:
+    if missing := sorted(set(partitions) - set(values)):
+        raise BadOption(f"Option {option} must name every partition that is read; {_listed(missing)} is not named.")
+    if unknown := sorted(set(values) - set(partitions)):
+        raise BadOption(f"Option {option} names {_listed(unknown)}, which is not among the partitions that are read.")
+    return {at: values[at] for at in partitions}
+
+
+def _listed(partitions: list[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions[:5])) + (" and others" if len(partitions) > 5 else "")
+
+
+def _after_the_last(
+    metadata: Metadata,
+    wanted: Mapping[TopicPartition, int],
+    offsets: dict[TopicPartition, int],
+    option: str,
+    missing_is_latest: bool,
+) -> dict[TopicPartition, int]:
+    """Puts the end offset where no record is as late as the time asked for."""
+    beyond = {at: LATEST for at, offset in offsets.items() if offset == LATEST}
+    if not beyond:
+        return offsets
+    if option == "starting" and not missing_is_latest:
+        at = min(beyond)
+        raise BadOption(
+            f"Partition {at} has no record at or after time {wanted[at]}; set startingOffsetsByTimestampStrategy to"
+            f" latest to begin at its end."
+        )
+    return offsets | metadata.offsets(beyond)

@@ -1,0 +1,49 @@
+"""The columns of a Kafka record, exactly as Spark's own Kafka source names and types them.
+
+Spark refuses an Arrow batch whose schema differs in anything from what it derived itself, nullability included, so the
+Arrow schema is derived by Spark's own function from the same StructType.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from odradek.spark.options import Columns
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+_COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS,
+}
+
+
+def schema_of(columns: Columns) -> StructType:
+    left_out = {
+        name
+        for name, wanted in (("headers", columns.headers), ("key", columns.key), ("value", columns.value))
+        if not wanted
+    }
+    return StructType([StructField(name, kind) for name, kind in _COLUMNS.items() if name not in left_out])
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    return to_arrow_schema(schema, timezone="UTC")

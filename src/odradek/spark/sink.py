@@ -1,0 +1,176 @@
+"""The sink: rows of a batch or a stream into topics, at least once, acks=all.
+
+Columns are those of Spark's own Kafka sink: value (required), key, topic, partition, headers; others are ignored.  Rows
+stay Arrow until they are record batches: a task sorts them by partition, and encodes when a partition has enough.
+A task that fails or a batch that is replayed writes its records again; within one attempt the rows of a partition keep
+their order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.partitioner import Sticky
+from odradek.client.producer import Producer
+from odradek.record.arrow_encode import RowEncoder, partitions_of
+from odradek.spark.options import BadOption, WriteOptions
+from odradek.spark.reading import freeze_once
+from odradek.spark.schema import HEADERS
+
+TEXT_OR_BYTES = (StringType(), BinaryType())
+COLUMNS: dict[str, tuple[DataType, ...]] = {
+    "value": TEXT_OR_BYTES,
+    "key": TEXT_OR_BYTES,
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "headers": (HEADERS,),
+}
+
+
+class BadRow(Exception):
+    """A row that cannot become a record; one sentence."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """How many records one task wrote."""
+
+    records: int
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """Raises BadOption."""
+    types = {field.name: field.dataType for field in schema.fields}
+    if "value" not in types:
+        raise BadOption(f"There is no column value to write; there is {', '.join(types) or 'no column at all'}.")
+    if options.topic is None and "topic" not in types:
+        raise BadOption("Say where to write: set the option topic, or have a column topic.")
+    for name, allowed in COLUMNS.items():
+        if name in types and not any(_same_type(types[name], kind) for kind in allowed):
+            wanted = " or ".join(kind.simpleString() for kind in allowed)
+            raise BadOption(f"Column {name} must be {wanted}, not {types[name].simpleString()}.")
+
+
+def _same_type(one: DataType, other: DataType) -> bool:
+    """Nullability aside, at any depth."""
+    return one.simpleString() == other.simpleString()
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(write_rows(iterator, self._options))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(write_rows(iterator, self._options))
+
+
+def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
+    """In a task.  Returns when every record is acknowledged by all in-sync replicas."""
+    freeze_once()
+    with Cluster(options.client) as cluster:
+        writing = _Writing(Producer(cluster), options)
+        for batch in batches:
+            writing.add(batch)
+        return writing.finish()
+
+
+class _Writing:
+    """Rows on their way, by partition."""
+
+    def __init__(self, producer: Producer, options: WriteOptions) -> None:
+        self._producer = producer
+        self._options = options
+        self._waiting: dict[TopicPartition, list[pa.RecordBatch]] = {}
+        self._bytes: dict[TopicPartition, int] = {}
+        self._sticky: dict[str, Sticky] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        columns = rows.select([name for name in ("key", "value", "headers") if name in rows.schema.names])
+        for topic, chosen in self._by_topic(rows):
+            for at, indices in self._by_partition(topic, rows, chosen):
+                # The rows as they are if they all go to one place, which is what a topic of one partition means.
+                self._wait(at, columns if len(indices) == rows.num_rows else columns.take(indices))
+
+    def finish(self) -> int:
+        for at in sorted(self._waiting):
+            self._send(at)
+        self._producer.flush()
+        return self._producer.records_sent
+
+    def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+        """(topic, numbers of its rows)."""
+        numbers = pa.array(range(rows.num_rows), pa.int32())
+        if self._options.topic is not None:
+            yield self._options.topic, numbers
+            return
+        topics = rows.column("topic")
+        if topics.null_count:
+            raise BadRow("A row has null for its topic; set the option topic, or leave such rows out.")
+        for topic in topics.unique().to_pylist():
+            yield topic, numbers.filter(pc.equal(topics, topic))
+
+    def _by_partition(
+        self, topic: str, rows: pa.RecordBatch, chosen: pa.Array
+    ) -> Iterator[tuple[TopicPartition, pa.Array]]:
+        partitions = self._partitions(topic, rows).take(chosen)
+        for number in partitions.unique().to_pylist():
+            yield TopicPartition(TopicName(topic), number), chosen.filter(pc.equal(partitions, number))
+
+    def _partitions(self, topic: str, rows: pa.RecordBatch) -> pa.Array:
+        """Where each row goes: as it says itself, else by its key, else together with the others of this batch."""
+        count = self._producer.partitions(topic)
+        found = pa.nulls(rows.num_rows, pa.int32())
+        if "partition" in rows.schema.names:
+            found = rows.column("partition")
+            self._refuse_unknown(topic, found, count)
+        if "key" in rows.schema.names and found.null_count:
+            found = pc.coalesce(found, partitions_of(rows.column("key"), count))
+        if found.null_count:
+            sticky = self._sticky.setdefault(topic, Sticky(count))
+            found = found.fill_null(sticky.current)
+            sticky.turn()
+        return found
+
+    def _refuse_unknown(self, topic: str, wanted: pa.Array, count: int) -> None:
+        bounds = pc.min_max(wanted).as_py()
+        if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
+            number = bounds["min"] if bounds["min"] < 0 else bounds["max"]
+            raise BadRow(f"A row is for partition {number} of topic {topic}, which has {count} partitions.")
+
+    def _wait(self, at: TopicPartition, rows: pa.RecordBatch) -> None:
+        self._waiting.setdefault(at, []).append(rows)
+        self._bytes[at] = self._bytes.get(at, 0) + rows.nbytes
+        if self._bytes[at] >= self._options.client.batch_bytes:
+            self._send(at)
+
+    def _send(self, at: TopicPartition) -> None:
+        table = pa.Table.from_batches(self._waiting.pop(at))
+        del self._bytes[at]
+        columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
+        encoder = RowEncoder(
+            columns["value"], keys=columns.get("key"), headers=columns.get("headers"), now=time.time_ns() // 1_000_000
+        )
+        start = 0
+        while start < encoder.rows:
+            stop = encoder.fit(start, self._options.client.batch_bytes)
+            self._producer.send_batch(at, encoder.encode(start, stop, self._options.codec), stop - start)
+            start = stop

@@ -1,0 +1,55 @@
+"""The data source `odradek`: spark.read.format("odradek"), readStream, write and writeStream.
+
+Found by Spark without registration through the top-level module pyspark_odradek.  The name kafka is reserved by Spark.
+Spark makes one of these for every step (schema, planning, each write), each in a Python process of its own; it only
+turns options into readers and writers.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from odradek.spark.batch import BatchReader
+from odradek.spark.options import BadOption, Mode, ReadOptions, columns_of, read_options, write_options
+from odradek.spark.schema import schema_of
+from odradek.spark.sink import BatchWriter, StreamWriter
+from odradek.spark.stream import StreamReader
+
+
+class OdradekDataSource(DataSource):
+    """Spark forbids a constructor of our own; self.options has its keys in lower case."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "odradek"
+
+    def schema(self) -> StructType:
+        return schema_of(columns_of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(self._read_options(schema, Mode.BATCH))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name.
+        return StreamReader(self._read_options(schema, Mode.STREAM))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise BadOption("A topic cannot be overwritten; use mode append.")
+        return BatchWriter(write_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        if overwrite:
+            raise BadOption("A topic cannot be overwritten: use outputMode append or update.")
+        return StreamWriter(write_options(self.options), schema)
+
+    def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:
+        if schema != self.schema():
+            raise BadOption("The schema of Kafka records is fixed; take .schema(...) out of the query.")
+        return read_options(self.options, mode)

@@ -1,0 +1,197 @@
+"""The streaming reader, which lives in a Python process of its own beside the driver for as long as the query runs.
+
+    initialOffset()             once, for a query without a checkpoint
+    latestOffset(start, limit)  before each batch: waits up to half a second for news, then says how far to go
+    partitions(start, end)      the plan; after a restart Spark calls it first, with what its log holds
+    read(task)                  in worker processes, on a copy made before the query started
+
+Spark asks latestOffset again at once, 90 times a second, if there is nothing new; waiting inside costs nothing and a
+query that is stopped does not wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from odradek.base.units import TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.spark.kafka import Kafka
+from odradek.spark.offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
+from odradek.spark.options import BadOption, ReadOptions
+from odradek.spark.planning import ranges_between, rate_limited, tasks_of
+from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
+from odradek.spark.resolve import Found, find, is_selected, offsets_at
+
+LONG_POLL_SECONDS = 0.5
+POLL_SECONDS_FIRST = 0.005
+POLL_SECONDS_MOST = 0.04
+
+_log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Connects when it is first asked; what is pickled to the tasks has no connection."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._initial: dict[TopicPartition, int] | None = None
+        self._target: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, Uuid] = {}
+        self._recreated: set[str] = set()
+        self._last_batch = float("-inf")
+        self._kafka: Kafka | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_kafka": None}
+
+    # What Spark calls in the driver.
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802  # Spark's name.
+        if self._initial is None:  # Asked twice; latest must mean the same both times.
+            kafka, options = self._connected(), self._options
+            found = find(kafka, options.selection)
+            self._learn(found)
+            self._initial = offsets_at(
+                kafka, found.partitions, options.starting, "starting", options.missing_time_is_latest
+            )
+        return to_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        pace = self._options.pace
+        if pace.max_offsets is not None:
+            return ReadMaxRows(pace.max_offsets)
+        return ReadAllAvailable() if pace.min_offsets is None else ReadMinRows(pace.min_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._ask_latest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        begun = self._checked(start)
+        deadline = time.monotonic() + LONG_POLL_SECONDS
+        wait = POLL_SECONDS_FIRST
+        self._ask_latest()
+        while True:
+            end = self._end(begun, limit)
+            if end != begun:
+                self._last_batch = time.monotonic()
+                return to_json(end)
+            if self._target is not None or time.monotonic() + wait > deadline:
+                return to_json(begun)
+            time.sleep(wait)
+            wait = min(wait * 2, POLL_SECONDS_MOST)
+            self._latest = self._connected().offsets(dict.fromkeys(self._latest, LATEST)) if self._latest else {}
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
+        return to_json(self._latest) if self._latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        ranges = ranges_between(self._checked(start), self._checked(end))
+        return list(plan_tasks(tasks_of(ranges, self._options.split, cores()), self._topic_ids))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the checkpoint keeps the offsets.  Spark calls this one batch late, and for the last one never."""
+
+    def stop(self) -> None:
+        if self._kafka is not None:
+            self._kafka.close()
+            self._kafka = None
+
+    # What Spark calls in a task.
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read_task(partition, self._options.reading)
+
+    # How far to go.
+
+    def _end(self, start: Offsets, limit: ReadLimit) -> dict[TopicPartition, int]:
+        latest = self._without_recreated(start, self._reachable())
+        available = total(ranges_between(start, latest))
+        if self._is_too_little(available, limit):
+            return dict(start)
+        most = self._options.pace.max_offsets
+        if isinstance(limit, ReadAllAvailable) or most is None:
+            return latest
+        return rate_limited(start, latest, most)
+
+    def _reachable(self) -> dict[TopicPartition, int]:
+        """The newest end offsets, or with Trigger.AvailableNow those of when the query started."""
+        if self._target is None:
+            return dict(self._latest)
+        return {at: min(end, self._latest.get(at, end)) for at, end in self._target.items()}
+
+    def _is_too_little(self, available: int, limit: ReadLimit) -> bool:
+        pace = self._options.pace
+        if pace.min_offsets is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        waited_ms = (time.monotonic() - self._last_batch) * 1000
+        return available < pace.min_offsets and waited_ms < pace.max_delay_ms
+
+    def _without_recreated(self, start: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
+        """Reports what went away or went back.  A partition that went back restarts at 0, in the batch after this."""
+        for at in sorted(set(start) - set(latest)):
+            self._lost(f"Partition {at} is gone; it was read up to offset {start[at]}.")
+        ends = dict(latest)
+        for at, end in latest.items():
+            began = start.get(at, 0)
+            if end < began or (began > 0 and at.topic in self._recreated):
+                self._lost(
+                    f"Partition {at} was read up to offset {began} and is now another log, which ends at {end}: its"
+                    f" topic was deleted and created again, or it lost its end."
+                )
+                ends[at] = 0
+        self._recreated = {at.topic for at in latest if at.topic in self._recreated and start.get(at, 0) > 0}
+        return ends
+
+    def _lost(self, sentence: str) -> None:
+        if self._options.reading.fail_on_data_loss:
+            raise DataLoss(f"{sentence} Set failOnDataLoss to false to go on without what is lost.")
+        _log.warning(sentence)
+
+    def _checked(self, offsets: dict[str, Any]) -> dict[TopicPartition, int]:
+        """Offsets as Spark's log has them.  Raises BadOption for a checkpoint that another query wrote."""
+        try:
+            parsed = from_json(offsets)
+        except BadOffsets as error:
+            raise BadOption(f"The checkpoint does not hold offsets of Kafka topics: {error}.") from None
+        strange = sorted(at for at in parsed if not is_selected(at, self._options.selection))
+        if strange and self._options.reading.fail_on_data_loss:
+            raise BadOption(
+                f"The checkpoint holds offsets of {strange[0]}, which this query does not read: give every query a"
+                f" checkpointLocation of its own, or set failOnDataLoss to false to forget that partition."
+            )
+        return parsed
+
+    # What the brokers say.
+
+    def _connected(self) -> Kafka:
+        if self._kafka is None:
+            self._kafka = Kafka(self._options.reading.client)
+        return self._kafka
+
+    def _ask_latest(self) -> dict[TopicPartition, int]:
+        """The partitions there are now and their ends; also notices topics that were created again."""
+        found = find(self._connected(), self._options.selection, missing_ok=not self._options.reading.fail_on_data_loss)
+        self._learn(found)
+        self._latest = self._connected().offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
+        return self._latest
+
+    def _learn(self, found: Found) -> None:
+        self._recreated |= {
+            name for name, now in found.topic_ids.items() if self._topic_ids.get(name, now) not in (now, ZERO_UUID)
+        }
+        self._topic_ids.update(found.topic_ids)

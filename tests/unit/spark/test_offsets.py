@@ -1,0 +1,90 @@
+"""Offset JSON: Spark's shape, one canonical order, and one sentence for whatever is not it."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.base.units import INT64_MAX, TopicName, TopicPartition
+from odradek.spark.offsets import (
+    EARLIEST,
+    BadOffsets,
+    assignment_from_text,
+    from_json,
+    from_text,
+    to_json,
+    to_text,
+)
+
+PARTITIONS = st.builds(TopicPartition, st.text("abz.-_09", min_size=1, max_size=5).map(TopicName), st.integers(0, 12))
+OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, INT64_MAX), max_size=30)
+
+
+@given(OFFSETS, st.randoms(use_true_random=False))
+def test_the_text_depends_on_nothing_but_the_offsets(offsets, random):
+    shuffled = list(offsets.items())
+    random.shuffle(shuffled)
+    assert to_text(dict(shuffled)) == to_text(offsets)
+    assert json.dumps(to_json(dict(shuffled))) == json.dumps(to_json(offsets))
+
+
+@given(OFFSETS)
+def test_what_was_written_is_read_back(offsets):
+    assert from_text(to_text(offsets)) == offsets
+
+
+def test_partitions_are_in_order_of_their_number():
+    offsets = {TopicPartition(TopicName("t"), n): n for n in (10, 9, 2, 0)}
+    assert to_text(offsets) == '{"t":{"0":0,"2":2,"9":9,"10":10}}'
+
+
+def test_the_special_offsets_are_allowed_where_they_are_asked_for():
+    assert from_text('{"t":{"0":-2,"1":-1}}', EARLIEST) == {
+        TopicPartition(TopicName("t"), 0): -2,
+        TopicPartition(TopicName("t"), 1): -1,
+    }
+    with pytest.raises(BadOffsets, match="-1 is no offset"):
+        from_text('{"t":{"1":-1}}')
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("latests", "not JSON"),
+        ("[1]", "must be an object"),
+        ('{"t":5}', "topic 't' must be an object"),
+        ('{"t":{"x":5}}', "no partition number"),
+        ('{"t":{"-1":5}}', "no partition number"),
+        ('{"t":{"99999999999":5}}', "no partition number"),
+        ('{"t":{"0":"5"}}', "no offset"),
+        ('{"t":{"0":true}}', "no offset"),
+        ('{"t":{"0":1.5}}', "no offset"),
+        ('{"t":{"0":9223372036854775808}}', "no offset"),
+    ],
+)
+def test_other_text_is_refused_in_one_sentence(text, says):
+    with pytest.raises(BadOffsets, match=says):
+        from_text(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+    )
+)
+def test_any_json_is_offsets_or_refused(tree):
+    with suppress(BadOffsets):
+        from_json(tree)
+
+
+def test_assignment():
+    assert assignment_from_text('{"b":[1,0,1],"a":[3]}') == [("a", 3), ("b", 0), ("b", 1)]
+    for text, says in (
+        ("{}", "no partition"),
+        ('{"a":1}', "list of partition numbers"),
+        ('{"a":[-1]}', "no partition"),
+    ):
+        with pytest.raises(BadOffsets, match=says):
+            assignment_from_text(text)

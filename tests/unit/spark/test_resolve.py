@@ -1,0 +1,107 @@
+"""From topics and bounds to partitions and offsets, with a cluster that is a few dicts."""
+
+import pytest
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.spark.offsets import EARLIEST, LATEST
+from odradek.spark.options import (
+    Assign,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    BadOption,
+    Everywhere,
+    Subscribe,
+    SubscribePattern,
+)
+from odradek.spark.ports import NoSuchTopic, Topic
+from odradek.spark.resolve import find, is_selected, offsets_at
+
+
+def at(topic, partition):
+    return TopicPartition(TopicName(topic), partition)
+
+
+class Cluster:
+    """Each partition is (first offset, timestamps of its records)."""
+
+    def __init__(self, logs):
+        self.logs = logs
+
+    def topic_names(self):
+        return sorted({where.topic for where in self.logs})
+
+    def topics(self, names):
+        return {
+            name: Topic(TopicName(name), Uuid(ZERO_UUID), tuple(w.partition for w in self.logs if w.topic == name))
+            for name in names
+            if name in self.topic_names()
+        }
+
+    def offsets(self, wanted):
+        return {where: self.offset(where, time) for where, time in wanted.items()}
+
+    def offset(self, where, time):
+        first, times = self.logs[where]
+        if time == EARLIEST:
+            return first
+        if time == LATEST:
+            return first + len(times)
+        return next((first + n for n, stamp in enumerate(times) if stamp >= time), LATEST)
+
+
+CLUSTER = Cluster({at("a", 0): (5, [10, 20, 30]), at("a", 1): (0, [15]), at("ab", 0): (0, []), at("b", 0): (0, [99])})
+
+
+def test_find():
+    assert find(CLUSTER, Subscribe(("a", "b"))).partitions == (at("a", 0), at("a", 1), at("b", 0))
+    assert find(CLUSTER, Assign((at("a", 1),))).partitions == (at("a", 1),)
+    assert find(CLUSTER, SubscribePattern("a.*")).partitions == (at("a", 0), at("a", 1), at("ab", 0))
+    assert find(CLUSTER, SubscribePattern("a")).partitions == (at("a", 0), at("a", 1)), "the whole name has to match"
+    assert find(CLUSTER, SubscribePattern("z")).partitions == ()
+    assert find(CLUSTER, Subscribe(("a", "z")), missing_ok=True).partitions == (at("a", 0), at("a", 1))
+
+
+def test_what_is_named_must_exist():
+    with pytest.raises(NoSuchTopic, match="Topic 'z' does not exist"):
+        find(CLUSTER, Subscribe(("a", "z")))
+    with pytest.raises(NoSuchTopic, match="Partition a-7 does not exist"):
+        find(CLUSTER, Assign((at("a", 7),)))
+
+
+def test_is_selected_agrees_with_find():
+    for selection in (Subscribe(("a",)), Assign((at("a", 1),)), SubscribePattern("a.*")):
+        found = find(CLUSTER, selection).partitions
+        assert tuple(sorted(where for where in CLUSTER.logs if is_selected(where, selection))) == found
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [
+        (Everywhere(EARLIEST), (5, 0)),
+        (Everywhere(LATEST), (8, 1)),
+        (AtOffsets({at("a", 0): 6, at("a", 1): LATEST}), (6, 1)),
+        (AtOffsets({at("a", 0): EARLIEST, at("a", 1): 0}), (5, 0)),
+        (AtTime(15), (6, 0)),
+        (AtTimes({at("a", 0): 21, at("a", 1): 0}), (7, 0)),
+    ],
+)
+def test_bounds(bound, expected):
+    found = offsets_at(CLUSTER, (at("a", 0), at("a", 1)), bound, "starting", False)
+    assert (found[at("a", 0)], found[at("a", 1)]) == expected
+
+
+def test_a_time_after_the_last_record():
+    where = (at("a", 0), at("a", 1))
+    assert offsets_at(CLUSTER, where, AtTime(20), "ending", True) == {at("a", 0): 6, at("a", 1): 1}
+    assert offsets_at(CLUSTER, where, AtTime(20), "starting", True) == {at("a", 0): 6, at("a", 1): 1}
+    with pytest.raises(BadOption, match="a-1 has no record at or after time 20"):
+        offsets_at(CLUSTER, where, AtTime(20), "starting", False)
+
+
+def test_offsets_must_name_exactly_what_is_read():
+    with pytest.raises(BadOption, match="a-1 is not named"):
+        offsets_at(CLUSTER, (at("a", 0), at("a", 1)), AtOffsets({at("a", 0): 1}), "starting", False)
+    with pytest.raises(BadOption, match="names b-0"):
+        offsets_at(CLUSTER, (at("a", 0),), AtTimes({at("a", 0): 1, at("b", 0): 1}), "ending", False)

@@ -1,0 +1,197 @@
+"""How far a stream goes: the reader against a cluster that is a dict, without Spark and without waiting."""
+
+import json
+import pickle
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from odradek.base.units import TopicName
+from odradek.base.uuids import Uuid
+from odradek.spark import stream
+from odradek.spark.offsets import EARLIEST
+from odradek.spark.options import BadOption, Mode, read_options
+from odradek.spark.ports import NoSuchTopic, Topic
+from odradek.spark.reading import DataLoss
+from odradek.spark.stream import StreamReader
+
+
+class Cluster:
+    """Topics of one name each with the ends of their partitions; every log starts at 0."""
+
+    def __init__(self, **ends):
+        self.ends = {name: list(parts) for name, parts in ends.items()}
+        self.ids = dict.fromkeys(ends, 1)
+
+    def topic_names(self):
+        return sorted(self.ends)
+
+    def topics(self, names):
+        return {
+            name: Topic(TopicName(name), Uuid(bytes([self.ids[name]] * 16)), tuple(range(len(self.ends[name]))))
+            for name in names
+            if name in self.ends
+        }
+
+    def offsets(self, wanted):
+        return {at: 0 if when == EARLIEST else self.ends[at.topic][at.partition] for at, when in wanted.items()}
+
+    def create_again(self, name, *ends):
+        self.ends[name] = list(ends)
+        self.ids[name] = self.ids.get(name, 0) + 1
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(stream, "LONG_POLL_SECONDS", 0.01)
+
+
+def reader(cluster, **options):
+    options = {"kafka.bootstrap.servers": "a:1", "startingOffsets": "earliest", "subscribe": "t"} | options
+    if "subscribePattern" in options:
+        del options["subscribe"]
+    made = StreamReader(read_options(options, Mode.STREAM))
+    made._kafka = cluster
+    return made
+
+
+def latest(reading, start, limit=None):
+    return reading.latestOffset(start, limit or reading.getDefaultReadLimit())
+
+
+def test_a_stream_begins_at_the_end_unless_told_otherwise():
+    cluster = Cluster(t=[5, 7])
+    reading = reader(cluster, startingOffsets="latest")
+    assert reading.initialOffset() == {"t": {"0": 5, "1": 7}}
+    cluster.ends["t"] = [50, 70]
+    assert reading.initialOffset() == {"t": {"0": 5, "1": 7}}, "Spark asks twice"
+    assert reader(cluster).initialOffset() == {"t": {"0": 0, "1": 0}}
+
+
+def test_nothing_new_is_the_same_text():
+    reading = reader(Cluster(b=[5] * 12, a=[1]), subscribePattern=".*")
+    end = latest(reading, reading.initialOffset())
+    assert list(end) == ["a", "b"]
+    assert list(end["b"]) == [str(n) for n in range(12)]
+    shuffled = {"b": dict(reversed(end["b"].items())), "a": end["a"]}
+    assert json.dumps(latest(reading, shuffled)) == json.dumps(end)
+
+
+def test_a_new_partition_begins_at_0():
+    cluster = Cluster(t=[5])
+    reading = reader(cluster)
+    start = latest(reading, reading.initialOffset())
+    cluster.ends["t"] = [5, 3]
+    end = latest(reading, start)
+    assert end == {"t": {"0": 5, "1": 3}}
+    assert [tuple(task.ranges) for task in reading.partitions(start, end)] == [(("t", 1, 0, 3),)]
+
+
+def test_the_plan_depends_on_its_arguments_only():
+    start, end = {"t": {"0": 5, "1": 5}}, {"t": {"0": 900_000, "1": 7}}
+    fresh = reader(Cluster(), parallelism="3")
+    used = reader(Cluster(t=[900_000, 7]), parallelism="3")
+    used.initialOffset()
+    latest(used, start)
+    plans = [[task.ranges for task in reading.partitions(start, end)] for reading in (fresh, used)]
+    assert plans[0] == plans[1]
+    assert len(plans[0]) == 3
+
+
+def test_the_rate_is_limited_but_not_for_trigger_once():
+    reading = reader(Cluster(t=[900, 100]), maxOffsetsPerTrigger="100")
+    start = reading.initialOffset()
+    assert reading.getDefaultReadLimit() == ReadMaxRows(100)
+    assert latest(reading, start) == {"t": {"0": 90, "1": 10}}
+    assert latest(reading, start, ReadAllAvailable()) == {"t": {"0": 900, "1": 100}}
+
+
+def test_available_now_ends_where_it_began():
+    cluster = Cluster(t=[10])
+    reading = reader(cluster, maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")
+    reading.prepareForTriggerAvailableNow()
+    at = reading.initialOffset()
+    cluster.ends["t"] = [100, 100]
+    for expected in (6, 10, 10):
+        at = latest(reading, at)
+        assert at == {"t": {"0": expected}}, "too few or not"
+
+
+def test_few_wait_for_more_until_the_delay_is_over(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(stream.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    cluster = Cluster(t=[3])
+    reading = reader(cluster, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
+    assert reading.getDefaultReadLimit() == ReadMinRows(10)
+    first = latest(reading, reading.initialOffset())
+    assert first == {"t": {"0": 3}}, "the first batch does not wait"
+    cluster.ends["t"] = [8]
+    assert latest(reading, first) == first
+    cluster.ends["t"] = [13]
+    second = latest(reading, first)
+    assert second == {"t": {"0": 13}}
+    cluster.ends["t"] = [14]
+    assert latest(reading, second) == second
+    now[0] += 60
+    assert latest(reading, second) == {"t": {"0": 14}}
+
+
+def test_a_topic_created_again_while_the_query_runs():
+    for fail in ("true", "false"):
+        cluster = Cluster(t=[10, 20])
+        reading = reader(cluster, failOnDataLoss=fail)
+        start = latest(reading, reading.initialOffset())
+        cluster.create_again("t", 15, 25)  # Its ends alone would not show it.
+        if fail == "true":
+            with pytest.raises(DataLoss, match="t-0 was read up to offset 10 and is now another log"):
+                latest(reading, start)
+            continue
+        back = latest(reading, start)
+        assert back == {"t": {"0": 0, "1": 0}}
+        assert reading.partitions(start, back) == []
+        assert latest(reading, back) == {"t": {"0": 15, "1": 25}}
+        assert latest(reading, {"t": {"0": 15, "1": 25}}) == {"t": {"0": 15, "1": 25}}
+
+
+def test_a_topic_created_again_while_no_query_ran():
+    cluster = Cluster(t=[4])
+    with pytest.raises(DataLoss, match="is now another log"):
+        latest(reader(cluster), {"t": {"0": 10}})
+    reading = reader(cluster, failOnDataLoss="false")
+    assert latest(reading, {"t": {"0": 10}}) == {"t": {"0": 0}}
+    assert latest(reading, {"t": {"0": 0}}) == {"t": {"0": 4}}
+
+
+def test_a_topic_that_is_gone():
+    cluster = Cluster(t=[4], u=[5])
+    strict = reader(cluster, subscribe="t,u")
+    start = latest(strict, strict.initialOffset())
+    del cluster.ends["u"]
+    with pytest.raises(NoSuchTopic, match="'u'"):
+        latest(strict, start)
+    with pytest.raises(DataLoss, match="u-0 is gone; it was read up to offset 5"):
+        latest(reader(cluster, subscribePattern="t|u"), start)
+    assert latest(reader(cluster, subscribe="t,u", failOnDataLoss="false"), start) == {"t": {"0": 4}}
+
+
+def test_a_checkpoint_of_another_query():
+    cluster = Cluster(t=[4], u=[5])
+    with pytest.raises(BadOption, match="holds offsets of u-0, which this query does not read"):
+        latest(reader(cluster), {"u": {"0": 5}})
+    with pytest.raises(BadOption, match="holds offsets of u-0"):
+        reader(cluster).partitions({"u": {"0": 1}}, {"u": {"0": 5}})
+    with pytest.raises(BadOption, match="does not hold offsets of Kafka topics"):
+        latest(reader(cluster), {"fileOffset": 3})
+    assert latest(reader(cluster, failOnDataLoss="false"), {"u": {"0": 5}}) == {"t": {"0": 4}}
+
+
+def test_what_goes_to_the_tasks_has_no_connection():
+    reading = reader(Cluster(t=[5]))
+    reading.initialOffset()
+    copy = pickle.loads(pickle.dumps(reading))
+    assert copy._kafka is None
+    assert copy.partitions({}, {"t": {"0": 5}}) == reading.partitions({}, {"t": {"0": 5}})
