@@ -32,10 +32,13 @@ INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
 TOPIC_NAME_CHARACTERS_MAX = 249
 
 # Answers.
-SEND_CHUNK_BYTES = 1 * MIB
-SEND_BUFFER_HIGH_BYTES = 1 * MIB
+SEND_CHUNK_BYTES = 1 * MIB  # What is read at once where a disk has to be waited for.
+SEND_BUFFER_HIGH_BYTES = 1 * MIB  # Answers of one connection in memory, files not counted.
+SEND_BYTES_PER_TURN = 4 * MIB  # Then it is the other connections' turn.
+SEND_BUFFERS_MAX = 256
 FETCH_RESPONSE_BYTES_MAX = 55 * MIB  # fetch.max.bytes of the broker
 FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
+FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 
 assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX

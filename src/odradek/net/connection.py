@@ -3,12 +3,18 @@
 No task and no coroutine: bytes that arrive are parsed, dispatched and answered before the callback returns, and what
 can't be answered yet is parked in the core.  Reading pauses while the peer does not take its answers, or has too many
 requests waiting, so a slow reader slows only itself.
+
+One read may bring thousands of requests, and their answers may be a thousand times as large.  So a connection stops in
+the middle when its turn is over or its answers take too much memory, and goes on when the loop comes round again or the
+peer has read.  The requests that wait lie in the receive buffer, which nobody touches while reading is paused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from odradek.api.call import Peer
@@ -20,12 +26,15 @@ from odradek.core.parked import Parked
 from odradek.net.outbox import Outbox
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
+from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
 
 if TYPE_CHECKING:
     from odradek.net.listener import Listener
 
 log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others.
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -36,7 +45,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._shell = listener.shell
         self._wire = Connection(listener.request_bytes_max)
         self._parked: dict[Parked[Encoded], Request] = {}
+        self._unhandled: deque[Request] = deque()
+        self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
         self._is_reading_paused = False
+        self._is_going_on = False
         self._is_closing = False
         self.last_active = 0
 
@@ -44,7 +56,6 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=SEND_BUFFER_HIGH_BYTES)
         self._outbox = Outbox(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
         self.last_active = self._shell.now().steady
@@ -53,6 +64,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
+        self._unhandled.clear()
+        self._outbox.drop()
         self._listener.forget(self)
         for parked in self._parked:
             self._shell.broker.lot.forget(parked)
@@ -64,17 +77,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
             return
-        now = self._shell.now()
-        self.last_active = now.steady
         try:
-            for request in self._wire.buffer_updated(nbytes):
-                self._handle(request, now)
-            if self._wire.failure is not None:
-                raise self._wire.failure
-        except (Malformed, ConnectionAbortedError) as reason:
-            log.warning("%s (%s) is closed: %s", self._peer.address, self._peer.software, reason)
-            self._close_after_answers()
-        self.send()
+            self._unhandled.extend(self._wire.buffer_updated(nbytes))
+            self._work()
+        except Malformed as reason:
+            self._give_up(reason)
         self._shell.settle()
 
     def eof_received(self) -> bool:
@@ -84,18 +91,27 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._outbox.pause()
 
     def resume_writing(self) -> None:
+        self.last_active = self._shell.now().steady
         self._outbox.resume()
 
     # The shell's side.
 
     def answer_parked(self, parked: Parked[Encoded]) -> None:
         request = self._parked.pop(parked, None)
-        if request is not None:
-            self._wire.answer(request, parked.then())
+        if request is None:
+            return
+        try:
+            self._answer(request, parked.then())
+        except AssertionError:
+            raise
+        except Exception:
+            log.exception("%r from %s failed here after it had waited", request, self._peer.address)
+            self.abort()
 
     def send(self) -> None:
         chunks = self._wire.data_to_send()
         if chunks:
+            self._held_bytes -= _in_memory(chunks)
             self._outbox.put(chunks)
         self._balance()
 
@@ -104,38 +120,97 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._close_after_answers()
 
     def abort(self) -> None:
+        self._outbox.drop()
         self._transport.abort()
 
     def close_if_idle(self, steady_before: int) -> None:
         if self.last_active < steady_before and not self._parked:
             log.info("%s is closed: idle", self._peer.address)
-            self.close()
+            if self._is_closing or self._outbox.is_backed_up:
+                self.abort()  # It has not read for as long.
+            else:
+                self.close()
+
+    # What was received, and what becomes of it.
+
+    def _work(self) -> None:
+        """Handle requests until there are no more, the turn is over, or the peer is too far behind."""
+        now = self._shell.now()
+        self.last_active = now.steady
+        end = time.monotonic() + TURN_SECONDS
+        try:
+            while self._unhandled and not self._is_too_far_behind():
+                self._handle(self._unhandled.popleft(), now)
+                if time.monotonic() > end:
+                    break
+            if self._wire.failure is not None and not self._unhandled:
+                raise self._wire.failure
+        except (Malformed, ConnectionAbortedError) as reason:
+            self._give_up(reason)
+        self.send()
 
     def _handle(self, request: Request, now: Moment) -> None:
         outcome = dispatch(self._shell.broker, self._peer, request, now)
         if not isinstance(outcome, Parked):
-            self._wire.answer(request, outcome)
+            self._answer(request, outcome)
             return
         outcome.owner = self
         self._parked[outcome] = request
         self._shell.broker.lot.park(outcome)
 
+    def _answer(self, request: Request, chunks: Encoded) -> None:
+        if chunks is not None:
+            self._held_bytes += _in_memory(chunks)
+        self._wire.answer(request, chunks)
+
+    def _is_too_far_behind(self) -> bool:
+        return (
+            self._outbox.is_backed_up
+            or self._held_bytes > SEND_BUFFER_HIGH_BYTES
+            or self._wire.in_flight - len(self._unhandled) > REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
+        )
+
     def _balance(self) -> None:
         """Read on, or not, by how far the peer is behind."""
-        too_far = self._outbox.is_backed_up or self._wire.in_flight > REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
-        if too_far == self._is_reading_paused or self._is_closing:
+        if self._is_closing:
             return
-        self._is_reading_paused = too_far
-        if too_far:
+        too_far = self._is_too_far_behind()
+        if self._unhandled and not too_far and not self._is_going_on:
+            self._is_going_on = True
+            self._shell.loop.call_soon(self._go_on)
+        is_paused = too_far or bool(self._unhandled)
+        if is_paused == self._is_reading_paused:
+            return
+        self._is_reading_paused = is_paused
+        if is_paused:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if not self._is_closing:
+            self._work()
+            self._shell.settle()
+
+    def _give_up(self, reason: Exception) -> None:
+        log.warning("%s (%s) is closed: %s", self._peer.address, self._peer.software, reason)
+        self._close_after_answers()
+
     def _close_after_answers(self) -> None:
         self._is_closing = True
+        self._unhandled.clear()
         self._transport.pause_reading()
         self._outbox.put(self._wire.data_to_send())
         self._outbox.close_when_empty()
+
+
+def _in_memory(chunks: list[Chunk]) -> int:
+    size = 0
+    for chunk in chunks:
+        if isinstance(chunk, bytes):
+            size += len(chunk)
+    return size
 
 
 def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:

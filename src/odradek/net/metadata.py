@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
@@ -27,7 +28,7 @@ from odradek.coordination.tree import (
     ensure_paths,
 )
 from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
-from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, GrowTopics
+from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
 
 
 class Membership(NamedTuple):
@@ -133,27 +134,34 @@ class Metadata:
         refused: dict[TopicName, Refused] = {}
         for name, operations in self._operations(change).items():
             try:
-                self._tree.multi(operations)
+                self._tree.multi(operations())
                 changed[name] = self._topic(name)
             except MultiFailed as failed:
                 refused[name] = _refusal(name, failed.error)
             except TreeFailed as failed:
                 refused[name] = _refusal(name, failed)
+            except Refused as refusal:
+                refused[name] = refusal
         return Changed(change.token, changed, refused)
 
-    def _operations(self, change: Change) -> Mapping[TopicName, list[Operation]]:
+    def _operations(self, change: Change) -> Mapping[TopicName, Callable[[], list[Operation]]]:
+        """By topic, since one that is gone meanwhile must not keep the others from being changed."""
         match change:
             case CreateTopics():
-                return {topic.name: self._creation(topic) for topic in change.topics}
+                return {topic.name: partial(self._creation, topic) for topic in change.topics}
             case GrowTopics():
-                return {name: self._growth(name, added) for name, added in change.partitions.items()}
+                return {name: partial(self._growth, name, growth) for name, growth in change.topics.items()}
             case DeleteTopics():
-                return {name: self._deletion(name) for name in change.topics}
+                return {name: partial(self._deletion, name, topic_id) for name, topic_id in change.topics.items()}
 
-    def _growth(self, name: TopicName, added: tuple[PartitionInfo, ...]) -> list[Operation]:
+    def _growth(self, name: TopicName, growth: Growth) -> list[Operation]:
         data, stat = self._tree.get(layout.topic(name))
         assignment = layout.decode_topic(data)
         first = len(assignment.partitions)
+        # Who grew it after this was planned has made the first of them.
+        added = growth.added[first - growth.first :] if first >= growth.first else ()
+        if not added:
+            raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has {first} partitions by now.")
         more = {first + place: info.replicas for place, info in enumerate(added)}
         grown = assignment._replace(partitions={**assignment.partitions, **more})
         operations: list[Operation] = [SetData(layout.topic(name), layout.encode_topic(grown), stat.version)]
@@ -161,8 +169,10 @@ class Metadata:
             operations += self._partition_nodes(name, first + place, info)
         return operations
 
-    def _deletion(self, name: TopicName) -> list[Operation]:
+    def _deletion(self, name: TopicName, topic_id: Uuid) -> list[Operation]:
         """Children first."""
+        if layout.decode_topic(self._tree.get(layout.topic(name))[0]).topic_id != topic_id:
+            raise NoNode(layout.topic(name), "It is another topic of the same name.")
         partitions = layout.partitions(name)
         operations: list[Operation] = []
         for index in map(int, self._children(partitions)):
@@ -185,9 +195,10 @@ class Metadata:
     ) -> list[TopicName]:
         """Topics that lie in the data directories of a broker whose tree has none: they were written elsewhere.
 
-        A directory of Apache Kafka, or one that was copied, is so opened as it is.  A tree that has topics is believed.
+        A directory of Apache Kafka, or one that was copied, is so opened as it is.  A tree that has topics, or had
+        some, is believed.
         """
-        if self._tree.children(layout.TOPICS):
+        if self._tree.get(layout.TOPICS)[1].cversion:
             return []
         ours = (broker_id,)
         info = PartitionInfo(broker_id, LeaderEpoch(0), ours, ours)

@@ -1,21 +1,22 @@
-"""What a connection still has to send, handed to its transport no faster than the peer reads.
+"""What a connection still has to send, handed to its socket no faster than the peer reads.
 
-Slices of log files are read when their turn comes: from the page cache at once, from a cold disk in a thread, so that
-one slow read never stalls the other connections.  At most a chunk of them is in memory.
+While the transport has nothing queued, answers are written to the socket here: bytes in one gathered write, slices of
+log files by sendfile, so that a consumer's records never pass through this process.  What the socket does not take
+goes to the transport, which says when it is through; nothing is written beside it meanwhile.  Slices that are not in
+the page cache are read in a thread, so that one slow disk never stalls the other connections.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Protocol, cast
 
-from odradek.base.limits import SEND_CHUNK_BYTES
+from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
 from odradek.wire.primitives import Chunk
-
-Sendable = bytes | bytearray
 
 
 class FileBytes(Protocol):
@@ -26,29 +27,35 @@ class FileBytes(Protocol):
 
     def part(self, start: int, size: int) -> FileBytes: ...
 
-    def read_cached(self) -> Sendable | None:
-        """None if a disk has to be asked."""
+    def send_to(self, socket: int, size_max: int) -> int | None:
+        """How much the socket took; None if it has to be read instead."""
 
     def read(self) -> bytes: ...
 
 
-class Threads(Protocol):
-    """Where slow reads go; `then` is called back on the loop."""
+class Loop(Protocol):
+    """Where slow reads go, and what has to wait its turn; both come back on the loop."""
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None: ...
+
+    def soon(self, work: Callable[[], None]) -> None: ...
 
 
 class Outbox:
     """Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection."""
 
-    def __init__(self, transport: asyncio.WriteTransport, threads: Threads, drained: Callable[[], None]) -> None:
+    def __init__(self, transport: asyncio.WriteTransport, loop: Loop, drained: Callable[[], None]) -> None:
+        # Whatever the transport has to queue pauses us, and its being through resumes us.
+        transport.set_write_buffer_limits(high=0)
         self._transport = transport
-        self._threads = threads
+        self._socket: int = transport.get_extra_info("socket").fileno()
+        self._loop = loop
         self._drained = drained  # Called when room may have come without anybody having put something.
         self._chunks: deque[Chunk] = deque()
         self._is_paused = False
-        self._is_reading = False
+        self._is_busy = False  # A thread reads, or it is the others' turn.
         self._closes_when_empty = False
+        self._is_dropped = False
 
     @property
     def is_backed_up(self) -> bool:
@@ -56,61 +63,99 @@ class Outbox:
         return bool(self._chunks)
 
     def put(self, chunks: Iterable[Chunk]) -> None:
-        self._chunks.extend(chunks)
-        self.send()
+        if not self._is_dropped:
+            self._chunks.extend(chunks)
+            self.send()
+
+    def drop(self) -> None:
+        """The connection is gone, and its descriptor may soon be another's."""
+        self._is_dropped = True
+        self._chunks.clear()
 
     def pause(self) -> None:
         self._is_paused = True
 
     def resume(self) -> None:
         self._is_paused = False
-        self.send()
-        self._drained()
+        self._go_on()
 
     def close_when_empty(self) -> None:
         self._closes_when_empty = True
         self.send()
 
     def send(self) -> None:
-        """As much as the transport takes now."""
-        while self._chunks and not self._is_paused and not self._is_reading:
-            ready = self._next_chunks()
-            if len(ready) == 1:
-                self._transport.write(ready[0])
-            elif ready:
-                self._transport.writelines(ready)
-        if self._closes_when_empty and not self._chunks and not self._is_reading:
-            self._transport.close()
+        """As much as the socket takes now, and no more than one turn's worth."""
+        if self._is_dropped or self._transport.is_closing():
+            return
+        try:
+            left = SEND_BYTES_PER_TURN
+            while self._chunks and not self._is_paused and not self._is_busy:
+                left -= self._send_bytes() if isinstance(self._chunks[0], bytes) else self._send_slice()
+                if left <= 0 and self._chunks:
+                    self._is_busy = True
+                    self._loop.soon(self._its_turn)
+        except OSError:
+            self._give_up()
+        if self._closes_when_empty and not self._chunks and not self._is_busy:
+            self._transport.close()  # It sends what it has queued first.
 
-    def _next_chunks(self) -> list[Sendable]:
-        """About one chunk's worth that is in memory or in the page cache; starts a read if a disk has to be asked."""
-        ready: list[Sendable] = []
-        room = SEND_CHUNK_BYTES
-        while self._chunks and room > 0:
-            chunk = self._chunks.popleft()
-            if isinstance(chunk, bytes):
-                ready.append(chunk)
-                room -= len(chunk)
-                continue
-            slice_ = cast(FileBytes, chunk)
-            part = slice_.part(0, room)
-            if part.size < slice_.size:
-                self._chunks.appendleft(slice_.part(part.size, slice_.size - part.size))
-            data = part.read_cached()
-            if data is None:
-                self._is_reading = True
-                self._threads.in_thread(part.read, self._was_read)
-                break
-            ready.append(data)
-            room -= part.size
-        return ready
+    def _give_up(self) -> None:
+        self.drop()
+        self._transport.abort()
+
+    def _send_bytes(self) -> int:
+        ready: list[bytes] = []
+        while self._chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(self._chunks[0], bytes):
+            ready.append(cast(bytes, self._chunks.popleft()))
+        data = ready[0] if len(ready) == 1 else b"".join(ready)
+        try:
+            sent = os.write(self._socket, data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self._transport.write(data[sent:])
+        return len(data)
+
+    def _send_slice(self) -> int:
+        records = cast(FileBytes, self._chunks.popleft())
+        sent = records.send_to(self._socket, SEND_BYTES_PER_TURN)
+        if sent is None or sent == 0:
+            # A full socket gets the next piece through the transport, which then tells when there is room again.
+            self._read(records, cold=sent is None)
+            return 0
+        if sent < records.size:
+            self._chunks.appendleft(records.part(sent, records.size - sent))
+        return sent
+
+    def _read(self, records: FileBytes, *, cold: bool) -> None:
+        part = records.part(0, SEND_CHUNK_BYTES if cold else DOORBELL_BYTES)
+        if part.size < records.size:
+            self._chunks.appendleft(records.part(part.size, records.size - part.size))
+        if cold:
+            self._is_busy = True
+            self._loop.in_thread(part.read, self._was_read)
+        else:
+            self._transport.write(part.read())
 
     def _was_read(self, done: Future[bytes]) -> None:
-        self._is_reading = False
+        self._is_busy = False
+        if self._is_dropped:
+            return
         if done.exception() is not None:
             # The length was promised already; there is no other way to say that it can't be kept.
-            self._transport.abort()
+            self._give_up()
             return
         self._transport.write(done.result())
+        self._go_on()
+
+    def _its_turn(self) -> None:
+        self._is_busy = False
+        self._go_on()
+
+    def _go_on(self) -> None:
         self.send()
         self._drained()
+
+
+# Small, since it is copied; large enough that the socket is not empty before we are called.
+DOORBELL_BYTES = 64 * 1024

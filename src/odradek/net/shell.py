@@ -48,6 +48,8 @@ class Shell:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
+        # One at a time, so that they end, and come back, in the order in which they were asked for.
+        self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
         self._next_housekeeping = 0
@@ -65,8 +67,7 @@ class Shell:
     def settle(self) -> None:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
         lot = self.broker.lot
-        completed = lot.take_completed()
-        if completed:
+        while completed := lot.take_completed():
             self._answer(completed)
         for effect in self.broker.take_effects():
             self._start(effect)
@@ -74,8 +75,17 @@ class Shell:
 
     def in_thread(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
         """Do something slow beside the loop; `then` gets its future, done, back on the loop."""
-        future = self._threads.submit(work)
+        self._submit(self._threads, work, then)
+
+    def _submit(
+        self, threads: ThreadPoolExecutor, work: Callable[[], Result], then: Callable[[Future[Result]], None]
+    ) -> None:
+        future = threads.submit(work)
         future.add_done_callback(lambda done: self._back_on_loop(then, done))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """When everybody else has had a turn."""
+        self.loop.call_soon(work)
 
     def stop_answering(self) -> None:
         """Everyone who waits gets the answer there is now."""
@@ -87,6 +97,7 @@ class Shell:
 
     def stop(self) -> None:
         """Finish what threads do, then close the logs.  The loop may end afterwards."""
+        self._changes.shutdown(wait=True)
         self._threads.shutdown(wait=True)
         for problem in self.broker.stop(self.now()):
             log.error("not stopped cleanly: %s", problem)
@@ -111,7 +122,7 @@ class Shell:
             case Chores():
                 self.in_thread(effect.run, _log_failures)
             case CreateTopics() | GrowTopics() | DeleteTopics():
-                self.in_thread(lambda: self._change_metadata(effect), self._change_ended)
+                self._submit(self._changes, lambda: self._change_metadata(effect), self._change_ended)
 
     def _sync_ended(self, done: Future[Synced]) -> None:
         self.broker.synced(done.result(), self.now())
