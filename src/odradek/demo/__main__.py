@@ -1,0 +1,192 @@
+"""python -m odradek.demo: the exit status is 0 if everything was as it should be, 1 if not, 2 if not understood."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.demo.checks import Check
+    from odradek.demo.processes import Broker
+
+PASSED, FAILED, MISUNDERSTOOD, INTERRUPTED = 0, 1, 2, 130
+DAYS = 365
+PIPE_WIDTH = 100
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _understood(arguments)
+    console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    started = time.monotonic()
+    try:
+        with _stoppable(), _folders(given) as (folder, scratch):
+            if given.verify:
+                passed = _verify(folder, given.days, console)
+            else:
+                passed = _run(folder, scratch, given.days, console)
+    except KeyboardInterrupt:
+        console.print("Stopped; nothing is left running.")
+        return INTERRUPTED
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("odradek"):
+            raise
+        return _say(f"{error.name} is not installed: pip install 'odradek[spark,demo]'")
+    except Exception as error:
+        if not isinstance(error, _sentences()):
+            raise
+        return _say(str(error))
+    kept = f"; results kept in {folder}" if folder.exists() else ""
+    console.print(f"[dim]{time.monotonic() - started:.0f} seconds in all{kept}[/dim]", highlight=False)
+    return PASSED if passed else FAILED
+
+
+def _run(folder: Path, scratch: Path, days: int, console: Console) -> bool:
+    from odradek.demo import dataset
+    from odradek.demo.processes import Broker, Pipeline
+    from odradek.demo.screen import Screen
+    from odradek.demo.story import Story
+    from odradek.spark.java import java_home
+
+    java_home()  # Better said now than after a minute.
+    flights = dataset.read_flights(days)
+    console.print(f"New York, 2013: {flights.num_rows:,} departures, {days} days.", highlight=False)
+    with Broker(folder) as broker, Pipeline(folder, scratch) as pipeline:
+        with Screen(console, flights.num_rows) as screen:
+            Story(broker, pipeline, flights, screen).tell(folder / "lake")
+        passed = _judge(broker, folder, flights, console)
+        broker.stop()
+    return passed
+
+
+def _verify(folder: Path, days: int, console: Console) -> bool:
+    """Checks again what an earlier run left behind."""
+    from odradek.demo import dataset
+    from odradek.demo.processes import Broker
+
+    with Broker(folder) as broker:
+        broker.start()
+        passed = _judge(broker, folder, dataset.read_flights(days), console)
+        broker.stop()
+    return passed
+
+
+def _judge(broker: Broker, folder: Path, flights: pa.Table, console: Console) -> bool:
+    from odradek.demo import checks, dataset, feed, tables
+    from odradek.demo.hours import Hours
+    from odradek.demo.lake import rows_of
+
+    ends = feed.log_ends(broker.address, feed.TOPIC, dataset.PARTITIONS)
+    lake = rows_of(folder / "lake")
+    with Hours(broker.address) as hours:
+        hours.read_to_end()
+    found = [*checks.check_lake(lake, flights, ends), *checks.check_hours(hours.table(), flights)]
+    if all(check.passed for check in found):
+        tables.show(console, lake, checks.flights_of(lake), hours.table(), ends)
+    return _verdict(found, console)
+
+
+def _verdict(found: list[Check], console: Console) -> bool:
+    for check in found:
+        mark = "[green]✓[/green]" if check.passed else "[red]✗[/red]"
+        failure = "" if check.passed else f"  [red]No: {escape(check.found)}.[/red]"
+        console.print(f"{mark} {check.sentence}{failure}", highlight=False)
+    if all(check.passed for check in found):
+        console.print("[bold green]All is as the CSV says, each flight once.[/bold green]")
+        return True
+    console.print("[bold red]The result is wrong.[/bold red]")
+    return False
+
+
+@contextmanager
+def _folders(given: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
+    """Where results go, and where temporary files go."""
+    # The latter always has a short path, and goes: Spark puts Unix sockets there, whose paths have 108 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="odradek-demo-", ignore_cleanup_errors=True) as scratch:
+        if given.dir is None and not given.keep:
+            folder = Path(scratch, "results")
+        else:
+            folder = (given.dir or Path(tempfile.mkdtemp(prefix="odradek-demo-kept-"))).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder, Path(scratch)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the demo as Ctrl-C does; while it ends, none of them disturbs it."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _sentences() -> tuple[type[Exception], ...]:
+    """The exceptions whose text is meant for a person."""
+    from odradek.demo.feed import FeedFailed
+    from odradek.demo.hours import HoursUnreadable
+    from odradek.demo.lake import LakeUnreadable
+    from odradek.demo.processes import ProcessFailed
+    from odradek.demo.watch import NothingMoves
+    from odradek.spark.java import NoJava
+
+    return FeedFailed, HoursUnreadable, LakeUnreadable, ProcessFailed, NothingMoves, NoJava
+
+
+def _understood(arguments: list[str] | None) -> argparse.Namespace:
+    """Exits with status 2 and a sentence for what makes no sense."""
+    parser = argparse.ArgumentParser(
+        prog="python -m odradek.demo",
+        description="Runs a year of flights through a broker and a PySpark pipeline, kills both half-way with kill -9,"
+        " starts them again, and checks that every flight arrived once.",
+    )
+    parser.add_argument("--days", type=int, default=DAYS, metavar="N", help="only the first N days of 2013")
+    parser.add_argument("--dir", type=Path, metavar="PATH", help="a new or empty folder for the results; it stays")
+    parser.add_argument("--keep", action="store_true", help="keep the results, and say where")
+    parser.add_argument("--verify", action="store_true", help="only check again what is in --dir, with the same --days")
+    given = parser.parse_args(arguments)
+    if not 1 <= given.days <= DAYS:
+        parser.error(f"--days must be from 1 to {DAYS}, not {given.days}")
+    if given.verify and not (given.dir and (given.dir / "lake").is_dir()):
+        parser.error("--verify needs --dir with the results of an earlier run")
+    if given.dir and not given.verify and given.dir.exists() and not (given.dir.is_dir() and _is_empty(given.dir)):
+        parser.error(f"{given.dir} is not an empty folder; name a new one, or check it with --verify")
+    try:
+        if given.dir:
+            given.dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"{given.dir} cannot be made: {(error.strerror or str(error)).lower()}")
+    return given
+
+
+def _is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
+def _say(text: str) -> int:
+    Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(text)}", highlight=False)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Reads the derived topic with librdkafka: departures-by-hour, of which the last value of each key counts.
+
+The stream writes a key again whenever its hour has changed, and writes a whole batch again after a crash, so this is
+how such a topic is meant to be read.  It is read while it is written, which shows how far the stream has come.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from types import TracebackType
+from typing import Self, TypedDict
+
+import pyarrow as pa
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from odradek.demo.feed import ANSWER_SECONDS_MAX, QUIET, log_ends
+
+TOPIC = "departures-by-hour"
+PARTITIONS = 2
+KEY = ["time_hour", "origin", "carrier"]
+SCHEMA = pa.schema(
+    [
+        ("time_hour", pa.string()),
+        ("origin", pa.string()),
+        ("carrier", pa.string()),
+        ("flights", pa.int64()),
+        ("cancelled", pa.int64()),
+        ("delay_sum", pa.int64()),  # Minutes, of those that departed.
+        ("delay_mean", pa.float64()),  # Null if none did.
+    ]
+)
+
+
+class Hour(TypedDict, total=False):
+    """A value of the topic; what is null is left out."""
+
+    time_hour: str
+    origin: str
+    carrier: str
+    flights: int
+    cancelled: int
+    delay_sum: int
+    delay_mean: float
+
+
+class HoursUnreadable(Exception):
+    """One sentence."""
+
+
+class Hours:
+    """The topic as a table: newest value by key."""
+
+    def __init__(self, address: str) -> None:
+        self.flights = 0  # How many flights the newest values speak of.
+        self.messages = 0
+        self._address = address
+        self._newest: dict[bytes, Hour] = {}
+        self._next = dict.fromkeys(range(PARTITIONS), 0)
+        # A group id is a must for librdkafka's consumer; with assign() and without commits it means nothing.
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "odradek-demo",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # Nothing may go unread here.
+                **QUIET,
+            }
+        )
+        self._consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+
+    def poll(self, seconds: float = 0.0) -> None:
+        for message in self._consumer.consume(5_000, seconds):
+            error = message.error()
+            if error is None:
+                self._take(message.partition() or 0, message.offset() or 0, message.key(), message.value())
+            elif error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                raise HoursUnreadable(f"Topic {TOPIC} cannot be read: {error}.")
+
+    def read_to_end(self) -> None:
+        """Everything there is now."""
+        ends = log_ends(self._address, TOPIC, PARTITIONS)
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while any(self._next[number] < end for number, end in ends.items()):
+            self.poll(0.2)
+            if time.monotonic() > deadline:
+                raise HoursUnreadable(f"Topic {TOPIC} ends at {ends}, but could only be read to {self._next}.")
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_pylist(list(self._newest.values()), schema=SCHEMA)
+
+    def _take(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        self.messages += 1
+        self._next[partition] = offset + 1
+        try:
+            hour: Hour = json.loads(value or b"")
+            known = self._newest.get(key or b"", {})
+            self.flights += hour["flights"] - known.get("flights", 0)
+        except (ValueError, KeyError, TypeError) as error:
+            raise HoursUnreadable(f"Topic {TOPIC} has no hour at {partition}, {offset}: {value!r}.") from error
+        self._newest[key or b""] = hour
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()

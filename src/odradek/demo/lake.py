@@ -1,0 +1,44 @@
+"""Reads the lake with deltalake, as any program could that knows nothing of Odradek."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+LOOK_EVERY_SECONDS = 0.5
+
+
+class LakeUnreadable(Exception):
+    """One sentence."""
+
+
+class RowCount:
+    """How many rows the table has, from its log alone; looked up twice a second at most."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table: DeltaTable | None = None
+        self._looked_at = float("-inf")
+        self._rows = 0
+
+    def now(self) -> int:
+        if time.monotonic() - self._looked_at > LOOK_EVERY_SECONDS:
+            self._looked_at = time.monotonic()
+            if self._table is not None:
+                self._table.update_incremental()
+                self._rows = int(self._table.count())
+            elif DeltaTable.is_deltatable(str(self._path)):
+                self._table = DeltaTable(self._path)
+        return self._rows
+
+
+def rows_of(path: Path) -> pa.Table:
+    """Each record's place, key and value.  Raises LakeUnreadable."""
+    try:
+        return DeltaTable(path).to_pyarrow_table(columns=["partition", "offset", "key", "value"])
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise LakeUnreadable(f"The lake cannot be read: {error}") from error

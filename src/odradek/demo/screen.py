@@ -1,0 +1,61 @@
+"""The demo's one moving line, and the lines that stay above it.  Where there is no terminal: a line now and then."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+LINE_EVERY_SECONDS = 5.0
+
+
+class Counts(NamedTuple):
+    """How far each has come, in flights."""
+
+    produced: int = 0
+    loaded: int = 0  # Into the lake.
+    derived: int = 0  # Spoken of by the derived topic.
+
+    def __str__(self) -> str:
+        return f"produced {self.produced:,} · in the lake {self.loaded:,} · in hours {self.derived:,}"
+
+
+class Screen:
+    """A context manager around the part that takes time."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._started = time.monotonic()
+        self._told_at = self._started
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            columns = SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn()
+            self._bar = Progress(*columns, console=console, transient=True)
+            self._task = self._bar.add_task("", total=sum(Counts(total, total, total)))
+
+    def say(self, text: str) -> None:
+        self._console.print(f"[dim]{self._seconds():5.1f} s[/dim]  {text}", highlight=False)
+
+    def show(self, counts: Counts) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, description=str(counts), completed=sum(counts))
+        elif time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
+            self._told_at = time.monotonic()
+            self.say(str(counts))
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

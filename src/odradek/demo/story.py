@@ -1,0 +1,111 @@
+"""What happens, in order:
+
+1. The broker starts, and Spark with two pipelines.  A producer replays the year at a steady pace.
+2. Half-way, with flights in flight and Spark at work, the broker and all of Spark are killed with kill -9.
+3. Both start again, on the same data.  The producer goes on where the log ends, the pipelines where they were.
+4. When every flight has arrived everywhere, Spark is stopped.  The broker is left for the checks.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from odradek.demo import dataset, feed, hours
+from odradek.demo.feed import Feed
+from odradek.demo.hours import Hours
+from odradek.demo.lake import RowCount
+from odradek.demo.processes import Broker, Pipeline
+from odradek.demo.screen import Screen
+from odradek.demo.watch import Watch
+
+FLIGHTS_PER_SECOND = 12_000  # A year in half a minute.
+TICK_SECONDS = 0.05
+HANDED_OVER_WHEN_KILLED = 2_000
+
+
+class Story:
+    def __init__(self, broker: Broker, pipeline: Pipeline, flights: pa.Table, screen: Screen) -> None:
+        self._broker = broker
+        self._pipeline = pipeline
+        self._flights = flights
+        self._screen = screen
+
+    def tell(self, lake: Path) -> None:
+        """The exceptions of what it uses carry one sentence each."""
+        self._start_broker()
+        for topic, partitions in ((feed.TOPIC, dataset.PARTITIONS), (hours.TOPIC, hours.PARTITIONS)):
+            feed.create_topic(self._broker.address, topic, partitions)
+        self._start_pipeline()
+        with Hours(self._broker.address) as derived:
+            watch = Watch([self._broker, self._pipeline], RowCount(lake), derived, self._screen)
+            producer = self._first_half(watch)
+            self._kill(producer)
+            self._start_broker()
+            ends = self._where_the_log_ends(producer)
+            self._start_pipeline()
+            self._second_half(watch, ends)
+            self._wait_for_all(watch)
+        self._screen.say("Everything has arrived; Spark stops")
+        self._pipeline.stop()
+
+    def _start_broker(self) -> None:
+        self._broker.start()
+        self._screen.say(f"Broker ready at {self._broker.address}")
+
+    def _start_pipeline(self) -> None:
+        self._pipeline.start(self._broker.address)
+        self._screen.say("Spark starts: a stream into departures-by-hour, and odradek load into the lake")
+
+    def _first_half(self, watch: Watch) -> Feed:
+        """A quarter while Spark starts; another when it writes, so that everyone is at work when the blow comes."""
+        half = self._flights.num_rows // 2
+        producer = Feed(self._broker.address, self._flights)
+        _replay(producer, half // 2, watch)
+        while not (watch.counts.loaded and watch.counts.derived):
+            producer.hand_over(0)
+            watch.look(producer.handed_over)
+            time.sleep(TICK_SECONDS)
+        _replay(producer, half, watch)
+        return producer
+
+    def _kill(self, producer: Feed) -> None:
+        producer.hand_over(HANDED_OVER_WHEN_KILLED)
+        self._broker.kill()
+        processes = self._pipeline.kill()
+        in_flight = producer.give_up()  # Before the broker is back: see feed.py.
+        self._screen.say(
+            f"[bold red]kill -9[/bold red] of the broker and of Spark's {processes} processes,"
+            f" with {in_flight:,} flights not acknowledged"
+        )
+
+    def _where_the_log_ends(self, given_up: Feed) -> dict[int, int]:
+        ends = feed.ends_after_restart(self._broker.address, given_up.acknowledged)
+        more = sum(ends.values()) - sum(given_up.acknowledged.values())
+        self._screen.say(
+            f"The log has every flight that was acknowledged, and {more:,} more; the producer goes on there"
+        )
+        return ends
+
+    def _second_half(self, watch: Watch, ends: dict[int, int]) -> None:
+        producer = Feed(self._broker.address, dataset.remaining(self._flights, ends))
+        _replay(producer, producer.total, watch, before=sum(ends.values()))
+        producer.finish()
+
+    def _wait_for_all(self, watch: Watch) -> None:
+        total = self._flights.num_rows
+        while min(watch.counts.loaded, watch.counts.derived) < total:
+            watch.look(total)
+            time.sleep(TICK_SECONDS)
+
+
+def _replay(producer: Feed, goal: int, watch: Watch, before: int = 0) -> None:
+    """Until the producer has handed over `goal` flights.  `before`: how many the log had when it began."""
+    begun, first = time.monotonic(), producer.handed_over
+    while producer.handed_over < goal:
+        due = first + int((time.monotonic() - begun) * FLIGHTS_PER_SECOND)
+        producer.hand_over(max(min(due, goal) - producer.handed_over, 0))
+        watch.look(before + producer.handed_over)
+        time.sleep(TICK_SECONDS)

@@ -1,0 +1,42 @@
+"""Looks after everything that runs: how far it has come, whether it still lives, and whether it still moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from odradek.demo.hours import Hours
+from odradek.demo.lake import RowCount
+from odradek.demo.processes import Process
+from odradek.demo.screen import Counts, Screen
+
+# A start of Spark takes 10 to 30 s, and more where others want the same cores.
+STALL_SECONDS_MAX = 180.0
+ALL_SECONDS_MAX = 900.0
+
+
+class NothingMoves(Exception):
+    """One sentence."""
+
+
+class Watch:
+    def __init__(self, processes: Sequence[Process], lake: RowCount, hours: Hours, screen: Screen) -> None:
+        self.counts = Counts()
+        self._processes = processes
+        self._lake = lake
+        self._hours = hours
+        self._screen = screen
+        self._started = self._moved_at = time.monotonic()
+
+    def look(self, produced: int) -> None:
+        """Often, and from one thread.  Raises ProcessFailed, HoursUnreadable or NothingMoves."""
+        for process in self._processes:
+            process.check()
+        self._hours.poll()
+        counts = Counts(produced, self._lake.now(), self._hours.flights)
+        now = time.monotonic()
+        if counts != self.counts:
+            self.counts, self._moved_at = counts, now
+        self._screen.show(counts)
+        if now - self._moved_at > STALL_SECONDS_MAX or now - self._started > ALL_SECONDS_MAX:
+            raise NothingMoves(f"After {now - self._started:.0f} s it goes no further: {counts}.")
