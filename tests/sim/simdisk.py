@@ -1,7 +1,7 @@
 """A disk in memory that forgets what was not synced, and tears what it does not quite forget.
 
-It promises no more than POSIX does: a file's bytes are safe after its sync, a name (created, renamed, removed) after the
-sync of its directory, and nothing orders the two.  `crash()` gives the disk as it may be found after a power failure:
+It promises no more than POSIX does: a file's bytes are safe after its sync, a name (created, renamed, removed) after
+the sync of its directory, and nothing orders the two.  `crash()` gives the disk as it may be after a power failure:
 
 - of each file's unsynced writes and truncations, in order, each is there, is lost, or (a write) is there in part, by
   sectors; a hole reads as zeros; now and then one bit of what was not synced is wrong;
@@ -222,7 +222,8 @@ class SimDisk:
             self.folders[path] = Folder()
 
     def remove_directory(self, path: str) -> None:
-        folder, name = self._split(path)
+        parent, _, name = path.rpartition("/")
+        folder = self.folders[parent]
         if name in folder.live:
             assert not self.folders[path].live, "a directory must be empty to be removed"
             del folder.live[name]

@@ -22,7 +22,6 @@ from odradek.log.disk import Disk, DiskFailed, Lock, read_file, replace_file
 from odradek.log.log import FIRST_OFFSET, Log
 from odradek.log.meta_properties import claim
 from odradek.log.reaper import Reap, Reaper
-from odradek.log.scan import Damaged
 
 Offsets = dict[TopicPartition, Offset]
 _MARKER = b'{"version":0,"brokerEpoch":-1}'
@@ -137,7 +136,7 @@ class LogDirectory:
                 start_offset=offsets[1],
                 reaper=self.reaper,
             )
-        except (DiskFailed, BadCheckpoint, Damaged) as failure:
+        except (DiskFailed, BadCheckpoint) as failure:
             self.offline[partition] = str(failure)
             return
         if log.lost_bytes:
@@ -230,7 +229,7 @@ class LogDirectory:
         for partition, log in self.logs.items():
             try:
                 log.close(now_ms)
-            except (DiskFailed, Damaged) as failure:
+            except DiskFailed as failure:
                 failures.append(f"{partition}: {failure}")
         try:
             self.begin_checkpoint(high_watermarks)

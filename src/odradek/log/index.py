@@ -22,7 +22,7 @@ from odradek.log.disk import Disk, DiskFailed, File
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
-BLOCK_ENTRIES = 256
+BLOCK_ENTRIES = 64
 PENDING_ENTRIES_MAX = 128
 
 Entry = tuple[int, int]
@@ -32,7 +32,17 @@ KEYS = (itemgetter(0), itemgetter(1))
 class Index:
     """Entries of two ascending columns.  Raises DiskFailed; what it reads may be wrong, and is checked by its user."""
 
-    __slots__ = ("_block", "_block_start", "_disk", "_layout", "_pending", "_stored", "base_offset", "path")
+    __slots__ = (
+        "_block",
+        "_block_start",
+        "_disk",
+        "_layout",
+        "_pending",
+        "_stored",
+        "base_offset",
+        "is_unsynced",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: str, layout: Struct, base_offset: Offset, stored_bytes: int) -> None:
         self._disk = disk
@@ -41,6 +51,7 @@ class Index:
         self._pending: list[Entry] = []
         self._block: list[Entry] = []
         self._block_start = 0
+        self.is_unsynced = False
         self.path = path
         self.base_offset = base_offset
 
@@ -104,11 +115,13 @@ class Index:
             self._disk.open(self.path).write(self._stored * self._layout.size, data)
             self._stored += len(self._pending)
             self._pending.clear()
+            self.is_unsynced = True
 
     def keep(self, count: int) -> None:
         """Only the first `count` entries stay; the file ends where they end."""
         if count < self._stored:
             self._disk.open(self.path).truncate(count * self._layout.size)
+            self.is_unsynced = True
             self._stored = count
             self._pending.clear()
         else:
@@ -118,12 +131,15 @@ class Index:
     def clear(self) -> None:
         """Empty, with an empty file where there was none or a damaged one."""
         self._disk.create(self.path)
+        self.is_unsynced = True
         self._stored = 0
         self._pending.clear()
         self._block = []
 
     def sync(self) -> None:
-        self._disk.open(self.path).sync()
+        if self.is_unsynced:
+            self._disk.open(self.path).sync()
+            self.is_unsynced = False
 
 
 class OffsetIndex(Index):

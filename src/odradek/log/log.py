@@ -20,13 +20,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log import recovery, search
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.leftovers import snapshot_names
-from odradek.log.names import DELETED, LEADER_EPOCHS, PARTITION_METADATA, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
+from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
 from odradek.log.reaper import Reaper
 from odradek.log.retention import Bounds, expired_segments
 from odradek.log.segment import Segment
@@ -179,20 +179,24 @@ class Log:
             self._is_prepared = True
         newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
         if self._active.must_roll(size, newest, end, now_ms, config):
-            self.roll(now_ms)
+            is_far = end - self.end_offset > INT32_MAX  # A follower's gap that no index could bridge.
+            self.roll(now_ms, batches[0].base_offset if is_far else self.end_offset)
         self._active.append(batches, config)
         self.end_offset = end
 
-    def roll(self, now_ms: TimestampMs) -> None:
-        """A new open segment that begins where the log ends.  The old one stays to be flushed."""
+    def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:
+        """A new open segment, that begins where the log ends if not told else.  The old one stays to be flushed."""
         old = self._active
-        if old.base_offset == self.end_offset:
+        base_offset = self.end_offset if base_offset is None else base_offset
+        if old.base_offset == base_offset:
             return
         old.seal()
-        segment = Segment.create(self._disk, self.directory, self.end_offset, now_ms, self.config)
+        segment = Segment.create(self._disk, self.directory, base_offset, now_ms, self.config)
         self._changes += 1
         self._unsynced.append(old)
         self._activate([*self.segments, segment])
+        segment.prepare(self.config)
+        self._is_prepared = True
         self._touch(old)
 
     def _activate(self, segments: list[Segment]) -> None:
@@ -321,7 +325,7 @@ class Log:
         place = kept[-1].find(offset)
         end = Offset(offset if place is None else min(offset, place.base_offset))
         self._lower_recovery_point(end)
-        self._discard(self.segments[len(kept) :], now_ms)
+        self._discard(self.segments[: len(kept) - 1 : -1], now_ms)
         if place is not None:
             kept[-1].truncate_to(place)
         self.end_offset = end
@@ -334,7 +338,7 @@ class Log:
     def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
         """Empty, and begins at `start`: a follower whose leader no longer has what it needs."""
         self._lower_recovery_point(start)
-        self._discard(self.segments, now_ms)
+        self._discard(self.segments[::-1], now_ms)
         self._activate([Segment.create(self._disk, self.directory, start, now_ms, self.config)])
         self._disk.sync_directory(self.directory)
         self.start_offset = self.end_offset = start
@@ -396,20 +400,10 @@ class Log:
         return count
 
     def _discard(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
-        """Renamed at once, unlinked later.  Last segment first: a stop half-way must not leave a hole."""
-        if not segments:
-            return
-        due = TimestampMs(now_ms + self.config.file_delete_delay_ms)
-        names = {entry.name for entry in self._disk.entries(self.directory)}
-        for segment in reversed(segments):
+        for segment in segments:
             segment.release()
-            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
-                name = segment_stem(segment.base_offset) + suffix
-                if name in names:
-                    path = f"{self.directory}/{name}"
-                    self._disk.rename(path, path + DELETED)
-                    self.reaper.add_file(path + DELETED, due)
-        self._disk.sync_directory(self.directory)
+        due = TimestampMs(now_ms + self.config.file_delete_delay_ms)
+        self.reaper.retire_segments(self.directory, [segment.base_offset for segment in segments], due)
 
     def reap(self, now_ms: TimestampMs) -> int:
         """Unlinks files whose delay is over."""
@@ -425,6 +419,8 @@ class Log:
         if not self._is_prepared:
             self._active.prepare(self.config)
         self._active.seal()
+        self._active.offsets.sync()
+        self._active.times.sync()
         self.flush(now_ms)
         for segment in self.segments:
             segment.release()

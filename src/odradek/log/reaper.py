@@ -6,11 +6,13 @@ Unlinking a gigabyte takes the file system tens of milliseconds: begin() gives t
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from odradek.base.units import TimestampMs
-from odradek.log.disk import Disk, DiskFailed
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.disk import Disk, DiskFailed, Entry
+from odradek.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +27,17 @@ class Reap:
         for path in self.files:
             self.disk.unlink(path)
         for directory in self.directories:
-            if self._exists(directory):
-                for entry in self.disk.entries(directory):
-                    self.disk.unlink(f"{directory}/{entry.name}")
-                self.disk.remove_directory(directory)
+            for entry in self._entries(directory):
+                self.disk.unlink(f"{directory}/{entry.name}")
+            self.disk.remove_directory(directory)
 
-    def _exists(self, directory: str) -> bool:
+    def _entries(self, directory: str) -> list[Entry]:
         try:
-            self.disk.size(directory)
+            return self.disk.entries(directory)
         except DiskFailed as failure:
-            if failure.errno == errno.ENOENT:
-                return False
+            if failure.errno == errno.ENOENT:  # A run before this one got that far.
+                return []
             raise
-        return True
 
 
 class Reaper:
@@ -55,6 +55,24 @@ class Reaper:
 
     def add_directory(self, path: str, due_ms: TimestampMs) -> None:
         heappush(self._waiting, (due_ms, path, True))
+
+    def retire_segments(self, directory: str, base_offsets: Sequence[Offset], due_ms: TimestampMs) -> None:
+        """Renamed at once, one after the other as given, and unlinked when due, with all that belongs to them.
+
+        The order is the caller's so that a stop half-way leaves no hole: from the start of the log forwards, from its
+        end backwards.
+        """
+        if not base_offsets:
+            return
+        there = {entry.name for entry in self._disk.entries(directory)}
+        for base_offset in base_offsets:
+            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
+                name = segment_stem(base_offset) + suffix
+                if name in there:
+                    path = f"{directory}/{name}"
+                    self._disk.rename(path, path + DELETED)
+                    self.add_file(path + DELETED, due_ms)
+        self._disk.sync_directory(directory)
 
     def begin(self, now_ms: TimestampMs) -> Reap | None:
         """What is due, None if nothing is."""

@@ -175,7 +175,8 @@ def _check_segment(opening: Opening, segment: Segment, scan: _Scan) -> int:
     latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
     with suppress(Damaged):
         for place in walk_checked(segment.file, 0, segment.size):
-            if (place.base_offset if place.magic == MAGIC else place.last_offset) < end:
+            first = place.base_offset if place.magic == MAGIC else place.last_offset
+            if first < end or not segment.can_hold(place.last_offset):
                 break  # A batch that is whole, and yet can't follow what is before it.
             segment.index(place, config)
             good, end = place.end, Offset(place.last_offset + 1)
@@ -226,8 +227,10 @@ def _epochs(opening: Opening, segments: list[Segment], scan: _Scan) -> LeaderEpo
 
 
 def _note_all(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+    """What can be read of them; damage in what was synced is found again by who reads there."""
     for segment in segments:
-        for place in walk(segment.file, 0, segment.size, chunk_bytes=CHECK_CHUNK_BYTES):
-            if place.leader_epoch > epochs.latest:
-                epochs.note(place.leader_epoch, place.base_offset)
+        with suppress(Damaged):
+            for place in walk(segment.file, 0, segment.size, chunk_bytes=CHECK_CHUNK_BYTES):
+                if place.leader_epoch > epochs.latest:
+                    epochs.note(place.leader_epoch, place.base_offset)
         segment.release()

@@ -231,7 +231,7 @@ class Segment:
         start = self.offsets.position_at_or_before(offset)
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
-        for place in walk(self.file, start, self.size):
+        for place in self._walk(start):
             if place.position == start and place.base_offset > offset and start:
                 raise Damaged(self.offsets.path, start, f"points beyond offset {offset}")
             if place.last_offset >= offset:
@@ -278,10 +278,20 @@ class Segment:
             del hints[next(iter(hints))]
         hints[offset] = position
 
+    def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+        """walk to the end, over offsets that can be in this segment.  Raises Damaged."""
+        for place in walk(self.file, position, self.size, chunk_bytes=chunk_bytes):
+            if not self.can_hold(place.last_offset):
+                raise Damaged(self.path, place.position, f"offset {place.last_offset} from {self.base_offset} on")
+            yield place
+
+    def can_hold(self, offset: Offset) -> bool:
+        return 0 <= offset - self.base_offset <= INT32_MAX
+
     def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
-        """walk to the end, where damage is no one's index but a failed disk."""
+        """The batches from there to the end; damage is a failed disk."""
         try:
-            yield from walk(self.file, position, self.size, chunk_bytes=chunk_bytes)
+            yield from self._walk(position, chunk_bytes)
         except Damaged as damage:
             raise self.failure(damage) from None
 
@@ -314,7 +324,7 @@ class Segment:
         if self.size and not 0 <= start < self.size:
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
         end = self.base_offset
-        for place in walk(self.file, start, self.size):
+        for place in self._walk(start):
             if last and place.position == start and not place.base_offset <= expected <= place.last_offset:
                 raise Damaged(self.offsets.path, start, f"points to {place.base_offset}, not to {expected}")
             self._note_timestamp(place)
@@ -325,7 +335,7 @@ class Segment:
         """From the headers of what is there; to its end or to the first damage."""
         self.forget_indexes()
         with suppress(Damaged):
-            for place in walk(self.file, 0, self.size, chunk_bytes=CHECK_CHUNK_BYTES):
+            for place in self._walk(0, CHECK_CHUNK_BYTES):
                 self.index(place, config)
         self.times.maybe_add(*self.largest())
         self.offsets.write()

@@ -1,0 +1,197 @@
+"""A real Apache Kafka for tests: its jars from Maven Central, its tools, its broker (KRaft, one node).
+
+The jars land in $ODRADEK_PEERS (default ~/.cache/odradek-peers), once.  `pytestmark = REAL_KAFKA` marks the tests of a
+module, and skips them where java or mvn is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+VERSION = "4.3.0"
+CACHE = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers"))
+START_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 30
+TOOL_SECONDS_MAX = 90
+LOG_FORMAT = "[%d] %p %m (%c)%n"
+
+DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
+STORAGE = "kafka.tools.StorageTool"
+
+
+def _folder(version: str) -> Path:
+    return CACHE / f"kafka-{version}"
+
+
+def missing() -> str | None:
+    """Why there can be no real Kafka here, or None."""
+    if shutil.which("java") is None:
+        return "needs java (17 or later) to run Apache Kafka"
+    if not _folder(VERSION).joinpath("complete").exists() and shutil.which("mvn") is None:
+        return "needs mvn to fetch the jars of Apache Kafka"
+    return None
+
+
+REAL_KAFKA = [pytest.mark.java, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+
+
+@cache
+def jars(version: str = VERSION) -> Path:
+    """The folder with every jar of one version (4.0 or later)."""
+    folder = _folder(version)
+    if not (folder / "complete").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pom.xml").write_text(_pom(version))
+        command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={folder / 'libs'}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        (folder / "complete").touch()
+    return folder / "libs"
+
+
+def _pom(version: str) -> str:
+    artifacts = [
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+        ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
+    ]
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>"
+        for group, artifact, number in artifacts
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>peers</groupId><artifactId>peer</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _java(version: str, main_class: str, *arguments: str, level: str, folder: Path) -> list[str]:
+    logging = folder / "log4j2.properties"
+    logging.write_text(
+        f"rootLogger.level={level}\nrootLogger.appenderRef.out.ref=OUT\nappender.out.type=Console\n"
+        f"appender.out.name=OUT\nappender.out.target=SYSTEM_ERR\n"
+        f"appender.out.layout.type=PatternLayout\nappender.out.layout.pattern={LOG_FORMAT}\n"
+    )
+    options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
+    return ["java", *options, "-cp", f"{jars(version)}/*", main_class, *arguments]
+
+
+def run_tool(folder: Path, main_class: str, *arguments: str, version: str = VERSION) -> str:
+    """What the tool printed, both streams; the test fails if it ends with an error.  `folder` is for scratch files."""
+    command = _java(version, main_class, *arguments, level="WARN", folder=folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False)
+    assert done.returncode == 0, f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def dump_log(folder: Path, *files: Path, options: tuple[str, ...] = ("--deep-iteration",)) -> str:
+    return run_tool(folder, DUMP_LOG, *options, "--files", ",".join(map(str, files)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class KafkaBroker:
+    """A broker on its own folder, for `with`.  stop() and start() may follow each other; the data stays."""
+
+    def __init__(self, folder: Path, *, version: str = VERSION, settings: Mapping[str, str] | None = None) -> None:
+        self._folder = folder
+        self._version = version
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.data = folder / "data"
+        self.output = folder / "output.txt"
+        self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        if not (self.data / "meta.properties").exists():
+            run_tool(
+                self._folder, STORAGE, "format", "-t", self.cluster_id, "-c", str(properties), version=self._version
+            )
+        command = _java(self._version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder)
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._wait_until_ready()
+
+    def _properties(self) -> dict[str, str]:
+        controller = free_port()
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | self._settings
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while b"Kafka Server started" not in self.output.read_bytes():
+            ended = self._process is None or self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                self.kill()
+                pytest.fail("Apache Kafka did not start:\n" + "\n".join(self._complaints()[:20]))
+            time.sleep(0.05)
+
+    def _complaints(self) -> list[str]:
+        words = (" ERROR ", " FATAL ", "Exception: ")
+        return [line for line in self.output.read_text().splitlines() if any(word in line for word in words)]
+
+    def stop(self) -> None:
+        """A clean stop; a kill if it takes too long."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

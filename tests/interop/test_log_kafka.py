@@ -1,0 +1,159 @@
+"""Our files in Apache Kafka's hands, and its files in ours: dump-log, and one data directory that both append to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Assigned
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
+
+from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DirectoryInUse, RealDisk
+from odradek.log.log import Log
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
+from odradek.record.records import decode
+
+pytestmark = REAL_KAFKA
+
+NOW = TimestampMs(1_700_000_000_000)
+CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=200)
+SHARED = TopicPartition(TopicName("shared"), 0)
+COMPLAINTS = re.compile(r"isvalid: false|mismatch|corrupt|out of order|Found|not found|error|exception", re.IGNORECASE)
+
+
+def open_directory(data: Path, cluster_id: str) -> LogDirectory:
+    return LogDirectory.open(
+        RealDisk(), str(data), NOW, broker_id=BrokerId(1), cluster_id=cluster_id, config_of=lambda _: CONFIG
+    )
+
+
+def fill(log: Log, count: int, epoch: LeaderEpoch) -> list[bytes]:
+    """Batches of every codec and size; their values in order."""
+    values: list[bytes] = []
+    for number in range(count):
+        records = [
+            (
+                b"k%d" % number,
+                b"%d.%d " % (number, i) * (number * 7 % 23 + 1),
+                (("h", b"x"), ("n", None)),
+                NOW + number * 10 - i,
+            )
+            for i in range(number % 4 + 1)
+        ]
+        values += [value for _, value, _, _ in records]
+        log.append(Batch.checked(memoryview(encode_batch(records, Codec(number % 5)))), epoch, NOW)
+    return values
+
+
+def values_of(log: Log) -> Iterator[bytes | None]:
+    offset = log.start_offset
+    while offset < log.end_offset:
+        for batch in iter_batches(log.read(offset, 10_000, log.end_offset).read()):
+            offset = batch.next_offset
+            if not batch.is_control:
+                yield from (record.value for record in decode(batch))
+
+
+def test_dump_log_has_no_complaints(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path / "data", "a-cluster")
+    log = directory.create(SHARED, None, CONFIG, NOW)
+    count = len(fill(log, 90, LeaderEpoch(3)))
+    assert len(log.segments) > 3
+    directory.close(NOW)
+    partition = tmp_path / "data" / str(SHARED)
+    logs = sorted(partition.glob("*.log"))
+    indexes = sorted([*partition.glob("*.index"), *partition.glob("*.timeindex")])
+    assert sum(path.stat().st_size > 0 for path in indexes) > 6
+    text = dump_log(tmp_path, *logs)
+    assert not COMPLAINTS.search(text), text
+    assert re.findall(r"\| offset: (\d+)", text) == [str(offset) for offset in range(count)]
+    for option in ("--index-sanity-check", "--verify-index-only"):
+        text = dump_log(tmp_path, *indexes, options=(option,))
+        assert not COMPLAINTS.search(text.replace("passed sanity check", "")), text
+    text = dump_log(tmp_path, *indexes, options=())
+    assert not COMPLAINTS.search(text), text
+
+
+def test_both_append_to_one_directory(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path) as kafka:
+        create_topic(kafka)
+        values = produce(kafka, "first")
+        with pytest.raises(DirectoryInUse, match="in use"):
+            open_directory(kafka.data, kafka.cluster_id)
+    values += append_here(kafka, cleanly=True)
+    kafka.start()
+    assert consume(kafka, len(values)) == values
+    values += produce(kafka, "second")
+    kafka.kill()
+    values += append_here(kafka, cleanly=False)
+    kafka.start()
+    assert consume(kafka, len(values)) == values
+    values += produce(kafka, "third")
+    kafka.stop()
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert directory.clean_shutdown
+    assert list(values_of(directory.logs[SHARED])) == values
+    directory.close(NOW)
+
+
+def test_kafka_does_not_start_on_a_directory_we_hold(tmp_path: Path) -> None:
+    kafka = KafkaBroker(tmp_path)
+    with kafka:
+        create_topic(kafka)
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    with pytest.raises(pytest.fail.Exception, match="lock"):
+        kafka.start()
+    directory.close(NOW)
+
+
+def append_here(kafka: KafkaBroker, *, cleanly: bool) -> list[bytes]:
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert directory.clean_shutdown == cleanly
+    assert not directory.offline
+    log = directory.logs[SHARED]
+    values = fill(log, 60, LeaderEpoch(log.epochs.latest + 1))
+    if cleanly:
+        assert not directory.close(NOW)
+    else:
+        log.flush()
+        directory._lock.release()  # As a killed process leaves it: no marker, no checkpoint.
+    return values
+
+
+def create_topic(kafka: KafkaBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
+    for created in admin.create_topics([NewTopic(str(SHARED.topic), 1, 1)]).values():
+        created.result(30)
+
+
+def produce(kafka: KafkaBroker, word: str) -> list[bytes]:
+    values = [f"{word} {number}".encode() for number in range(50)]
+    producer = Producer({"bootstrap.servers": kafka.address, "log_level": 0, "compression.codec": "zstd"})
+    for value in values:
+        producer.produce(str(SHARED.topic), value, partition=0)
+    assert producer.flush(30) == 0
+    return values
+
+
+def consume(kafka: KafkaBroker, count: int) -> list[bytes]:
+    settings = {"bootstrap.servers": kafka.address, "group.id": "none", "log_level": 0, "enable.partition.eof": True}
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
+    consumer.assign([Assigned(str(SHARED.topic), 0, 0)])
+    values: list[bytes] = []
+    while len(values) < count:
+        message = consumer.poll(30)
+        assert message is not None, f"{len(values)} of {count} came"
+        assert message.error() is None, message.error()
+        values.append(message.value() or b"")
+    consumer.close()
+    return values

@@ -1,0 +1,33 @@
+"""Batches for logs, and logs read back."""
+
+from __future__ import annotations
+
+from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.log.log import Appended, Log
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.builder import encode_batch
+
+T0 = TimestampMs(1_700_000_000_000)
+
+
+def batch(*values: bytes, at: int = T0, step: int = 1) -> Batch:
+    """One batch with these values, the first at time `at`, each next one `step` ms later."""
+    raw = encode_batch([(None, value, (), at + number * step) for number, value in enumerate(values)])
+    return Batch.checked(memoryview(raw))
+
+
+def put(log: Log, *values: bytes, at: int = T0, epoch: int = 0) -> Appended:
+    return log.append(batch(*values, at=at), LeaderEpoch(epoch), TimestampMs(at))
+
+
+def stored(log: Log) -> list[tuple[int, int]]:
+    """First and last offset of every batch, read as a consumer reads."""
+    found: list[tuple[int, int]] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        batches = list(iter_batches(log.read(Offset(offset), 500, log.end_offset).read()))
+        if not batches:
+            break
+        found += [(each.base_offset, each.last_offset) for each in batches]
+        offset = batches[-1].next_offset
+    return found

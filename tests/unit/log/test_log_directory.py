@@ -1,0 +1,286 @@
+"""A data directory: what is found, kept, refused and left behind."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DirectoryInUse, DiskFailed, read_file
+from odradek.log.meta_properties import WrongDirectory
+from support.logs import T0, put, stored
+
+PATH = "/data"
+CONFIG = LogConfig(segment_bytes=400)
+TOPIC_ID = Uuid(bytes(range(16)))
+OTHER_ID = Uuid(bytes(range(1, 17)))
+
+
+def at(topic: str, number: int = 0) -> TopicPartition:
+    return TopicPartition(TopicName(topic), number)
+
+
+def open_directory(disk: SimDisk, *, broker_id: int = 1, cluster_id: str | None = "cluster") -> LogDirectory:
+    return LogDirectory.open(
+        disk, PATH + "/", T0, broker_id=BrokerId(broker_id), cluster_id=cluster_id, config_of=lambda _: CONFIG
+    )
+
+
+def text(disk: SimDisk, name: str) -> str:
+    return (read_file(disk, f"{PATH}/{name}", 10_000) or b"").decode()
+
+
+def names(disk: SimDisk, path: str = PATH) -> set[str]:
+    return {entry.name for entry in disk.entries(path)}
+
+
+def test_created_closed_and_opened_again() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    assert not directory.clean_shutdown
+    log = directory.create(at("a-b", 7), TOPIC_ID, CONFIG, T0)
+    assert directory.create(at("a-b", 7), TOPIC_ID, CONFIG, T0) is log
+    put(log, b"x", epoch=3)
+    assert directory.close(T0, {at("a-b", 7): Offset(1)}) == []
+    assert text(disk, ".kafka_cleanshutdown") == '{"version":0,"brokerEpoch":-1}'
+    assert text(disk, "recovery-point-offset-checkpoint") == "0\n1\na-b 7 1\n"
+    assert text(disk, "replication-offset-checkpoint") == "0\n1\na-b 7 1\n"
+    assert text(disk, "log-start-offset-checkpoint") == "0\n0\n"
+    again = open_directory(disk)
+    assert again.clean_shutdown
+    assert again.high_watermarks == {at("a-b", 7): 1}
+    log = again.logs[at("a-b", 7)]
+    assert (log.topic_id, log.end_offset, log.recovery_point) == (TOPIC_ID, 1, 1)
+    assert ".kafka_cleanshutdown" not in names(disk)
+
+
+def test_one_broker_at_a_time() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    with pytest.raises(DirectoryInUse):
+        open_directory(disk)
+    directory.close(T0)
+    open_directory(disk)
+
+
+def test_a_refused_directory_is_not_left_locked() -> None:
+    disk = SimDisk()
+    open_directory(disk).close(T0)
+    for wrong in ({"broker_id": 2}, {"cluster_id": "other"}):
+        with pytest.raises(WrongDirectory, match="this broker has"):
+            open_directory(disk, **wrong)
+    assert open_directory(disk, cluster_id=None).cluster_id == "cluster"
+
+
+def test_one_bad_partition_does_not_keep_the_others() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    for topic in ("bad", "good"):
+        put(directory.create(at(topic), TOPIC_ID, CONFIG, T0), b"x", b"y")
+        directory.logs[at(topic)].advance_start(Offset(1))
+    directory.close(T0, {at("bad"): Offset(2), at("good"): Offset(2)})
+    disk.open(f"{PATH}/bad-0/partition.metadata").write(0, b"version: 8")
+    again = open_directory(disk)
+    assert set(again.logs) == {at("good")}
+    assert "version 8" in again.offline[at("bad")]
+    with pytest.raises(Refused, match="offline") as refused:
+        again.create(at("bad"), TOPIC_ID, CONFIG, T0)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    again.checkpoint_now()
+    for name in ("recovery-point", "replication"):
+        assert text(disk, f"{name}-offset-checkpoint") == "0\n2\nbad 0 2\ngood 0 2\n"
+    assert text(disk, "log-start-offset-checkpoint") == "0\n2\nbad 0 1\ngood 0 1\n"
+    assert "version 8" in again.close(T0)[0]
+    assert ".kafka_cleanshutdown" not in names(disk), "what is in the bad one is not known"
+
+
+def test_damaged_checkpoints_cost_time_only() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    put(directory.create(at("t"), TOPIC_ID, CONFIG, T0), b"x")
+    directory.close(T0)
+    disk.unlink(f"{PATH}/.kafka_cleanshutdown")
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
+        disk.create(f"{PATH}/{name}").write(0, b"junk")
+    again = open_directory(disk)
+    assert stored(again.logs[at("t")]) == [(0, 0)]
+    assert len(again.problems) == 3
+
+
+def test_what_recovery_cut_is_reported() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    put(log, b"x")
+    disk.open(log.segments[0].path).truncate(50)
+    again = open_directory(disk.kill())
+    assert again.problems == ["t-0: 50 bytes at the end were not whole and are cut off"]
+
+
+# ---------------------------------------------------------------- delete
+
+
+def test_deleted_is_renamed_then_gone() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    long = at("t" * 249, 12)
+    log = directory.create(long, TOPIC_ID, CONFIG, T0)
+    put(log, b"still read")
+    piece = log.read(Offset(0), 100, Offset(1))
+    directory.delete(long, T0)
+    assert long not in directory.logs
+    (gone,) = (name for name in names(disk) if name.endswith("-delete"))
+    assert len(gone) <= 255
+    assert directory.begin_reap(TimestampMs(T0 + CONFIG.file_delete_delay_ms - 1)) is None
+    reap = directory.begin_reap(TimestampMs(T0 + CONFIG.file_delete_delay_ms))
+    assert reap is not None
+    reap.run()
+    reap.run()
+    assert not any(name.startswith("tt") for name in names(disk))
+    assert b"still read" in piece.read()
+
+
+def test_created_again_while_the_old_one_waits() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    for topic_id in (TOPIC_ID, OTHER_ID):
+        log = directory.create(at("t"), topic_id, CONFIG, T0)
+        assert (log.topic_id, log.end_offset) == (topic_id, 0)
+        put(log, b"x")
+        directory.delete(at("t"), T0)
+    assert sum(name.endswith("-delete") for name in names(disk)) == 2
+
+
+def test_a_deletion_interrupted_goes_on_at_the_next_start() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    directory.delete(at("t"), T0)
+    again = open_directory(disk.kill())
+    assert again.logs == {}
+    assert again.reaper.reap(T0) == 1
+    assert not any(name.endswith("-delete") for name in names(disk))
+
+
+def test_a_new_log_does_not_inherit_the_offsets_of_its_name() -> None:
+    """Topic deleted and made again: with the old checkpoints a crash would begin the new log at the old start."""
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    for _ in range(10):
+        put(log, b"x" * 50)
+    log.advance_start(Offset(9))
+    log.flush()
+    directory.checkpoint_now()
+    directory.delete(at("t"), T0)
+    log = directory.create(at("t"), OTHER_ID, CONFIG, T0)
+    put(log, b"new")
+    log.flush()
+    disk.sync_directory("")
+    again = open_directory(disk.crash(Random(1)))
+    assert stored(again.logs[at("t")]) == [(0, 0)]
+
+
+def test_others_directories_are_left_alone() -> None:
+    disk = SimDisk()
+    kept = ["__cluster_metadata-0", "lost+found", "t-0.0123456789abcdef0123456789abcdef-future", "notes"]
+    for name in kept:
+        disk.make_directory(f"{PATH}/{name}")
+        disk.create(f"{PATH}/{name}/00000000000000000000.log")
+    directory = open_directory(disk)
+    assert directory.logs == {}
+    assert len(directory.reaper) == 0
+    directory.close(T0)
+    assert all(names(disk, f"{PATH}/{name}") == {"00000000000000000000.log"} for name in kept)
+
+
+# ---------------------------------------------------------------- topic ids, checkpoints
+
+
+def test_a_log_without_an_id_gets_one() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    directory.create(at("t"), None, CONFIG, T0)
+    directory.assign_topic_id(at("t"), TOPIC_ID)
+    directory.close(T0)
+    assert open_directory(disk).logs[at("t")].topic_id == TOPIC_ID
+
+
+def test_a_checkpoint_is_written_when_something_changed() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    first = directory.begin_checkpoint({at("t"): Offset(0)})
+    assert first is not None
+    first.run()
+    assert directory.begin_checkpoint({at("t"): Offset(0)}) is None
+    put(log, b"x")
+    second = directory.begin_checkpoint({at("t"): Offset(1)})
+    assert second is not None
+    assert set(second.contents) == {"replication-offset-checkpoint"}
+    disk.room = 0
+    with pytest.raises(DiskFailed):
+        second.run()
+    disk.room = None
+    third = directory.begin_checkpoint({at("t"): Offset(1)})
+    assert third is not None, "what failed is due again"
+    third.run()
+    assert text(disk, "replication-offset-checkpoint") == "0\n1\nt 0 1\n"
+
+
+def test_a_truncation_is_checkpointed_before_and_outruns_a_waiting_checkpoint() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    for _ in range(4):
+        put(log, b"x")
+    log.flush()
+    waiting = directory.begin_checkpoint()
+    assert waiting is not None
+    log.truncate_to(Offset(1), T0)
+    waiting.run()
+    assert text(disk, "recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
+
+
+def test_a_failed_sync_leaves_no_marker() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    put(log, b"x")
+    flush = log.begin_flush()
+    disk.fails_to_sync = True
+    with pytest.raises(DiskFailed):
+        flush.run()
+    disk.fails_to_sync = False
+    assert "a sync failed before" in directory.close(T0)[0]
+    assert ".kafka_cleanshutdown" not in names(disk)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_was_flushed_survives_a_power_failure(seed: int) -> None:
+    """With its directory, its id and its epochs, though nothing of that was synced when the log was made."""
+    disk = SimDisk()
+    directory = open_directory(disk)
+    disk.sync_directory("")
+    flushed = {}
+    for number in range(3):
+        log = directory.create(at("t", number), TOPIC_ID, CONFIG, T0)
+        for record in range(number * 4 + 1):
+            put(log, b"x" * 50, epoch=record // 2)
+        log.flush()
+        flushed[at("t", number)] = stored(log), log.epochs.entries
+        put(log, b"may go", epoch=9)
+    directory.create(at("may", 1), OTHER_ID, CONFIG, T0)
+    again = open_directory(disk.crash(Random(seed)))
+    assert not again.offline
+    for partition, (batches, epochs) in flushed.items():
+        log = again.logs[partition]
+        assert stored(log)[: len(batches)] == batches
+        assert log.epochs.entries[: len(epochs)] == epochs
+        assert log.topic_id == TOPIC_ID

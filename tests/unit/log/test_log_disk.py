@@ -1,0 +1,201 @@
+"""Real files on a real file system: what is promised of them, and how they fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.log.disk import (
+    EMPTY_SLICE,
+    DirectoryInUse,
+    DiskFailed,
+    Entry,
+    FileSlice,
+    RealDisk,
+    read_file,
+    replace_file,
+)
+
+DISK = RealDisk()
+
+HOLD_THE_LOCK = """
+import sys
+from odradek.log.disk import RealDisk
+lock = RealDisk().lock(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Writes beyond it fall short, then fail: what a full disk does, without one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_writes_go_where_they_say(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    file.write(0, b"abcdef")
+    file.write_all(3, [b"DE", bytearray(b"F"), memoryview(b"gh")])
+    file.sync()
+    assert file.pread(0, 100) == b"abcDEFgh"
+    assert file.size() == 8
+    file.truncate(2)
+    assert DISK.open(f"{tmp_path}/f").pread(0, 100) == b"ab"
+
+
+def test_many_buffers_are_one_after_the_other(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    buffers = [b"%05d" % number for number in range(3000)]
+    file.write_all(10, buffers)
+    assert file.pread(10, 20_000) == b"".join(buffers)
+
+
+def test_a_write_cut_short_fails_with_the_reason(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    with file_size_limit(10_000):
+        for buffers in ([b"x" * 20_000], [b"x" * 7000] * 3):
+            with pytest.raises(DiskFailed) as failed:
+                file.write_all(0, buffers)
+            assert failed.value.errno == errno.EFBIG
+            with pytest.raises(DiskFailed) as failed:
+                file.write(0, b"".join(buffers))
+            assert failed.value.errno == errno.EFBIG
+            assert failed.value.filename == f"{tmp_path}/f"
+    assert file.size() == 10_000
+
+
+def test_a_full_device_says_so() -> None:
+    with pytest.raises(DiskFailed, match="No space left") as failed:
+        DISK.open("/dev/full").write(0, b"x")
+    assert failed.value.is_full
+
+
+def test_failures_name_the_path(tmp_path: Path) -> None:
+    missing = f"{tmp_path}/missing"
+    for act in (
+        lambda: DISK.open(missing),
+        lambda: DISK.size(missing),
+        lambda: DISK.modified_ms(missing),
+        lambda: DISK.rename(missing, missing + "2"),
+        lambda: DISK.entries(missing),
+        lambda: DISK.sync_directory(missing),
+        lambda: DISK.create(f"{missing}/f"),
+    ):
+        with pytest.raises(DiskFailed, match="missing") as failed:
+            act()
+        assert failed.value.errno == errno.ENOENT
+        assert not failed.value.is_full
+
+
+def test_directories(tmp_path: Path) -> None:
+    DISK.make_directory(f"{tmp_path}/a/b")
+    DISK.make_directory(f"{tmp_path}/a/b")
+    DISK.create(f"{tmp_path}/a/f").write(0, b"123")
+    assert sorted(DISK.entries(f"{tmp_path}/a")) == [Entry("b", -1), Entry("f", 3)]
+    DISK.unlink(f"{tmp_path}/a/f")
+    DISK.unlink(f"{tmp_path}/a/f")
+    DISK.remove_directory(f"{tmp_path}/a/b")
+    DISK.remove_directory(f"{tmp_path}/a/b")
+    DISK.sync_directory(f"{tmp_path}/a")
+    assert DISK.entries(f"{tmp_path}/a") == []
+
+
+def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
+    path = f"{tmp_path}/f"
+    assert read_file(DISK, path, 10) is None
+    replace_file(DISK, path, b"one")
+    replace_file(DISK, path, b"two", durable=False)
+    assert read_file(DISK, path, 10) == b"two"
+    with pytest.raises(DiskFailed, match="3 bytes"):
+        read_file(DISK, path, 2)
+    assert [entry.name for entry in DISK.entries(str(tmp_path))] == ["f"]
+
+
+def test_a_slice_outlives_its_file(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    file.write(0, b"0123456789")
+    piece = FileSlice(file, 2, 6)
+    del file
+    DISK.unlink(f"{tmp_path}/f")
+    assert piece.read() == piece.read_cached() == b"234567"
+    assert piece.part(4, 100).read() == b"67"
+    assert piece.part(6, 1).size == 0
+
+
+def test_a_slice_of_a_file_that_was_cut_fails(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    file.write(0, b"0123456789")
+    piece = FileSlice(file, 2, 6)
+    file.truncate(5)
+    with pytest.raises(DiskFailed, match="3 bytes at 2 instead of 6"):
+        piece.read()
+    assert piece.read_cached() is None
+
+
+def test_files_close_with_their_last_reference(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    number = file.fileno()
+    os.fstat(number)
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
+def test_the_empty_slice_opens_nothing() -> None:
+    assert EMPTY_SLICE.read() == EMPTY_SLICE.read_cached() == b""
+    assert EMPTY_SLICE.part(0, 10).size == 0
+
+
+def test_cold_pages_are_not_waited_for(tmp_path: Path) -> None:
+    file = DISK.create(f"{tmp_path}/f")
+    file.write(0, b"x" * 1_000_000)
+    assert file.read_cached(0, 1_000_000) == b"x" * 1_000_000
+    file.sync()
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    # The kernel may keep pages, and some file systems can't say; but what comes is right, and read() waits.
+    assert file.read_cached(0, 1_000_000) in (None, b"x" * 1_000_000)
+    assert FileSlice(file, 0, 1_000_000).read() == b"x" * 1_000_000
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no tmpfs at /dev/shm")
+def test_file_systems_that_cannot_say_are_read() -> None:
+    path = f"/dev/shm/odradek-test-{os.getpid()}"
+    file = DISK.create(path)
+    DISK.unlink(path)
+    file.write(0, b"content")
+    for _ in range(2):
+        assert file.read_cached(0, 7) == b"content"
+
+
+def test_a_directory_is_locked_once(tmp_path: Path) -> None:
+    lock = DISK.lock(f"{tmp_path}/.lock")
+    with pytest.raises(DirectoryInUse, match=f"{tmp_path} is in use by another broker"):
+        DISK.lock(f"{tmp_path}/.lock")
+    lock.release()
+    lock.release()
+    DISK.lock(f"{tmp_path}/.lock").release()
+
+
+def test_another_process_holds_the_lock(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD_THE_LOCK, f"{tmp_path}/.lock"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(DirectoryInUse, match="in use"):
+            DISK.lock(f"{tmp_path}/.lock")
+        other.kill()
+    DISK.lock(f"{tmp_path}/.lock").release()

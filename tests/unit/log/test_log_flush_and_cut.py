@@ -1,0 +1,308 @@
+"""Flushes as values, truncation, retention, and deletion that waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.config import LogConfig
+from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.log import Log
+from support.logs import T0, batch, put, stored
+
+DELAY = 60_000
+
+
+def new_log(config: LogConfig | None = None, disk: SimDisk | None = None) -> Log:
+    disk = disk or SimDisk()
+    disk.make_directory("/d/t-0")
+    return Log.open(disk, "/d/t-0", config or LogConfig(), T0)
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def later(milliseconds: int) -> TimestampMs:
+    return TimestampMs(T0 + milliseconds)
+
+
+# ---------------------------------------------------------------- flush
+
+
+def test_a_flush_covers_what_was_there_when_it_began() -> None:
+    log = new_log()
+    put(log, b"a")
+    flush = log.begin_flush()
+    put(log, b"b")
+    flush.run()
+    log.flushed(flush, later(5))
+    assert (log.recovery_point, log.end_offset, log.last_flush_ms) == (1, 2, T0 + 5)
+    log.flush()
+    assert log.recovery_point == 2
+    assert log.begin_flush().is_empty
+
+
+def test_a_rolled_segment_stays_to_be_flushed() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a")
+    early = log.begin_flush()
+    put(log, b"b")
+    log.roll(T0)
+    assert log.needs_flush(T0)
+    early.run()
+    log.flushed(early)
+    assert log.recovery_point == 1
+    assert log.needs_flush(T0), "the first segment has a batch that is not safe"
+    log.flush()
+    assert log.recovery_point == 2
+    assert not log.needs_flush(T0)
+
+
+def test_flushes_may_end_in_any_order() -> None:
+    log = new_log()
+    put(log, b"a")
+    first = log.begin_flush()
+    put(log, b"b")
+    second = log.begin_flush()
+    second.run()
+    log.flushed(second)
+    first.run()
+    log.flushed(first)
+    assert log.recovery_point == 2
+
+
+def test_needs_flush_by_messages_and_time() -> None:
+    log = new_log(LogConfig(flush_messages=3, flush_ms=1000))
+    assert not log.needs_flush(later(99_999))
+    put(log, b"a", b"b")
+    assert not log.needs_flush(later(999))
+    assert log.needs_flush(later(1000))
+    put(log, b"c")
+    assert log.needs_flush(T0)
+
+
+def test_a_truncation_takes_back_what_a_flush_promised() -> None:
+    log = new_log()
+    put(log, b"a")
+    put(log, b"b")
+    flush = log.begin_flush()
+    log.truncate_to(Offset(1), T0)
+    put(log, b"other", epoch=1)
+    flush.run()
+    log.flushed(flush)
+    assert (log.recovery_point, log.end_offset) == (1, 2)
+
+
+def test_a_failed_sync_is_not_forgotten() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a")
+    flush = log.begin_flush()
+    disk.fails_to_sync = True
+    with pytest.raises(DiskFailed):
+        flush.run()
+    disk.fails_to_sync = False
+    with pytest.raises(DiskFailed, match="a sync failed before"):
+        log.close(T0)
+
+
+def test_a_flush_of_a_deleted_segment_is_no_failure() -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a")
+    log.roll(T0)
+    flush = log.begin_flush()
+    log.advance_start(Offset(1))
+    log.delete_old_segments(T0, Offset(1))
+    log.reap(later(DELAY))
+    flush.run()
+    log.flushed(flush)
+    assert log.recovery_point == 1
+
+
+# ---------------------------------------------------------------- truncation
+
+
+def test_truncation_is_to_a_batch_border() -> None:
+    log = new_log()
+    put(log, b"a")
+    put(log, b"b", b"c", b"d")
+    assert not log.truncate_to(Offset(4), T0)
+    assert log.truncate_to(Offset(3), T0)
+    assert (stored(log), log.end_offset) == ([(0, 0)], 1)
+    put(log, b"e", epoch=1)
+    assert stored(log) == [(0, 0), (1, 1)]
+    assert log.epochs.entries == [(0, 0), (1, 1)]
+
+
+def test_truncation_takes_whole_segments_and_indexes_along() -> None:
+    disk = SimDisk()
+    log = new_log(LogConfig(segment_bytes=500, index_interval_bytes=0), disk)
+    for number in range(20):
+        put(log, b"x" * 20, at=T0 + number)
+    for name in ("00000000000000000005.snapshot", "00000000000000000009.snapshot"):
+        disk.create(f"/d/t-0/{name}")
+    assert len(log.segments) > 3
+    log.truncate_to(Offset(8), T0)
+    assert stored(log) == [(n, n) for n in range(8)]
+    assert log.max_timestamp() == (T0 + 7, 7, 0)
+    assert log.segments[-1].offsets.last() == (2, log.segments[-1].size // 3 * 2)
+    names = {entry.name for entry in disk.entries("/d/t-0")}
+    assert "00000000000000000005.snapshot" in names
+    assert "00000000000000000009.snapshot" not in names
+    put(log, b"y", epoch=1)
+    assert stored(log)[-1] == (8, 8)
+
+
+def test_truncation_before_the_first_segment_starts_over() -> None:
+    log = new_log()
+    log.truncate_fully(Offset(100), T0)
+    put(log, b"a", epoch=3)
+    assert stored(log) == [(100, 100)]
+    log.truncate_to(Offset(50), T0)
+    assert (bases(log), log.start_offset, log.end_offset, log.epochs.entries) == ([50], 50, 50, [])
+    put(log, b"b", epoch=4)
+    assert stored(log) == [(50, 50)]
+
+
+def test_a_lowered_recovery_point_is_told_before_anything_is_cut() -> None:
+    log = new_log()
+    for _ in range(3):
+        put(log, b"a", b"b")
+    log.flush()
+    told: list[tuple[int, int]] = []
+    log.on_recovery_point_lowered(lambda offset: told.append((offset, log.segments[-1].size)))
+    size = log.size
+    log.truncate_to(Offset(3), T0)
+    assert told == [(2, size)]
+    put(log, b"c", epoch=1)
+    log.truncate_to(Offset(2), T0)
+    assert told == [(2, size)], "not below the recovery point"
+
+
+# ---------------------------------------------------------------- retention
+
+
+def test_retention_by_size_keeps_at_least_the_limit() -> None:
+    log = new_log(LogConfig(segment_bytes=200, retention_bytes=500, retention_ms=-1))
+    for _ in range(8):
+        put(log, b"x" * 50)
+    size = log.size // 8
+    assert log.delete_old_segments(T0, log.end_offset) > 0
+    assert 500 <= log.size < 500 + 2 * size
+    assert log.start_offset == bases(log)[0] > 0
+
+
+def test_retention_by_age_takes_even_the_open_segment() -> None:
+    log = new_log(LogConfig(retention_ms=1000))
+    put(log, b"a", at=T0)
+    log.roll(T0)
+    put(log, b"b", at=T0 + 500)
+    assert log.delete_old_segments(later(1000), Offset(2)) == 0
+    assert log.delete_old_segments(later(1001), Offset(2)) == 1
+    assert bases(log) == [1]
+    assert log.delete_old_segments(later(1501), Offset(2)) == 1
+    assert (bases(log), log.start_offset, log.end_offset, log.size) == ([2], 2, 2, 0)
+    assert log.delete_old_segments(later(99_999_999), Offset(2)) == 0
+    put(log, b"c")
+    assert stored(log) == [(2, 2)]
+
+
+def test_age_without_timestamps_is_the_files() -> None:
+    disk = SimDisk()
+    disk.now_ms = T0
+    log = new_log(LogConfig(retention_ms=1000), disk)
+    put(log, b"a", at=-1)
+    assert log.delete_old_segments(later(1000), Offset(1)) == 0
+    assert log.delete_old_segments(later(1001), Offset(1)) == 1
+
+
+def test_nothing_goes_that_is_not_committed() -> None:
+    log = new_log(LogConfig(retention_ms=0))
+    for _ in range(3):
+        put(log, b"a")
+        log.roll(T0)
+    assert log.delete_old_segments(later(10), Offset(1)) == 1
+    assert log.start_offset == 1
+
+
+def test_a_compacted_log_is_shortened_only_by_its_start() -> None:
+    log = new_log(LogConfig(retention_ms=0, retention_bytes=0, cleanup_delete=False, cleanup_compact=True))
+    for _ in range(3):
+        put(log, b"a")
+        log.roll(T0)
+    assert log.delete_old_segments(later(10), Offset(3)) == 0
+    assert log.advance_start(Offset(2))
+    assert log.delete_old_segments(later(10), Offset(3)) == 2
+    assert bases(log) == [2, 3]
+
+
+def test_delete_records_moves_the_start() -> None:
+    log = new_log()
+    put(log, b"a", b"b", b"c")
+    put(log, b"d", epoch=2)
+    assert log.advance_start(Offset(2))
+    assert not log.advance_start(Offset(1))
+    assert log.epochs.entries == [(0, 2), (2, 3)]
+    with pytest.raises(Refused):
+        log.read(Offset(1), 100, Offset(4))
+    assert stored(log) == [(0, 2), (3, 3)], "the batch that has the start comes whole"
+    with pytest.raises(Refused) as refused:
+        log.advance_start(Offset(5))
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_deleted_files_wait_and_readers_finish(tmp_path: Path) -> None:
+    log = Log.open(RealDisk(), str(tmp_path), LogConfig(file_delete_delay_ms=DELAY), T0)
+    put(log, b"kept by its reader")
+    piece = log.read(Offset(0), 1000, Offset(1))
+    log.roll(T0)
+    log.advance_start(Offset(1))
+    assert log.delete_old_segments(T0, Offset(1)) == 1
+    assert (tmp_path / "00000000000000000000.log.deleted").exists()
+    assert log.reap(later(DELAY - 1)) == 0
+    assert log.reap(later(DELAY)) == 3
+    assert {path.suffix for path in tmp_path.glob("0*")} == {".log", ".index", ".timeindex"}
+    assert b"kept by its reader" in piece.read()
+    assert log.reap(later(DELAY * 2)) == 0
+
+
+def test_size_is_that_of_all_batches() -> None:
+    log = new_log()
+    expected = 0
+    for number in range(4):
+        expected += batch(b"x" * number).size
+        put(log, b"x" * number)
+        log.roll(T0)
+    assert log.size == expected
+
+
+@pytest.mark.parametrize(("cut", "expected"), [("start", [0, 1, 2]), ("end", [4, 3, 2])])
+def test_segments_go_from_the_outside_in(cut: str, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a stop half-way leaves no hole."""
+    disk = SimDisk()
+    log = new_log(LogConfig(retention_ms=-1), disk)
+    for _ in range(5):
+        put(log, b"a")
+        log.roll(T0)
+    renamed: list[str] = []
+    rename = disk.rename
+
+    def watched(old: str, new: str) -> None:
+        renamed.append(old)
+        rename(old, new)
+
+    monkeypatch.setattr(disk, "rename", watched)
+    if cut == "start":
+        log.advance_start(Offset(3))
+        log.delete_old_segments(T0, Offset(5))
+    else:
+        log.truncate_to(Offset(1), T0)
+    logs = [int(path[-24:-4]) for path in renamed if path.endswith(".log")]
+    assert logs == expected if cut == "start" else logs == [5, *expected]

@@ -1,0 +1,169 @@
+"""A data directory that Apache Kafka 4.3.0 wrote (tests/interop/capture_golden_logs.py) opens here, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from base64 import b64decode
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import RealDisk
+from odradek.log.log import Log
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.records import decode
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.0"
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+NOW = TimestampMs(1_700_000_100_000)
+INTERNAL = {"__consumer_offsets", "__transaction_state"}
+# As the topics were made; the indexes depend on it.
+CONFIGS = {"rolled": LogConfig(index_interval_bytes=100, segment_index_bytes=1024)}
+
+
+class Expected(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def raw(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+def expected_records() -> dict[str, list[Expected]]:
+    return {
+        topic: [
+            Expected(
+                each["offset"],
+                each["timestamp"],
+                raw(each["key"]),
+                raw(each["value"]),
+                tuple((name, raw(value)) for name, value in each["headers"]),
+            )
+            for each in records
+        ]
+        for topic, records in json.loads((GOLDEN / "records.json").read_text()).items()
+    }
+
+
+EXPECTED = expected_records()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN / "data", tmp_path / "data"))
+
+
+def open_directory(data: Path) -> LogDirectory:
+    return LogDirectory.open(
+        RealDisk(),
+        str(data),
+        NOW,
+        broker_id=BrokerId(1),
+        cluster_id=CLUSTER_ID,
+        config_of=lambda topic: CONFIGS.get(topic, LogConfig()),
+    )
+
+
+def batches_of(log: Log) -> list[Batch]:
+    found: list[Batch] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        found += iter_batches(log.read(offset, 1000, log.end_offset).read())
+        offset = found[-1].next_offset
+    return found
+
+
+def records_of(log: Log) -> list[Expected]:
+    batches = [batch for batch in batches_of(log) if not batch.is_control]
+    return [Expected(*record) for batch in batches for record in decode(batch) if record.offset >= log.start_offset]
+
+
+def index_bytes(data: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.glob("*/*index"))}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_every_record_is_there(data: Path, clean: bool) -> None:
+    if not clean:
+        (data / ".kafka_cleanshutdown").unlink()
+    directory = open_directory(data)
+    assert directory.clean_shutdown == clean
+    assert not directory.offline
+    assert not directory.problems
+    assert {str(name.topic) for name in directory.logs} == set(EXPECTED)
+    for name, log in directory.logs.items():
+        assert records_of(log) == EXPECTED[name.topic]
+    assert not directory.close(NOW)
+
+
+def test_identity_offsets_and_epochs(data: Path) -> None:
+    directory = open_directory(data)
+    logs = {str(name.topic): log for name, log in directory.logs.items()}
+    assert directory.cluster_id == CLUSTER_ID
+    ends = {topic: log.end_offset for topic, log in logs.items()}
+    assert ends == {"codecs": 29, "rolled": 24, "stamped": 3, "control": 6, "cut": 6}
+    assert {topic: log.start_offset for topic, log in logs.items()} == dict.fromkeys(logs, 0) | {"cut": 4}
+    assert all(log.recovery_point == log.end_offset for log in logs.values())
+    high_watermarks = {n.topic: o for n, o in directory.high_watermarks.items() if n.topic not in INTERNAL}
+    assert high_watermarks == ends
+    assert all(log.topic_id for log in logs.values())
+    assert logs["codecs"].epochs.entries == [(0, 0)]
+    assert logs["cut"].epochs.entries == [(0, 4)]
+    assert logs["rolled"].epochs.end_offset_for(LeaderEpoch(0), logs["rolled"].end_offset) == (0, 24)
+    directory.close(NOW)
+
+
+def test_times(data: Path) -> None:
+    directory = open_directory(data)
+    for name, log in directory.logs.items():
+        records = EXPECTED[name.topic]
+        for wanted in {record.timestamp + delta for record in records for delta in (-1, 0, 1)}:
+            found = log.lookup_timestamp(TimestampMs(wanted))
+            if name.topic == "control":  # The markers have times too, and are not among the records.
+                assert found is not None
+                continue
+            first = next((r for r in records if r.timestamp >= wanted), None)
+            assert (found[:2] if found else None) == ((first.timestamp, first.offset) if first else None)
+    directory.close(NOW)
+
+
+def test_rebuilt_indexes_are_the_same_bytes(data: Path) -> None:
+    before = index_bytes(data)
+    assert any(before[name] for name in before if name.startswith("rolled-0"))
+    for path in data.glob("*/*index"):
+        if path.suffix in (".index", ".timeindex"):
+            path.unlink()
+    open_directory(data).close(NOW)
+    assert index_bytes(data) == before
+
+
+def test_recovery_makes_the_same_indexes(data: Path) -> None:
+    before = index_bytes(data)
+    (data / ".kafka_cleanshutdown").unlink()
+    (data / "recovery-point-offset-checkpoint").unlink()
+    open_directory(data).close(NOW)
+    assert index_bytes(data) == before
+
+
+def test_what_is_not_ours_is_kept(data: Path) -> None:
+    """Opened and closed, only the checkpoints and the marker may have been written again, to the same effect."""
+    kept = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and "checkpoint" not in path.name}
+    del kept[data / ".kafka_cleanshutdown"]
+    (data / "__cluster_metadata-0").mkdir()
+    open_directory(data).close(NOW)
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert (data / ".kafka_cleanshutdown").exists()
+    assert (data / "__cluster_metadata-0").exists()
+    again = open_directory(data)
+    assert again.clean_shutdown
+    assert again.logs[TopicPartition(TopicName("cut"), 0)].start_offset == Offset(4)
+    again.close(NOW)

@@ -1,0 +1,131 @@
+"""Index files against a plain list."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simdisk import SimDisk
+
+from odradek.base.units import INT32_MAX, Offset, TimestampMs
+from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.index import PENDING_ENTRIES_MAX, OffsetIndex, TimeIndex
+
+BASE = Offset(1_000)
+
+
+def offset_index(disk: SimDisk, entries: list[tuple[int, int]], *, written: int = 0) -> OffsetIndex:
+    index = OffsetIndex(disk, "/i", BASE, 0)
+    index.clear()
+    for number, (offset, position) in enumerate(entries):
+        index.add(Offset(offset), position)
+        if number + 1 == written:
+            index.write()
+    return index
+
+
+# Enough for several blocks of the file, with a rest that still waits in memory.
+SIZES = st.one_of(st.integers(0, 10), st.integers(100, 140), st.integers(500, 900))
+GAPS = st.integers(1, 5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), SIZES)
+def test_index_agrees_with_scan(data: st.DataObject, size: int) -> None:
+    step, stride = data.draw(GAPS), data.draw(GAPS)
+    entries = [(BASE + 3 + number * step, 100 + number * stride * 10) for number in range(size)]
+    index = offset_index(SimDisk(), entries, written=data.draw(st.integers(0, size)))
+    for _ in range(8):
+        wanted = data.draw(st.integers(BASE, BASE + size * step + 10))
+        assert index.position_at_or_before(Offset(wanted)) == max((p for o, p in entries if o <= wanted), default=0)
+        position = data.draw(st.integers(0, 200 + size * stride * 10))
+        assert index.border_at_or_below(position) == max((p for _, p in entries if p <= position), default=0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 10**9), unique=True, max_size=400).map(sorted), st.integers(0, 10**9))
+def test_time_index_agrees_with_scan(timestamps: list[int], wanted: int) -> None:
+    disk = SimDisk()
+    index = TimeIndex(disk, "/t", BASE, 0)
+    index.clear()
+    for number, timestamp in enumerate(timestamps):
+        index.maybe_add(TimestampMs(timestamp), Offset(BASE + number * 2))
+    before = bisect_right(timestamps, wanted - 1)
+    assert index.offset_before(TimestampMs(wanted)) == (BASE + (before - 1) * 2 if before else BASE)
+    if timestamps:
+        assert index.last_entry() == (timestamps[-1], BASE + (len(timestamps) - 1) * 2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600))
+def test_truncation_keeps_what_is_before(size: int, written: int, cut: int) -> None:
+    entries = [(BASE + number, number * 10) for number in range(1, size + 1)]
+    index = offset_index(SimDisk(), entries, written=min(written, size))
+    index.position_at_or_before(Offset(BASE + cut))  # A block is remembered, and must not outlive the cut.
+    index.truncate_at(cut * 10)
+    assert [index.entry(number) for number in range(len(index))] == [(o - BASE, p) for o, p in entries if p < cut * 10]
+    index.add(Offset(BASE + 10_000), 99_999)
+    assert index.position_at_or_before(Offset(BASE + 20_000)) == 99_999
+
+
+def test_the_file_is_kafkas(tmp_path: Path) -> None:
+    index = OffsetIndex(RealDisk(), f"{tmp_path}/i", BASE, 0)
+    index.clear()
+    index.add(Offset(BASE + 7), 4096)
+    index.add(Offset(BASE + INT32_MAX), INT32_MAX)
+    index.write()
+    assert (tmp_path / "i").read_bytes().hex() == "00000007000010007fffffff7fffffff"
+    times = TimeIndex(RealDisk(), f"{tmp_path}/t", BASE, 0)
+    times.clear()
+    times.maybe_add(TimestampMs(1_700_000_000_000), Offset(BASE + 7))
+    times.write()
+    assert (tmp_path / "t").read_bytes().hex() == "0000018bcfe5680000000007"
+
+
+def test_reopened_it_is_the_same() -> None:
+    disk = SimDisk()
+    index = offset_index(disk, [(BASE + 1, 50), (BASE + 9, 70)])
+    index.write()
+    again = OffsetIndex(disk, "/i", BASE, disk.size("/i"))
+    assert again.last() == (9, 70)
+    assert again.position_at_or_before(Offset(BASE + 8)) == 50
+
+
+def test_only_greater_timestamps_enter() -> None:
+    index = TimeIndex(SimDisk(), "/t", BASE, 0)
+    index.clear()
+    for timestamp in (-1, 5, 5, 3, 6):
+        index.maybe_add(TimestampMs(timestamp), Offset(BASE + timestamp))
+    assert [index.entry(number)[0] for number in range(len(index))] == [5, 6]
+    index.truncate_to(Offset(BASE + 6))
+    index.maybe_add(TimestampMs(6), Offset(BASE + 6))
+    assert index.last_entry() == (6, BASE + 6)
+
+
+def test_fullness_counts_whole_entries_and_keeps_a_slot_for_the_last_timestamp() -> None:
+    disk = SimDisk()
+    index = offset_index(disk, [(BASE + 1, 1), (BASE + 2, 2)])
+    assert index.is_full(23)
+    assert not index.is_full(24)
+    times = TimeIndex(disk, "/t", BASE, 0)
+    times.clear()
+    assert not times.is_full(24)
+    times.maybe_add(TimestampMs(1), BASE)
+    assert times.is_full(24)
+
+
+def test_entries_wait_when_there_is_no_room() -> None:
+    disk = SimDisk()
+    index = offset_index(disk, [])
+    disk.room = 3
+    for number in range(PENDING_ENTRIES_MAX + 5):
+        index.add(Offset(BASE + number + 1), number)
+    with pytest.raises(DiskFailed):
+        index.write()
+    disk.room = None
+    index.write()
+    assert len(index) == PENDING_ENTRIES_MAX + 5
+    assert index.position_at_or_before(Offset(BASE + 100)) == 99

@@ -1,0 +1,216 @@
+"""Reads: whole batches from any offset, within bounds, from memory, index or a walk; and by time."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.log.config import LogConfig
+from odradek.log.disk import DiskFailed
+from odradek.log.log import Log
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.builder import encode_batch
+from support.logs import T0, batch, put, stored
+
+CONFIG = LogConfig(segment_bytes=60_000, index_interval_bytes=500)
+STEM = "/d/t-0/00000000000000000000"
+
+
+def new_log(config: LogConfig = CONFIG, disk: SimDisk | None = None) -> Log:
+    disk = disk or SimDisk()
+    disk.make_directory("/d/t-0")
+    return Log.open(disk, "/d/t-0", config, T0)
+
+
+def filled(batches: int = 1500, disk: SimDisk | None = None) -> Log:
+    """Several segments, more batches in the last one than are remembered; odd batches have two records."""
+    log = new_log(disk=disk)
+    for number in range(batches):
+        put(log, *[b"%d" % number * (number % 7)] * (1 + number % 2), at=T0 + number * 10)
+    return log
+
+
+def reopened(log: Log, disk: SimDisk, *, config: LogConfig = CONFIG) -> Log:
+    log.close(T0)
+    return Log.open(disk, "/d/t-0", config, T0, recovery_point=log.end_offset, clean_shutdown=True)
+
+
+def read(log: Log, offset: int, max_bytes: int, upto: int) -> list[tuple[int, int]]:
+    data = log.read(Offset(offset), max_bytes, Offset(upto)).read()
+    found = list(iter_batches(data))
+    assert sum(each.size for each in found) == len(data), "whole batches"
+    return [(each.base_offset, each.last_offset) for each in found]
+
+
+def test_every_offset_from_every_state() -> None:
+    disk = SimDisk()
+    log = filled(disk=disk)
+    assert len(log.segments) > 2
+    expected = stored(log)
+    for state in (log, reopened(log, disk)):
+        for number, (first, last) in enumerate(expected):
+            for offset in {first, last}:
+                assert read(state, offset, 1, state.end_offset) == [expected[number]]
+
+
+def test_sequential_reads_see_everything_once() -> None:
+    disk = SimDisk()
+    log = filled(disk=disk)
+    for state in (log, reopened(log, disk)):
+        assert stored(state) == stored(log)
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1, 99, 100, 1000, 5000, 30_000, 1 << 30])
+def test_bounds(max_bytes: int) -> None:
+    disk = SimDisk()
+    log = filled(700, disk)
+    expected = stored(log)
+    random = Random(max_bytes)
+    for state in (log, reopened(log, disk)):
+        for _ in range(60):
+            offset = random.randrange(state.end_offset)
+            upto = random.randint(offset, min(state.end_offset, offset + 60))
+            piece = state.read(Offset(offset), max_bytes, Offset(upto))
+            got = read(state, offset, max_bytes, upto)
+            fitting = [each for each in expected if each[1] >= offset and each[1] < upto]
+            assert got == fitting[: len(got)]
+            assert bool(got) == bool(fitting)
+            assert piece.size <= max_bytes or len(got) == 1
+
+
+def test_as_much_as_fits_is_not_much_less() -> None:
+    log = filled(700)
+    for offset in range(0, 300, 7):
+        piece = log.read(Offset(offset), 5000, log.end_offset)
+        assert 5000 - CONFIG.index_interval_bytes - 200 < piece.size <= 5000
+
+
+def test_at_the_end_there_is_nothing_and_beyond_it_a_refusal() -> None:
+    log = new_log()
+    assert log.read(Offset(0), 100, Offset(0)).size == 0
+    put(log, b"a", b"b")
+    assert log.read(Offset(2), 100, Offset(2)).size == 0
+    assert log.read(Offset(1), 100, Offset(1)).size == 0
+    assert log.read(Offset(0), 100, Offset(1)).size == 0, "the bound is inside the batch"
+    for offset in (-1, 3):
+        with pytest.raises(Refused) as refused:
+            log.read(Offset(offset), 100, Offset(2))
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_gap_between_segments_is_stepped_over() -> None:
+    log = new_log()
+    first, second = batch(b"a"), batch(b"b")
+    second.stamp(Offset(50), LeaderEpoch(0))
+    log.append_as_follower([first], T0)
+    log.roll(T0)
+    log.append_as_follower([second], T0)
+    assert read(log, 1, 1000, 51) == read(log, 30, 1000, 51) == [(50, 50)]
+    assert read(log, 1, 1000, 50) == []
+
+
+def test_few_sealed_segments_stay_open() -> None:
+    disk = SimDisk()
+    log = reopened(filled(1500, disk), disk, config=LogConfig(segment_bytes=2000))
+    for _ in range(100):
+        put(log, b"x" * 500)
+    stored(log)
+    assert sum(segment._file is not None for segment in log.segments) <= 6
+
+
+# ---------------------------------------------------------------- damage
+
+
+def test_a_damaged_index_is_made_again() -> None:
+    disk = SimDisk()
+    log = filled(300, disk)
+    expected = stored(log)
+    for junk in (b"\xff" * 800, b"\0" * 800, bytes(range(200)) * 4, b""):
+        log = reopened(log, disk)
+        for segment in log.segments:
+            segment.offsets.write()
+        file = disk.open(STEM + ".index")
+        file.truncate(0)
+        file.write(0, junk)
+        log = Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=True)
+        assert [read(log, first, 1, log.end_offset)[0] for first, _ in expected] == expected
+
+
+def test_a_damaged_log_is_a_failed_disk() -> None:
+    disk = SimDisk()
+    log = reopened(filled(300, disk), disk)
+    disk.open(STEM + ".log").write(5000, b"\xee" * 5000)
+    with pytest.raises(DiskFailed, match=r"damaged at byte 4\d\d\d|damaged at byte 5\d\d\d"):
+        for first in range(0, 100):
+            log.read(Offset(first), 1, log.end_offset)
+    assert read(log, 0, 1, 10) == [(0, 0)], "what is whole is still served"
+
+
+# ---------------------------------------------------------------- times
+
+
+def test_the_first_record_at_or_after_a_time() -> None:
+    disk = SimDisk()
+    log = filled(800, disk)
+    for state in (log, reopened(log, disk)):
+        for number in range(0, 800, 13):
+            base = number + number // 2
+            for wanted in (T0 + number * 10, T0 + number * 10 - 8):
+                found = state.lookup_timestamp(TimestampMs(wanted))
+                assert found is not None
+                assert (found.timestamp, found.offset, found.leader_epoch) == (T0 + number * 10, base, 0)
+        assert state.lookup_timestamp(TimestampMs(T0 + 8000)) is None
+
+
+def test_times_need_not_ascend() -> None:
+    log = new_log()
+    for at in (50, 10, 90, 20, 90):
+        put(log, b"x", at=T0 + at)
+    times = {0: 0, 10: 0, 50: 0, 51: 2, 90: 2}
+    for wanted, offset in times.items():
+        found = log.lookup_timestamp(TimestampMs(T0 + wanted))
+        assert found is not None
+        assert found.offset == offset
+    newest = log.max_timestamp()
+    assert newest is not None
+    assert newest[:2] == (T0 + 90, 2)
+
+
+def test_inside_a_batch() -> None:
+    log = new_log()
+    put(log, b"a", b"b", b"c", at=T0)
+    found = log.lookup_timestamp(TimestampMs(T0 + 1))
+    assert found is not None
+    assert found[:2] == (T0 + 1, 1)
+    newest = log.max_timestamp()
+    assert newest is not None
+    assert newest[:2] == (T0 + 2, 2)
+    log.advance_start(Offset(2))
+    found = log.lookup_timestamp(TimestampMs(0))
+    assert found is not None
+    assert found.offset == 2
+
+
+def test_no_records_no_times() -> None:
+    log = new_log()
+    assert log.max_timestamp() is None
+    assert log.lookup_timestamp(TimestampMs(0)) is None
+    put(log, b"a", at=-1)
+    assert log.max_timestamp() is None
+
+
+def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
+    log = new_log()
+    raw = encode_batch([(None, b"abc", (), T0)])
+    raw[61] = 0x7F  # A record length that is not true, under a checksum that is.
+    broken = Batch.trusted(memoryview(raw))
+    broken.stamp_log_append_time(T0)
+    broken.view[21:23] = b"\0\0"
+    log.append(Batch.trusted(broken.view), LeaderEpoch(0), T0)
+    with pytest.raises(Refused) as refused:
+        log.lookup_timestamp(TimestampMs(0))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE

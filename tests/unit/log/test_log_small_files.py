@@ -1,0 +1,187 @@
+"""Checkpoints, partition.metadata, meta.properties and file names: Kafka's text, and what is said when it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import from_text
+from odradek.log import names
+from odradek.log.checkpoints import (
+    BadCheckpoint,
+    read_epochs,
+    read_offsets,
+    read_topic_id,
+    write_epochs,
+    write_offsets,
+    write_topic_id,
+)
+from odradek.log.disk import RealDisk
+from odradek.log.meta_properties import WrongDirectory, claim, identity, parse, render
+
+DISK = RealDisk()
+NOW = TimestampMs(1_795_251_355_000)
+
+
+def partition(topic: str, number: int) -> TopicPartition:
+    return TopicPartition(TopicName(topic), number)
+
+
+def test_offset_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    offsets = {partition("b", 10): Offset(7), partition("b", 2): Offset(1 << 40), partition("a-b", 0): Offset(0)}
+    write_offsets(DISK, str(path), offsets)
+    assert path.read_text() == "0\n3\na-b 0 0\nb 2 1099511627776\nb 10 7\n"
+    assert read_offsets(DISK, str(path)) == offsets
+    assert not (tmp_path / (path.name + ".tmp")).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1\n0\n", "begins '1 0'"),
+        ("0\n", "begins"),
+        ("0\nx\n", "begins"),
+        ("0\n2\na 0 1\n", "1 entries where 2"),
+        ("0\n1\na 0\n", "line 3"),
+        ("0\n1\na 0 -1\n", "line 3"),
+        ("0\n1\na 0 99999999999999999999\n", "line 3"),
+        ("0\n1\na 0 12", "begins"),  # Cut off: the offset may have had more digits.
+        ("\xff", "decode"),
+    ],
+)
+def test_bad_offset_checkpoints(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "c").write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadCheckpoint, match=why):
+        read_offsets(DISK, f"{tmp_path}/c")
+
+
+def test_no_checkpoint_or_an_empty_one_is_none(tmp_path: Path) -> None:
+    assert read_offsets(DISK, f"{tmp_path}/c") == {}
+    (tmp_path / "c").touch()
+    assert read_offsets(DISK, f"{tmp_path}/c") == {}
+
+
+def test_leader_epochs(tmp_path: Path) -> None:
+    epochs = [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(5), Offset(1200))]
+    write_epochs(DISK, str(tmp_path), epochs, durable=True)
+    assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n5 1200\n"
+    assert read_epochs(DISK, str(tmp_path)) == epochs
+
+
+@pytest.mark.parametrize("text", ["", "0\n2\n5 0\n5 1\n", "0\n2\n5 8\n6 7\n", "0\n1\n-1 0\n", "0\n1\n1 2 3\n"])
+def test_bad_leader_epochs(tmp_path: Path, text: str) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
+    with pytest.raises(BadCheckpoint):
+        read_epochs(DISK, str(tmp_path))
+
+
+def test_partition_metadata(tmp_path: Path) -> None:
+    topic_id = from_text("a67ft7QwQvaXgreHgpGCEA")
+    assert read_topic_id(DISK, str(tmp_path)) is None
+    write_topic_id(DISK, str(tmp_path), topic_id)
+    assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: a67ft7QwQvaXgreHgpGCEA"
+    assert read_topic_id(DISK, str(tmp_path)) == topic_id
+    (tmp_path / "partition.metadata").write_text("")
+    assert read_topic_id(DISK, str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["version: 1\ntopic_id: a67ft7QwQvaXgreHgpGCEA", "version: 0", "version: 0\ntopic_id: x"]
+)
+def test_bad_partition_metadata(tmp_path: Path, text: str) -> None:
+    (tmp_path / "partition.metadata").write_text(text)
+    with pytest.raises(BadCheckpoint, match=r"partition\.metadata"):
+        read_topic_id(DISK, str(tmp_path))
+
+
+def test_a_new_directory_is_claimed(tmp_path: Path) -> None:
+    assert identity(DISK, str(tmp_path)) == (None, None)
+    assert claim(DISK, str(tmp_path), NOW, BrokerId(3), "abc") == "abc"
+    assert (tmp_path / "meta.properties").read_text() == (
+        "#\n#Sat Nov 21 08:55:55 UTC 2026\nversion=0\nbroker.id=3\ncluster.id=abc\n"
+    )
+    assert identity(DISK, str(tmp_path)) == (3, "abc")
+    assert claim(DISK, str(tmp_path), NOW, BrokerId(3), None) == "abc"
+
+
+def test_a_kraft_directory_keeps_its_form(tmp_path: Path) -> None:
+    path = tmp_path / "meta.properties"
+    text = "#\n#Sat Nov 21 08:55:55 UTC 2026\nnode.id=1\ndirectory.id=iYgAtLg\nversion=1\ncluster.id=abc\n"
+    path.write_text(text)
+    assert claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc") == "abc"
+    assert path.read_text() == text
+
+
+def test_an_old_directory_learns_its_cluster(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("broker.id=1\nkept=x\n")
+    assert claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc") == "abc"
+    properties = parse((tmp_path / "meta.properties").read_bytes())
+    assert properties == {"version": "0", "broker.id": "1", "kept": "x", "cluster.id": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("version=0\nbroker.id=2\n", "broker.id=2, this broker has broker.id=1"),
+        ("version=1\nnode.id=2\n", "node.id=2"),
+        ("broker.id=1\ncluster.id=other\n", "cluster.id=other"),
+        ("version=7\n", "version 7"),
+    ],
+)
+def test_a_directory_of_others_is_not_touched(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(WrongDirectory, match=why):
+        claim(DISK, str(tmp_path), NOW, BrokerId(1), "abc")
+    assert (tmp_path / "meta.properties").read_text() == text
+
+
+def test_java_properties() -> None:
+    text = "# c\n! c\n a = b \nk\\:1=v\\=\\u00e9\\t\nempty=\nspaced value\ncolon:x\n"
+    expected = {"a": "b", "k:1": "v=é\t", "empty": "", "spaced": "value", "colon": "x"}
+    assert parse(text.encode()) == expected
+    assert parse(render({"k:1": "a=b c"}, NOW)) == {"k:1": "a=b c"}
+    with pytest.raises(WrongDirectory):
+        parse(b"\xff")
+
+
+def test_segment_names() -> None:
+    assert names.segment_stem(Offset(42)) == "00000000000000000042"
+    parsed = names.parse_segment_file
+    assert parsed("00000000000000000042.log") == (42, ".log", "")
+    assert parsed("00000000000000000042.timeindex.deleted") == (42, ".timeindex", ".deleted")
+    assert parsed("00000000000000000042.snapshot") == (42, ".snapshot", "")
+    for name in ("42.log", "00000000000000000042.txt", "99999999999999999999.log", "partition.metadata"):
+        assert parsed(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("topic-0", ("topic", 0)),
+        ("a-b.c_d-12", ("a-b.c_d", 12)),
+        ("-0-1", ("-0", 1)),
+        ("topic-01", None),
+        ("topic", None),
+        ("topic-", None),
+        ("-1", None),
+        ("topic-0.0123456789abcdef0123456789abcdef-delete", None),
+        ("__cluster_metadata-0", None),
+        ("topic-99999999999", None),
+        ("lost+found", None),
+    ],
+)
+def test_partition_names(name: str, expected: tuple[str, int] | None) -> None:
+    assert names.parse_partition(name) == expected
+
+
+def test_deleted_names_fit() -> None:
+    name = names.deleted_partition(partition("t" * 249, 12345), "unique")
+    assert len(name) == 255
+    assert names.mark(name) == "delete"
+    assert names.deleted_partition(partition("a-b", 3), "x").startswith("a-b-3.")
+    assert names.deleted_partition(partition("t", 0), "x") != names.deleted_partition(partition("t", 0), "y")
+    assert names.mark("t-0.0123456789abcdef0123456789abcdef-future") == "future"
+    assert names.mark("t-0") is None
