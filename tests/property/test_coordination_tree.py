@@ -284,10 +284,14 @@ STEPS = st.lists(
 )
 
 
+# What is tested is not the disk, and a shared one makes each commit slow.
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
 def test_the_tree_agrees_with_a_model(steps: list[tuple[str, int, object]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         pair = Pair(Path(folder))
         try:
             pair.multi(0, [Create(path) for path in START])

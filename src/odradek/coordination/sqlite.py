@@ -134,6 +134,7 @@ class SqliteTree:
         with self._lock:
             if self._is_closed:
                 return
+            self._watches.clear()  # Whoever leaves is not told what leaving changes.
             if not self._is_expired:
                 # A session that can't be ended now is ended by whoever finds its file without a lock.
                 with suppress(TreeFailed), self._write() as writer:

@@ -461,6 +461,16 @@ def test_ephemeral_nodes_that_go_fire_watches(store: Store, tree: Tree, seen: Se
     assert seen.take(2) == [WatchEvent(DELETED, "/ids/1"), WatchEvent(CHILDREN_CHANGED, "/ids")]
 
 
+def test_who_closes_is_not_told(store: Store, tree: Tree, seen: Seen) -> None:
+    told = store.open()
+    told.create("/e", ephemeral=True)
+    told.exists("/e", seen)
+    told.children("/", seen)
+    told.close()
+    assert tree.exists("/e") is None
+    assert seen.nothing(tree)
+
+
 def test_a_watch_may_use_the_tree(store: Store, tree: Tree, seen: Seen) -> None:
     tree.create("/a", b"0")
 
