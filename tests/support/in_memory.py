@@ -22,6 +22,7 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import FileSlice, RealDisk
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
 
 NOW_MS = 1_700_000_000_000
 US = BrokerId(1)
@@ -77,6 +78,14 @@ class Harness:
         assert not isinstance(outcome, Parked)
         return outcome
 
+    def send_frame(self, frame: bytes) -> Encoded | Parked[Encoded]:
+        """Any bytes that are one frame by their length.  After Malformed the next one comes on a new connection."""
+        try:
+            return self._send(frame)
+        except Malformed:
+            self._connection = Connection()
+            raise
+
     def _send(self, frame: bytes) -> Encoded | Parked[Encoded]:
         (request,) = self._connection.receive_data(frame)
         outcome = dispatch(self.broker, self.peer, request, self.now)
@@ -89,18 +98,24 @@ class Harness:
 
     def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
         """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""
-        outcome = self.send(message, version)
-        if isinstance(outcome, Parked):
-            self.settle()
+        return self.decoded(self.finished(self.send(message, version)), version, answer)
+
+    def finished(self, outcome: Encoded | Parked[Encoded]) -> Encoded:
+        """The answer of a request that may have been parked."""
+        if not isinstance(outcome, Parked):
+            return outcome
+        self.settle()
+        completed = self.broker.lot.take_completed()
+        while outcome not in completed:
+            due = self.broker.lot.next_deadline()
+            assert due is not None, "a parked request has a deadline"
+            self.pass_time(due - self.now.steady)
             completed = self.broker.lot.take_completed()
-            while outcome not in completed:
-                due = self.broker.lot.next_deadline()
-                assert due is not None, "a parked request has a deadline"
-                self.pass_time(due - self.now.steady)
-                completed = self.broker.lot.take_completed()
-            outcome = outcome.then()
-        assert outcome is not None
-        return self.decoded(outcome, version, answer)
+        return outcome.then()
+
+    def keep_house(self) -> None:
+        self.broker.keep_house(self.now)
+        self.settle()
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
         assert outcome is not None
@@ -129,7 +144,7 @@ class Harness:
                 self.broker.changed(Changed(effect.token, dict.fromkeys(effect.topics)), self.now)
             case GrowTopics():
                 grown = {}
-                for name, added in effect.partitions.items():
+                for name, growth in effect.topics.items():
                     topic = self.broker.view.topics[name]
-                    grown[name] = type(topic)(name, topic.id, topic.partitions + added, topic.configs)
+                    grown[name] = type(topic)(name, topic.id, topic.partitions + growth.added, topic.configs)
                 self.broker.changed(Changed(effect.token, grown), self.now)

@@ -11,8 +11,7 @@ from odradek.api.call import Call
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.cluster import PartitionInfo
-from odradek.core.effects import GrowTopics
+from odradek.core.effects import Growth, GrowTopics
 from odradek.core.parked import Parked
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -21,7 +20,7 @@ from odradek.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-Plans = dict[TopicName, tuple[PartitionInfo, ...] | Refused]
+Plans = dict[TopicName, Growth | Refused]
 
 
 def handle(call: Call, body: CreatePartitionsRequest) -> CreatePartitionsResponse | Parked[CreatePartitionsResponse]:
@@ -52,13 +51,14 @@ def _plans(call: Call, body: CreatePartitionsRequest) -> Plans:
     return plans
 
 
-def _plan(call: Call, topic: CreatePartitionsTopic) -> tuple[PartitionInfo, ...]:
+def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:
     known = call.broker.view.topics.get(TopicName(topic.name))
     if known is None:
         text = "This server does not host this topic-partition."
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
-    return call.broker.planner.more_partitions(known, topic.count, assignments, call.broker.view)
+    added = call.broker.planner.more_partitions(known, topic.count, assignments, call.broker.view)
+    return Growth(len(known.partitions), added)
 
 
 def _answer(plans: Plans, refusal: Callable[[TopicName], Refused | None]) -> CreatePartitionsResponse:

@@ -16,7 +16,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import CreateTopics
 from odradek.core.parked import Parked
-from odradek.core.topic_plans import UNSET, TopicSpec
+from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, UNSET, TopicSpec
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -25,12 +25,12 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-DEFAULTS_ALLOWED_SINCE = 4
-
 Plans = dict[str, TopicInfo | Refused]
 
 
 def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Parked[CreateTopicsResponse]:
+    if _partitions(call, body) > PARTITIONS_PER_REQUEST_MAX:
+        return refuse(call, body, ErrorCode.POLICY_VIOLATION)
     plans = _plans(call, body)
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:
@@ -43,6 +43,12 @@ def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Park
 
 def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[_refused(topic.name, Refused(code)) for topic in body.topics])
+
+
+def _partitions(call: Call, body: CreateTopicsRequest) -> int:
+    default = call.broker.planner.partitions_default
+    asked = (len(topic.assignments) or topic.num_partitions for topic in body.topics)
+    return sum(default if count == UNSET else max(count, 0) for count in asked)
 
 
 def _plans(call: Call, body: CreateTopicsRequest) -> Plans:
@@ -59,8 +65,8 @@ def _plans(call: Call, body: CreateTopicsRequest) -> Plans:
 
 
 def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
-    if call.version < DEFAULTS_ALLOWED_SINCE and not topic.assignments:
-        _check_numbers(topic)
+    planner, view = call.broker.planner, call.broker.view
+    planner.check_name(topic.name, view)
     overrides = {config.name: config.value for config in topic.configs}
     call.broker.configs.check_topic(overrides)
     spec = TopicSpec(
@@ -70,14 +76,7 @@ def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
         [(one.partition_index, one.broker_ids) for one in topic.assignments],
         {name: value for name, value in overrides.items() if value is not None},
     )
-    return call.broker.planner.new_topic(spec, call.broker.view)
-
-
-def _check_numbers(topic: CreatableTopic) -> None:
-    if topic.num_partitions == UNSET:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, "the number of partitions must be given before version 4")
-    if topic.replication_factor == UNSET:
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be given before version 4")
+    return planner.new_topic(spec, view)
 
 
 def _refusals(planned: tuple[TopicInfo, ...], waiting: TopicsChanged) -> dict[str, Refused]:
@@ -98,7 +97,7 @@ def _answer(call: Call, plans: Plans, late: Mapping[str, Refused], *, is_dry: bo
 
 def _refused(name: str, refused: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, topic_id=ZERO_UUID, error_code=refused.code, error_message=refused.detail or None, configs=None
+        name=name, topic_id=ZERO_UUID, error_code=refused.code, error_message=refused.detail or None, configs=[]
     )
 
 

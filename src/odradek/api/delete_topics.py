@@ -5,6 +5,7 @@ v4: flexible.  v5: a sentence with each error (KIP-599).  v6: by name or by id (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from odradek.core.effects import DeleteTopics
 from odradek.core.parked import Parked
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
+DISABLED_SINCE = 3
 BY_STATE_SINCE = 6
 
 
@@ -31,12 +33,15 @@ class _Asked:
 
 def handle(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse | Parked[DeleteTopicsResponse]:
     if not call.broker.configs.bool("delete.topic.enable"):
-        return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED)
-    found = {asked: _find(call, asked) for asked in _asked(call, body)}
+        is_known = call.version >= DISABLED_SINCE
+        return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
+    times = Counter(_asked(call, body))
+    found = {asked: _find(call, asked) if once == 1 else _duplicate() for asked, once in times.items()}
+    # By its name and by its id is twice, too.
     twice = named_twice(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
     for asked, topic in found.items():
         if isinstance(topic, TopicInfo) and topic.name in twice:
-            found[asked] = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            found[asked] = _duplicate()
     doomed = {topic.name: topic.id for topic in found.values() if isinstance(topic, TopicInfo)}
     if not doomed:
         return _answer(found, {})
@@ -54,6 +59,10 @@ def _asked(call: Call, body: DeleteTopicsRequest) -> list[_Asked]:
     if call.version < BY_STATE_SINCE:
         return [_Asked(name, ZERO_UUID) for name in body.topic_names]
     return [_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics]
+
+
+def _duplicate() -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
 
 
 def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:

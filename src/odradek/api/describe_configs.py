@@ -42,7 +42,7 @@ def _result(call: Call, body: DescribeConfigsRequest, resource: DescribeConfigsR
         return _refused(resource, refused)
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[_described(entry, body.include_synonyms, body.include_documentation) for entry in entries],

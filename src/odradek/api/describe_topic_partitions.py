@@ -27,17 +27,18 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPar
     first, from_partition = _start(body)
     view = call.broker.view
     names = sorted({topic.name for topic in body.topics} or view.topics.keys())
-    room = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
+    limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
+    room = max(limit, 1)  # Or the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in (name for name in names if name >= first):
-        topic = view.topics.get(TopicName(name))
-        if topic is None:
-            topics.append(_unknown(name))
-            continue
         if room <= 0:
             return DescribeTopicPartitionsResponse(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
             )
+        topic = view.topics.get(TopicName(name))
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
         start = from_partition if name == first else 0
         topics.append(_described(call, topic, start, start + room))
         room -= len(topics[-1].partitions)
@@ -48,7 +49,7 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPar
 
 
 def refuse(call: Call, body: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(topics=[_unknown(topic.name, code) for topic in body.topics])
+    return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, code) for topic in body.topics])
 
 
 def _start(body: DescribeTopicPartitionsRequest) -> tuple[str, int]:
@@ -56,16 +57,22 @@ def _start(body: DescribeTopicPartitionsRequest) -> tuple[str, int]:
         return "", 0
     if body.cursor.partition_index < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's partition is below 0")
+    if body.topics and all(topic.name != body.cursor.topic_name for topic in body.topics):
+        raise Refused(ErrorCode.INVALID_REQUEST, "the cursor's topic is none of those asked for")
     return body.cursor.topic_name, body.cursor.partition_index
 
 
-def _unknown(name: str, code: ErrorCode | None = None) -> DescribeTopicPartitionsResponseTopic:
-    if code is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        try:
-            topic_names.checked(name)
-        except Refused as refused:
-            code = refused.code
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        topic_names.checked(name)
+    except Refused as refused:
+        return _refused(name, refused.code)
+    answer = _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    answer.topic_authorized_operations = authorized.topic(True)
+    return answer
+
+
+def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[])
 
 

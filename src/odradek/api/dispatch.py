@@ -41,20 +41,20 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encod
         return _unsupported(request)
     # Bytes after the body are left alone, as Kafka does.
     body: object = decode(api.request, request.api_version, request.body)
-    call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
-    answer = _handled(api, call, body)
     # A parked answer must not keep the receive buffer alive.
     request.body = NOTHING
-    if isinstance(answer, Parked):
-        return Parked(answer.condition, answer.deadline, _encoder(request, answer.then))
-    return None if answer is None else encode_response(request, answer)
+    call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
+    return _answered(api, call, request, body)
 
 
-def _handled(api: Api, call: Call, body: object) -> object | Parked[object] | None:
+def _answered(api: Api, call: Call, request: Request, body: object) -> Encoded | Parked[Encoded]:
     try:
-        return api.handle(call, body)
+        answer = api.handle(call, body)
+        if isinstance(answer, Parked):
+            return Parked(answer.condition, answer.deadline, _encoder(request, answer.then))
+        return None if answer is None else encode_response(request, answer)
     except Refused as refused:
-        return api.refuse(call, body, refused.code)
+        answer = api.refuse(call, body, refused.code)
     except (AssertionError, ConnectionAbortedError):
         raise
     except Exception:
@@ -66,7 +66,8 @@ def _handled(api: Api, call: Call, body: object) -> object | Parked[object] | No
             call.client_id,
             call.correlation_id,
         )
-        return api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
+        answer = api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return None if answer is None else encode_response(request, answer)
 
 
 def _encoder(request: Request, then: Callable[[], object]) -> Callable[[], Encoded]:

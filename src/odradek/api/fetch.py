@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterable
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import FETCH_RESPONSE_BYTES_MAX
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
@@ -29,6 +28,7 @@ from odradek.wire.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE = 13
+REPLICA_STATE_SINCE = 15
 TOP_LEVEL_ERROR_SINCE = 7
 READ_COMMITTED = 1
 NO_RECORDS = b""
@@ -61,9 +61,11 @@ class _Fetch:
         self.broker = call.broker
         self._by_id = call.version >= TOPIC_IDS_SINCE
         self.min_bytes = body.min_bytes
-        self._max_bytes = min(body.max_bytes, FETCH_RESPONSE_BYTES_MAX)
+        self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
         self._round = _begin(call, body, self._by_id)
         self._read_committed = body.isolation_level == READ_COMMITTED
+        replica = body.replica_state.replica_id if call.version >= REPLICA_STATE_SINCE else body.replica_id
+        self._is_follower = replica >= 0
         self._by_name: dict[TopicPartition, Wanted] = {}
 
     def found(self) -> dict[TopicPartition, int]:
@@ -107,6 +109,9 @@ class _Fetch:
         index = wanted.key.partition
         try:
             partition = self._find(wanted.key)
+            if self._is_follower:
+                # Nobody else is among the replicas, so far.
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
             partition.check_leader_epoch(wanted.current_leader_epoch)
             data = _read_partition(partition, wanted, left, at_least_one)
             if self._read_committed:

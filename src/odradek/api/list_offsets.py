@@ -96,4 +96,6 @@ def _place(call: Call, partition: Partition, asked: int) -> Place:
 
 
 def _epoch_at_start(partition: Partition) -> int:
+    if partition.log.start_offset == partition.log.end_offset:
+        return partition.info.leader_epoch  # That of the first record to come.
     return partition.log.epochs.epoch_of(partition.log.start_offset)

@@ -18,10 +18,11 @@ from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core import topic_names
 from odradek.core.cluster import PartitionInfo, TopicInfo
 from odradek.core.effects import CreateTopics
 from odradek.core.parked import Parked
-from odradek.core.topic_plans import TopicSpec
+from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -32,10 +33,13 @@ from odradek.wire.messages.metadata import (
 )
 
 NULL_MEANS_ALL_SINCE = 1
+ASKED_BY_ID_SINCE = 12
 CREATION_MS_MAX = 5 * SECOND_MS
 
 
 def handle(call: Call, body: MetadataRequest) -> MetadataResponse | Parked[MetadataResponse]:
+    if call.version < ASKED_BY_ID_SINCE and any(_has_id(topic) for topic in body.topics or ()):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
     missing = _to_create(call, body)
     if not missing:
         return _answer(call, body)
@@ -44,22 +48,31 @@ def handle(call: Call, body: MetadataRequest) -> MetadataResponse | Parked[Metad
 
 
 def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:
-    answers = [_unknown(topic, code) for topic in body.topics or ()]
+    answers = [_unknown(call, topic, code) for topic in body.topics or ()]
     return MetadataResponse(brokers=[], topics=answers, error_code=code)
 
 
 def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
     broker = call.broker
-    if not body.allow_auto_topic_creation or not broker.configs.bool("auto.create.topics.enable"):
+    if not _may_create(call, body):
         return []
     names = {topic.name for topic in body.topics or () if topic.name is not None and topic.topic_id == ZERO_UUID}
-    planned = []
+    planned: list[TopicInfo] = []
+    room = PARTITIONS_PER_REQUEST_MAX
     for name in sorted(names - broker.view.topics.keys()):
         try:
-            planned.append(broker.planner.new_topic(TopicSpec(name), broker.view))
+            topic = broker.planner.new_topic(TopicSpec(name), broker.view)
         except Refused:
             continue  # The answer says why, topic by topic.
+        room -= len(topic.partitions)
+        if room < 0:
+            break  # The others are made when the client asks again.
+        planned.append(topic)
     return planned
+
+
+def _may_create(call: Call, body: MetadataRequest) -> bool:
+    return body.allow_auto_topic_creation and call.broker.configs.bool("auto.create.topics.enable")
 
 
 def _answer(call: Call, body: MetadataRequest) -> MetadataResponse:
@@ -87,16 +100,23 @@ def _brokers(call: Call) -> list[MetadataResponseBroker]:
 def _topics(call: Call, body: MetadataRequest) -> list[MetadataResponseTopic]:
     view = call.broker.view
     with_operations = body.include_topic_authorized_operations
+    may_create = _may_create(call, body)
     if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
         return [_described(call, topic, with_operations) for topic in view.topics.values()]
-    return [_asked_for(call, topic, with_operations) for topic in _once_each(body.topics)]
+    return [_asked_for(call, topic, may_create, with_operations) for topic in _once_each(body.topics)]
+
+
+def _has_id(topic: MetadataRequestTopic) -> bool:
+    return topic.name is None or topic.topic_id != ZERO_UUID
 
 
 def _once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     return list({(topic.topic_id, topic.name): topic for topic in topics}.values())
 
 
-def _asked_for(call: Call, asked: MetadataRequestTopic, with_operations: bool) -> MetadataResponseTopic:
+def _asked_for(
+    call: Call, asked: MetadataRequestTopic, may_create: bool, with_operations: bool
+) -> MetadataResponseTopic:
     view = call.broker.view
     try:
         if asked.topic_id != ZERO_UUID:
@@ -104,15 +124,22 @@ def _asked_for(call: Call, asked: MetadataRequestTopic, with_operations: bool) -
         known = view.topics.get(TopicName(asked.name or ""))
         if known is not None:
             return _described(call, known, with_operations)
-        # Says what is wrong with a name that no topic can have.
-        call.broker.planner.new_topic(TopicSpec(asked.name or "", 1, 1), view)
-        return _unknown(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        name = topic_names.checked(asked.name or "")
+        if may_create:
+            call.broker.planner.new_topic(TopicSpec(name), view)  # Says why it was not made.
+        return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, authorized.topic(with_operations))
     except Refused as refused:
-        return _unknown(asked, refused.code)
+        return _unknown(call, asked, refused.code)
 
 
-def _unknown(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=asked.topic_id, partitions=[])
+def _unknown(
+    call: Call, asked: MetadataRequestTopic, code: ErrorCode, operations: int = authorized.NOT_ASKED
+) -> MetadataResponseTopic:
+    # A name may be null in an answer only where it may be missing from the question.
+    name = "" if asked.name is None and call.version < ASKED_BY_ID_SINCE else asked.name
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=asked.topic_id, partitions=[], topic_authorized_operations=operations
+    )
 
 
 def _described(call: Call, topic: TopicInfo, with_operations: bool) -> MetadataResponseTopic:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 
 from odradek.app.config import Settings
-from odradek.base.units import INT32_MAX, TimestampMs, TopicName
+from odradek.base.units import INT32_MAX, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.broker import Broker, Entropy
@@ -20,8 +20,8 @@ from odradek.core.storage import Storage, log_config
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
-from odradek.log.meta_properties import identity
-from odradek.net.listener import Listener
+from odradek.log.meta_properties import WrongDirectory, identity
+from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.metadata import Membership, Metadata
 from odradek.net.shell import Shell
 
@@ -98,15 +98,22 @@ def _listener(settings: Settings, shell: Shell, position: int) -> Listener:
         connections_max=settings.connections_max,
         connections_per_address_max=settings.connections_per_ip_max,
         backlog=settings.listen_backlog,
+        # Kafka's default would keep the system from sizing them by itself, which it does better.
+        receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
+        send_buffer_bytes=_if_set(settings, "socket.send.buffer.bytes"),
     )
+
+
+def _if_set(settings: Settings, name: str) -> int:
+    return settings.configs.int(name) if settings.configs.is_set(name) else SYSTEM_DEFAULT
 
 
 def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metadata:
     disk, now = RealDisk(), shell.now()
-    settings.metadata_dir.mkdir(parents=True, exist_ok=True)
+    disk.make_directory(str(settings.metadata_dir))
     tree = SqliteTree(settings.metadata_dir / METADATA_FILE)
     try:
-        known_id, known_cluster = identity(disk, str(settings.log_dirs[0]))
+        known_id, known_cluster = _identity(disk, str(settings.log_dirs[0]))
         wanted_id = settings.broker_id if settings.broker_id is not None else known_id
         metadata = Metadata(tree)
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
@@ -120,6 +127,13 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     broker.start(now)
     shell.run(broker, metadata.change)
     return metadata
+
+
+def _identity(disk: RealDisk, directory: str) -> tuple[BrokerId | None, str | None]:
+    broker_id, cluster_id = identity(disk, directory)
+    if broker_id is not None and broker_id > INT32_MAX:
+        raise WrongDirectory(f"meta.properties of {directory} has broker id {broker_id}, which no broker can have")
+    return broker_id, cluster_id
 
 
 def _open_storage(

@@ -7,17 +7,22 @@ opened, and clients are let in last.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
+from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import Unavailable
 from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
@@ -26,6 +31,7 @@ from odradek.net.listener import CannotListen
 log = logging.getLogger(__name__)
 
 STOPPED, FAILED = 0, 1
+GARBAGE_OBJECTS_MIN = 20_000
 
 
 def run(config_path: Path | None, overrides: Sequence[str], insecure: bool) -> int:
@@ -34,9 +40,10 @@ def run(config_path: Path | None, overrides: Sequence[str], insecure: bool) -> i
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     if settings.without_effect:
         log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
+    _allow_open_files()
     try:
         return uvloop.run(_serve(settings))
-    except (CannotListen, DirectoryInUse, WrongDirectory, Unavailable) as error:
+    except (CannotListen, DirectoryInUse, WrongDirectory, Unavailable, BadZnodeError) as error:
         sys.stderr.write(f"odradek serve: {error}\n")
     except DiskFailed as failed:
         sys.stderr.write(
@@ -45,16 +52,40 @@ def run(config_path: Path | None, overrides: Sequence[str], insecure: bool) -> i
     return FAILED
 
 
+def _allow_open_files() -> None:
+    """As many as the system lets us have: each partition that is written to and each connection holds one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _serve(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_exception)
     told_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
     running = await start(settings, loop)
+    # What is there now stays: the collector need not look at it again, and has little to find in what requests leave.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS_MIN)
     _say_ready(running)
     await told_to_stop.wait()
     await running.stop()
     return STOPPED
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What escaped a callback.  On a connection it costs that connection; else nobody knows what else is broken.
+
+    Then the process ends as if it were killed, so that the next start checks the logs: serving on could lose data.
+    """
+    error = context.get("exception")
+    is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
+    log.log(logging.CRITICAL if is_fatal else logging.ERROR, "%s", context.get("message"), exc_info=error)
+    if is_fatal:
+        os._exit(FAILED)
 
 
 def _say_ready(running: Running) -> None:

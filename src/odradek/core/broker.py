@@ -9,6 +9,7 @@ Nothing here waits, reads a clock or draws a random number.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -53,7 +54,8 @@ class Broker:
         self.configs = configs
         self.entropy = entropy
         self.lot = ParkingLot()
-        self.sessions = FetchSessions(entropy.random_int31)
+        self.sessions = FetchSessions(entropy.random_int31, configs.int("max.incremental.fetch.session.cache.slots"))
+        self.fetch_bytes_max = configs.int("fetch.max.bytes")
         self.partitions: dict[TopicPartition, Partition] = {}
         self.planner = Planner(
             partitions_default=configs.int("num.partitions"),
@@ -63,7 +65,7 @@ class Broker:
         )
         self._housekeeping = Housekeeping(storage, configs)
         self._unsynced: dict[TopicPartition, None] = {}
-        self._is_syncing = False
+        self._syncing: dict[TopicPartition, Partition] | None = None  # While a round of syncs is under way.
         self._changes: list[Change] = []
         self._chores: list[Chore] = []
         self._tokens = 0
@@ -100,10 +102,11 @@ class Broker:
 
     def synced(self, event: Synced, now: Moment) -> None:
         """A round of syncs ended.  What was written meanwhile goes into the next one."""
-        self._is_syncing = False
+        syncing, self._syncing = self._syncing, None
         for name, flush in event.flushes.items():
             partition = self.partitions.get(name)
-            if partition is None or not partition.is_online:
+            # A topic that was deleted meanwhile may be there again, with a log that this flush is not of.
+            if partition is None or syncing is None or partition is not syncing[name] or not partition.is_online:
                 continue
             if isinstance(flush, DiskFailed):
                 # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
@@ -165,7 +168,9 @@ class Broker:
         for index in range(len(known.partitions) if known else 0):
             name = TopicPartition(topic, index)
             if self.partitions.pop(name, None) is not None:
-                self.storage.delete(name, now.wall)
+                # What can't be renamed now is deleted when a topic of the same name is made.
+                with suppress(DiskFailed):
+                    self.storage.delete(name, now.wall)
                 self._unsynced.pop(name, None)
                 self.lot.happened(name)
 
@@ -178,10 +183,10 @@ class Broker:
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
-        if self._unsynced and not self._is_syncing:
-            self._is_syncing = True
+        if self._unsynced and self._syncing is None:
             known = ((name, self.partitions.get(name)) for name in self._unsynced)
-            effects.append(Sync({name: one.log.begin_flush() for name, one in known if one and one.is_online}))
+            self._syncing = {name: one for name, one in known if one is not None and one.is_online}
+            effects.append(Sync({name: one.log.begin_flush() for name, one in self._syncing.items()}))
             self._unsynced.clear()
         return effects
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.base.errors import Refused
 from odradek.base.units import TopicName, TopicPartition
@@ -75,12 +75,19 @@ class CreateTopics:
     topics: tuple[TopicInfo, ...]
 
 
+class Growth(NamedTuple):
+    """Partitions to append to one topic, the first of them with index `first`."""
+
+    first: int
+    added: tuple[PartitionInfo, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GrowTopics:
-    """Append partitions to topics of the metadata tree.  The indexes go on where the topic ends."""
+    """Append partitions to topics of the metadata tree."""
 
     token: int
-    partitions: Mapping[TopicName, tuple[PartitionInfo, ...]]
+    topics: Mapping[TopicName, Growth]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import FETCH_SESSIONS_MAX
+from odradek.base.limits import FETCH_SESSION_PARTITIONS_MAX, FETCH_SESSIONS_MAX
 from odradek.base.units import INT32_MAX, MINUTE_MS
 from odradek.base.uuids import Uuid
 
@@ -99,38 +99,40 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: list[Wanted],
+        wanted: Iterable[Wanted],
         forgotten: Iterable[FetchKey],
         *,
         uses_ids: bool,
         steady: int,
     ) -> FetchRound:
-        """Merge a request into its session.
+        """Merge a request into its session.  Of a partition that is wanted twice, the last counts.
 
         Raises Refused: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the
         client answers each with a whole request.
         """
+        by_key = {one.key: one for one in wanted}
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(session_id, None)
-            session = None if epoch == FINAL_EPOCH else self._open(wanted, uses_ids, steady)
-            return FetchRound(wanted, session, is_incremental=False)
+            session = None if epoch == FINAL_EPOCH else self._open(by_key, uses_ids, steady)
+            return FetchRound(list(by_key.values()), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         session.last_used = steady
-        for key in forgotten:
-            session.wanted.pop(key, None)
-        for one in wanted:
-            known = session.wanted.setdefault(one.key, one)
+        self._check_size(session, by_key)
+        for key, one in by_key.items():
+            known = session.wanted.setdefault(key, one)
             if known is not one:
                 known.asks_again(one)
+        for key in forgotten:
+            session.wanted.pop(key, None)
         if not session.wanted:
             del self._sessions[session.id]
             return FetchRound([], None, is_incremental=True)
         return FetchRound(list(session.wanted.values()), session, is_incremental=True)
 
-    def _open(self, wanted: list[Wanted], uses_ids: bool, steady: int) -> Session | None:
-        if not wanted or not self._has_room(steady):
+    def _open(self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int) -> Session | None:
+        if not wanted or not self._has_room(steady) or self._partitions() + len(wanted) > FETCH_SESSION_PARTITIONS_MAX:
             return None
-        session = Session(self._new_id(), uses_ids, 1, steady, {one.key: one for one in wanted})
+        session = Session(self._new_id(), uses_ids, 1, steady, wanted)
         self._sessions[session.id] = session
         return session
 
@@ -145,6 +147,15 @@ class FetchSessions:
         session.epoch = 1 if epoch == INT32_MAX else epoch + 1
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
+
+    def _partitions(self) -> int:
+        return sum(len(session.wanted) for session in self._sessions.values())
+
+    def _check_size(self, session: Session, wanted: dict[FetchKey, Wanted]) -> None:
+        """Ends a session that would make all of them too large together; its client goes on without one."""
+        if wanted and self._partitions() + len(wanted) > FETCH_SESSION_PARTITIONS_MAX:
+            del self._sessions[session.id]
+            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
 
     def _has_room(self, steady: int) -> bool:
         if len(self._sessions) < self._sessions_max:

@@ -86,10 +86,10 @@ class Partition:
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
         end = Offset(appended.last_offset + 1)
-        flush = self.configs.flush
-        needs_sync = (all_replicas and flush.before_acknowledging) or flush.is_due(self.unsynced)
+        flush, positions = self.configs.flush, self.positions
+        needs_sync = (all_replicas and flush.before_acknowledging) or flush.is_due(end - positions.durable_end)
         if not needs_sync:
-            self.positions.made_visible(end)
+            positions.made_visible(end)
         return Written(appended.base_offset, end, appended.log_append_time, needs_sync)
 
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
@@ -98,11 +98,6 @@ class Partition:
         durable = self.positions.made_durable(flush.end_offset)
         visible = self.positions.made_visible(flush.end_offset)
         return durable or visible
-
-    @property
-    def unsynced(self) -> int:
-        """How many offsets lie behind the last sync."""
-        return self.log.end_offset - self.positions.durable_end
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Readable:
         """Whole batches from `offset` up to the high watermark, within max_bytes.

@@ -42,12 +42,17 @@ class Planner:
 
     def new_topic(self, spec: TopicSpec, view: ClusterView) -> TopicInfo:
         """The topic to be written.  Raises Refused with the code and sentence that the client is answered with."""
-        name = topic_names.checked(spec.name)
+        name = self.check_name(spec.name, view)
+        replicas = self._replicas(spec, sorted(view.brokers))
+        return TopicInfo(name, self.new_uuid(), tuple(map(_led_by_first, replicas)), dict(spec.configs))
+
+    def check_name(self, text: str, view: ClusterView) -> TopicName:
+        """The name of a topic that could be made.  Raises Refused."""
+        name = topic_names.checked(text)
         if name in view.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         refuse_collision(name, view)
-        replicas = self._replicas(spec, sorted(view.brokers))
-        return TopicInfo(name, self.new_uuid(), tuple(map(_led_by_first, replicas)), dict(spec.configs))
+        return name
 
     def _replicas(self, spec: TopicSpec, brokers: list[BrokerId]) -> list[tuple[BrokerId, ...]]:
         if spec.assignments:

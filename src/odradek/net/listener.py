@@ -13,6 +13,11 @@ from odradek.net.shell import Shell
 
 log = logging.getLogger(__name__)
 
+SYSTEM_DEFAULT = -1
+# Kafka's default of 50 is for a thread that does nothing but accept.  Here a burst may have to wait for a turn of the
+# loop, and whoever finds the queue full tries again a second later.
+BACKLOG_MIN = 1000
+
 
 class CannotListen(OSError):
     """An address that can't be bound; the text is one sentence for a person."""
@@ -31,13 +36,16 @@ class Listener:
         connections_max: int,
         connections_per_address_max: int,
         backlog: int,
+        receive_buffer_bytes: int = SYSTEM_DEFAULT,
+        send_buffer_bytes: int = SYSTEM_DEFAULT,
     ) -> None:
         self.shell = shell
         self.name = name
         self.advertised = advertised
         self.request_bytes_max = request_bytes_max
         self._connections_max = connections_max
-        self._backlog = backlog
+        self._backlog = max(backlog, BACKLOG_MIN)
+        self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
         self._per_address_max = connections_per_address_max
         self._connections: dict[ClientConnection, str] = {}
         self._by_address: Counter[str] = Counter()
@@ -53,6 +61,10 @@ class Listener:
             )
         except (OSError, socket.gaierror) as error:
             raise CannotListen(_why(self.name, host, port, error)) from error
+        for one in self._server.sockets:
+            for option, size in self._buffers.items():
+                if size != SYSTEM_DEFAULT:
+                    one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
         self.host = host
         self.port = self._server.sockets[0].getsockname()[1]
 
