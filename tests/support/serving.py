@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ class NotReady(RuntimeError):
 
 
 class Serving:
-    """One broker process.  `kill` is kill -9; `stop` is SIGTERM; `start` may follow either, on the same data and port."""
+    """One broker process.  `kill` is kill -9, `stop` SIGTERM; `start` may follow either, on the same data and port."""
 
     def __init__(self, directory: Path, **overrides: str) -> None:
         self.directory = directory
@@ -66,6 +67,15 @@ class Serving:
         """The exit status after SIGTERM."""
         return self._end(signal.SIGTERM)
 
+    def interrupt(self) -> int:
+        """The exit status after Ctrl-C."""
+        return self._end(signal.SIGINT)
+
+    def memory_kib(self) -> int:
+        """Resident memory."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1])  # type: ignore[index]  # A process that runs has it.
+
     def _end(self, signal_number: int) -> int:
         if self._process is None:
             return 0
@@ -87,8 +97,19 @@ class Serving:
     def __enter__(self) -> Serving:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
+
+
+def outcome_of_serve(directory: Path, *arguments: str) -> tuple[int, str]:
+    """Exit status and standard error of a `serve` that is expected to end by itself."""
+    command = [sys.executable, "-m", "odradek", "serve", *arguments]
+    ended = subprocess.run(
+        command, check=False, cwd=directory, capture_output=True, text=True, timeout=READY_SECONDS_MAX
+    )
+    return ended.returncode, ended.stderr
 
 
 @contextmanager

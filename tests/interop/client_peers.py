@@ -1,0 +1,55 @@
+"""The brokers of the client's tests, each started once for the process and stopped with it.
+
+Brokers that are up already can be named in the environment: ODRADEK_TEST_BROKER and ODRADEK_TEST_KAFKA, as host:port.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from kafka_peer import REAL_KAFKA, KafkaBroker
+
+from odradek.client.config import ClientConfig
+from support.serving import Serving
+
+
+@cache
+def odradek() -> str:
+    if given := os.environ.get("ODRADEK_TEST_BROKER"):
+        return given
+    broker = Serving(folder()).start()
+    atexit.register(broker.stop)
+    return broker.address
+
+
+@cache
+def apache_kafka() -> str:
+    if given := os.environ.get("ODRADEK_TEST_KAFKA"):
+        return given
+    broker = KafkaBroker(folder())
+    atexit.register(broker.stop)
+    broker.start()
+    return broker.address
+
+
+def folder() -> Path:
+    made = Path(tempfile.mkdtemp(prefix="odradek-test-"))
+    atexit.register(shutil.rmtree, made, True)  # ignore_errors
+    return made
+
+
+def quick_config(address: str, **settings: int) -> ClientConfig:
+    """Impatient: a test that fails should do so in seconds."""
+    quick = {"api_timeout_ms": 15_000, "delivery_timeout_ms": 15_000, "retry_backoff_ms": 20}
+    return ClientConfig(address, **(quick | settings))  # type: ignore[arg-type]  # All ints.
+
+
+STARTERS: dict[str, Callable[[], str]] = {"odradek": odradek, "apache-kafka": apache_kafka}
+BROKERS = ["odradek", pytest.param("apache-kafka", marks=REAL_KAFKA)]

@@ -1,0 +1,198 @@
+"""The command line against real brokers; where pipes and signals matter, as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from client_peers import BROKERS, STARTERS
+
+from odradek.app.main import main
+
+ODRADEK = [sys.executable, "-m", "odradek"]
+Run = Callable[..., str]
+
+
+@pytest.fixture(params=BROKERS)
+def address(request: pytest.FixtureRequest) -> str:
+    return STARTERS[request.param]()
+
+
+@pytest.fixture
+def run(address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs one command on the broker and gives its standard output; `status` is the exit status it has to have."""
+
+    def run_one(*arguments: str, lines: str = "", status: int = 0) -> str:
+        (tmp_path / "standard input").write_text(lines)
+        with (tmp_path / "standard input").open() as given:
+            monkeypatch.setattr(sys, "stdin", given)
+            returned = main([*arguments, "--bootstrap-server", address])
+        captured = capfd.readouterr()
+        assert returned == status, captured.err
+        assert captured.err.count("\n") == (1 if status else 0), captured.err
+        return captured.err if status else captured.out
+
+    return run_one
+
+
+@pytest.fixture
+def topic(run: Run) -> str:
+    name = f"cli-{uuid4().hex[:12]}"
+    assert (
+        run("topic", "create", name, "--partitions", "2", "-c", "retention.ms=-1") == f"created {name} (2 partitions)\n"
+    )
+    return name
+
+
+def test_the_life_of_a_topic(run: Run, topic: str) -> None:
+    assert run("topic", "create", topic, "--if-not-exists") == f"{topic} exists already\n"
+    assert "TOPIC_ALREADY_EXISTS" in run("topic", "create", topic, status=1)
+    assert topic in run("topic", "list").split()
+    run("produce", topic, "--partition", "1", lines="a\nb\n")
+    (described,) = json.loads(run("topic", "describe", topic, "--json"))
+    assert described["configs"] == {"retention.ms": "-1"}
+    assert [(part["start_offset"], part["end_offset"]) for part in described["partitions"]] == [(0, 0), (0, 2)]
+    assert "retention.ms=-1" in run("topic", "describe", topic)
+    assert run("topic", "grow", topic, "--partitions", "4") == f"{topic} has 4 partitions\n"
+    assert "INVALID_PARTITIONS" in run("topic", "grow", topic, "--partitions", "3", status=1)
+    assert run("topic", "delete", topic) == f"deleted {topic}\n"
+    assert run("topic", "delete", topic, "--if-exists") == f"{topic} does not exist\n"
+    assert "odradek topic list" in run("topic", "delete", topic, status=1)
+
+
+def test_mistakes_get_one_sentence(run: Run, topic: str, tmp_path: Path) -> None:
+    assert "a/b" in run("topic", "create", "a/b", status=1)
+    assert "no.such" in run("topic", "create", "cli-x", "-c", "no.such=1", status=1)
+    assert "no such topic" in run("consume", "cli-no-such", status=1)
+    assert "partition 7 is not there" in run("consume", topic, "-p", "7", status=1)
+    assert "partition 7 is not there" in run("produce", topic, "-p", "7", lines="x", status=1)
+    assert "offset 5 is not in" in run("consume", topic, "--from", "5", status=1)
+    assert "is not understood" in run("consume", topic, "--from", "soon", status=2)
+    assert "no such file" in run("produce", topic, "--file", str(tmp_path / "nix"), status=1)
+    assert "line 2 is no JSON" in run("produce", topic, "--json", lines='{"value":"x"}\n{\n', status=1)
+    assert run("consume", topic) == "x\n", "what came before the mistake is written"
+
+
+def test_lines_through_a_topic(run: Run, topic: str) -> None:
+    lines = "".join(f"line {number}\n" for number in range(5_000))
+    run("produce", topic, "--partition", "0", "--codec", "zstd", lines=lines)
+    assert run("consume", topic) == lines
+    assert run("consume", topic, "-n", "2") == "line 0\nline 1\n"
+    assert run("consume", topic, "--from", "-1") == "line 4999\n"
+    assert run("consume", topic, "--partition", "0", "--from", "4998", "-n", "1") == "line 4998\n"
+    assert run("consume", topic, "--from", "end") == ""
+    assert run("consume", topic, "--from", "2001-01-01") == lines
+    assert run("consume", topic, "--from", "2199-01-01T00:00Z") == ""
+    assert run("consume", topic, "-n", "0") == ""
+    assert run("consume", topic, "-n", "2", "--format", "raw") == "line 0line 1"
+
+
+def test_a_file_is_produced_whole(run: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "values").write_bytes(b"a\n\nb\xff\nlast")
+    run("produce", topic, "-p", "0", "--file", str(tmp_path / "values"))
+    found = [json.loads(line) for line in run("consume", topic, "--format", "json").splitlines()]
+    assert [each.get("value", each.get("value_base64")) for each in found] == ["a", "", "Yv8=", "last"]
+
+
+def test_keys_headers_and_nulls(run: Run, topic: str) -> None:
+    run("produce", topic, "-k", ":", "--headers", "--null", "NULL", lines="h:1,g:2\tada:1815\n\tbob:NULL\n")
+    found = {each["key"]: each for each in map(json.loads, run("consume", topic, "--format", "json").splitlines())}
+    assert (found["ada"]["value"], found["ada"]["headers"]) == ("1815", {"h": "1", "g": "2"})
+    assert found["bob"]["value"] is None
+    assert sorted(run("consume", topic, "--format", "key-value", "-k", "=").splitlines()) == ["ada=1815", "bob=null"]
+
+
+def test_json_lines_from_one_topic_to_another(run: Run, topic: str) -> None:
+    copy = f"{topic}-copy"
+    run("topic", "create", copy, "--partitions", "2")
+    given = [
+        {"key": "k", "value": "v", "timestamp": 1000, "partition": 0, "headers": {"a": "x", "b": None}},
+        {"key_base64": "/w==", "value": None, "timestamp": 2000, "partition": 1},
+        {
+            "key": None,
+            "value_base64": "gA==",
+            "timestamp": 3000,
+            "partition": 1,
+            "headers_base64": [["h", "gA=="], ["h", None]],
+        },
+    ]
+    run("produce", topic, "--json", lines="\n".join(map(json.dumps, given)))
+    first = run("consume", topic, "--format", "json")
+    run("produce", copy, "--json", lines=first)
+    second = run("consume", copy, "--format", "json")
+    assert sorted(second.replace(f"{topic}-copy", topic).splitlines()) == sorted(first.splitlines())
+    assert len(second.splitlines()) == 3
+    run("topic", "create", f"{topic}-one", "--partitions", "1")
+    refusal = run("produce", f"{topic}-one", "--json", lines=json.dumps(given[1]), status=1)
+    assert "line 1 goes to partition 1, but topic" in refusal
+    run("produce", f"{topic}-one", "--json", "--by-key", lines=first)
+    assert len(run("consume", f"{topic}-one").splitlines()) == 3
+
+
+def test_a_slow_pipe_is_written_at_once_and_followed(address: str, run: Run, topic: str) -> None:
+    produce = subprocess.Popen([*ODRADEK, "produce", topic, "-b", address], stdin=subprocess.PIPE)
+    consume = subprocess.Popen([*ODRADEK, "consume", topic, "--follow", "-b", address], stdout=subprocess.PIPE)
+    assert produce.stdin is not None
+    assert consume.stdout is not None
+    try:
+        for number in range(3):
+            produce.stdin.write(b"%d\n" % number)
+            produce.stdin.flush()
+            assert select.select([consume.stdout], [], [], 30)[0]
+            assert consume.stdout.readline() == b"%d\n" % number
+        produce.stdin.close()
+        assert produce.wait(30) == 0
+        consume.send_signal(signal.SIGINT)
+        assert consume.wait(30) == 130
+    finally:
+        produce.kill()
+        consume.kill()
+        consume.stdout.close()
+
+
+def test_ctrl_c_and_a_closed_pipe_are_quiet(address: str, run: Run, topic: str) -> None:
+    run("produce", topic, lines="x\n" * 50_000)
+    head = subprocess.Popen([*ODRADEK, "consume", topic, "-b", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert head.stdout is not None
+    assert head.stderr is not None
+    head.stdout.read(10)
+    head.stdout.close()
+    assert head.stderr.read() == b""
+    head.stderr.close()
+    assert head.wait(30) in (0, 141)
+    follow = subprocess.Popen([*ODRADEK, "consume", topic, "-f", "-o", "end", "-b", address], stderr=subprocess.PIPE)
+    time.sleep(1.5)
+    follow.send_signal(signal.SIGINT)
+    _, errors = follow.communicate(timeout=30)
+    assert (follow.returncode, errors.strip()) == (130, b"")
+
+
+def test_progress_where_a_person_looks(address: str, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "values").write_text("x\n" * 2_000)
+    terminal, end = pty.openpty()
+    command = [*ODRADEK, "produce", topic, "--file", str(tmp_path / "values"), "-b", address]
+    process = subprocess.Popen(command, stderr=end, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"})
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:  # The other side was closed.
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(terminal)
+    assert process.wait(30) == 0
+    assert b"2,000 records" in shown
+    assert b"3.9 KiB" in shown
