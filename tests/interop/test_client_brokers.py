@@ -84,10 +84,18 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     own = {entry.name: entry.value for entry in describe_topic_configs(cluster, [name])[name] if entry.is_set_on_topic}
     assert own["retention.ms"] == "123456"
     create_partitions(cluster, {name: 5})
-    assert len(describe_topics(cluster, [name])[0].partitions) == 5
+    wait_for_partitions(cluster, name, 5)
     assert name in [each.name for each in cluster.topics()]
     delete_topics(cluster, [name])
     wait_until_gone(cluster, name)
+
+
+def wait_for_partitions(cluster: Cluster, name: str, count: int) -> None:
+    """Apache Kafka answers before every broker knows."""
+    deadline = time.monotonic() + 10
+    while len(describe_topics(cluster, [name])[0].partitions) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def wait_until_gone(cluster: Cluster, name: str) -> None:

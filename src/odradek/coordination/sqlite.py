@@ -327,10 +327,11 @@ class SqliteTree:
                     pass  # Beginning it catches up.
 
     def _tend(self) -> None:
-        self._session.beat()
         with self._lock:
+            # Under the lock: a descriptor that close() has given back may already be some other file's.
             if self._is_closed:
                 return
+            self._session.beat()
             with failures(self._path):
                 dead = self._dead_sessions()
             if dead:

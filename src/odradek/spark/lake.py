@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,15 +74,13 @@ class Lake:
     def open(cls, path: Path, selection: Selection) -> Lake:
         """Creates the table in a new or empty folder.  Raises BadLake."""
         source = source_text(selection)
+        path = path.absolute()  # Tasks write into it, and may have another working directory.
         if path.exists() and not path.is_dir():
             raise BadLake(f"Lake {path} is a file; name a folder.")
-        try:
+        with _failing_as(f"Lake {path} cannot be opened"):
             if not DeltaTable.is_deltatable(str(path)):
-                _refuse_other_content(path)
-                return cls(path, _create(path, source))
+                _create(path, source)
             table = DeltaTable(path)
-        except (OSError, DeltaError) as error:
-            raise BadLake(f"Lake {path} cannot be opened: {_sentence(error)}") from error
         _refuse_other_source(path, table, source)
         return cls(path, table)
 
@@ -104,13 +103,19 @@ class Lake:
         return not known or topic_id == ZERO_UUID or known == _id_number(topic_id)
 
     def refresh(self) -> None:
-        """To the newest version."""
-        self._table.update_incremental()
+        """To the newest version.  Raises BadLake."""
+        try:
+            self._table.update_incremental()
+        except DeltaError:
+            # The log files in between are gone, cleaned up behind a checkpoint.
+            with _failing_as(f"Lake {self.path} cannot be read"):
+                self._table = DeltaTable(self.path)
 
     def commit(self, files: Sequence[DataFile], start: Offsets, end: Offsets, topic_ids: Mapping[str, Uuid]) -> None:
         """Adds the files, moves the offsets, goes on to the new version.  Raises Fenced, or BadLake for a bad disk."""
         for at, offset in start.items():
-            assert self.next_offset(at) in (None, offset), f"{at} was planned from {offset}, not from this version"
+            # Equal, but where retention was faster and that was allowed.
+            assert (self.next_offset(at) or 0) <= offset, f"{at} was planned from {offset}, not from this version"
         properties = CommitProperties(
             custom_metadata={"odradek.start": to_text(start), "odradek.end": to_text(end)},
             app_transactions=self._transactions(end, topic_ids),
@@ -132,7 +137,8 @@ class Lake:
     def compact(self) -> int:
         """Merges small files into large ones in a commit of its own; returns how many went away."""
         self.refresh()
-        metrics = self._table.optimize.compact()
+        with _failing_as(f"Lake {self.path} cannot be compacted"):
+            metrics = self._table.optimize.compact()
         return int(metrics["numFilesRemoved"]) - int(metrics["numFilesAdded"])
 
     def rows(self) -> int:
@@ -163,15 +169,22 @@ def source_text(selection: Selection) -> str:
             raise BadLake("A lake is loaded from whole topics, by name or by pattern.")
 
 
-def _create(path: Path, source: str) -> DeltaTable:
-    path.mkdir(parents=True, exist_ok=True)
-    return DeltaTable.create(
-        path,
-        schema=Schema.from_arrow(SCHEMA),
-        description="Records of Kafka topics, each once, loaded by odradek load",
-        configuration={SOURCE_KEY: source},
-        raise_if_key_not_exists=False,
-    )
+def _create(path: Path, source: str) -> None:
+    try:
+        _refuse_other_content(path)
+        path.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            path,
+            schema=Schema.from_arrow(SCHEMA),
+            mode="ignore",
+            description="Records of Kafka topics, each once, loaded by odradek load",
+            configuration={SOURCE_KEY: source},
+            raise_if_key_not_exists=False,
+        )
+    except (BadLake, DeltaError):
+        # Two loaders that start at once make the same table; delta-rs lets one of them fail, or make it again on top.
+        if not DeltaTable.is_deltatable(str(path)):
+            raise
 
 
 def _refuse_other_content(path: Path) -> None:
@@ -194,6 +207,14 @@ def _refuse_other_source(path: Path, table: DeltaTable, source: str) -> None:
 def _id_number(topic_id: Uuid) -> int:
     """A txn version is a signed 64-bit number; 63 of the id's 122 random bits tell two topics apart well enough."""
     return int.from_bytes(topic_id, "big") >> 65
+
+
+@contextmanager
+def _failing_as(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, DeltaError) as error:
+        raise BadLake(f"{what}: {_sentence(error)}") from error
 
 
 def _sentence(error: Exception) -> str:

@@ -90,7 +90,7 @@ def _run(options: LoadOptions, out: Console) -> int:
         kafka.connect()
         find(kafka, selection)
         lake = Lake.open(options.lake, selection)
-        with _spark(options) as spark:
+        with _spark(options, out) as spark:
             from odradek.spark.loader import Loader
 
             reading = Reading(client, Columns(headers=True), options.fail_on_data_loss, options.patience_ms)
@@ -168,10 +168,13 @@ def _client(options: LoadOptions) -> ClientConfig:
 
 
 @contextmanager
-def _spark(options: LoadOptions) -> Iterator[SparkSession]:
+def _spark(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
     """A session for this load, stopped after it; or the one this process has, left alone."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    from odradek.spark.loader import LoadFailed, reason_of
     from odradek.spark.session import ended, session, standard_error_to
 
     if existing := SparkSession.getActiveSession():
@@ -180,7 +183,11 @@ def _spark(options: LoadOptions) -> Iterator[SparkSession]:
     with TemporaryDirectory(prefix="odradek-load-") as folder:
         # Quick: records stay in Python, so what Java's second compiler would gain is not worth its start.
         log = Path(folder, "log")
-        spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
+        try:
+            with out.status("Starting Spark"):
+                spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
+        except (PySparkException, Py4JError) as error:
+            raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
         _handle_stop_signals()  # PySpark put its own handler for Ctrl-C in their place.
         logging.getLogger().addFilter(_is_not_py4j)
         try:
@@ -194,7 +201,6 @@ def _spark(options: LoadOptions) -> Iterator[SparkSession]:
 @contextmanager
 def _stoppable() -> Iterator[None]:
     """SIGTERM ends a load as Ctrl-C does.  In a thread other than the main one there are no signals to handle."""
-
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     _handle_stop_signals()
     try:
@@ -220,6 +226,12 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return record.module not in ("clientserver", "java_gateway")
 
 
+def _java_says(log: Path) -> str:
+    """What spark-submit complained of; "" if nothing in its output looks like a complaint."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return next((line.strip() for line in lines if line.startswith(("Error", "Exception in"))), "")
+
+
 def _title(options: LoadOptions) -> str:
     return options.pattern or ", ".join(options.topics)
 
@@ -236,5 +248,5 @@ def _sentences() -> tuple[type[Exception], ...]:
 
 def _say(out: Console, error: Exception, status: int) -> int:
     text = str(error)
-    out.print(f"[red]error:[/red] {escape(text[:1].upper() + text[1:].rstrip('.'))}.", highlight=False)
+    out.print(f"[red]odradek:[/red] {escape(text[:1].lower() + text[1:].rstrip('.'))}", highlight=False)
     return status

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import MIB, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.client.cluster import Cluster
 from odradek.client.errors import OffsetOutOfRange
@@ -28,7 +28,9 @@ from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import Columns, Reading
 
 POLL_MS = 1_000
-PORTION = Portion(rows=32_768)  # 10,000 to 50,000 rows cross to the JVM fastest.
+# 10,000 to 50,000 rows cross to the JVM fastest, if they are no more than a few MB: 32 MB of 1 KiB rows take 1.5 times
+# as long as the same rows 4 MB at a time.
+PORTION = Portion(rows=32_768, data_bytes=4 * MIB)
 
 _log = logging.getLogger(__name__)
 

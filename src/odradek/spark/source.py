@@ -45,8 +45,7 @@ class OdradekDataSource(DataSource):
         return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        if overwrite:
-            raise BadOption("A topic cannot be overwritten: use outputMode append or update.")
+        # overwrite is outputMode("complete"): every batch writes all groups again, as with Spark's own sink.
         return StreamWriter(write_options(self.options), schema)
 
     def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:

@@ -1,0 +1,155 @@
+"""What the Spark tests share: one session for the process, brokers to read from, records put there by librdkafka."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'odradek[spark]'")
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+
+from confluent_kafka import Producer  # noqa: E402
+from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
+from pyspark.sql import DataFrame, SparkSession  # noqa: E402
+
+from odradek.spark.java import NoJava  # noqa: E402
+from odradek.spark.session import session  # noqa: E402
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+class Message(NamedTuple):
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    timestamp: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+CONNECTOR = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers")) / "spark-kafka-4.2.0"
+CONNECTOR_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>peers</groupId><artifactId>peer</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
+CONNECTOR_JARS = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.1"),
+    ("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+
+
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka source, a few MB from Maven Central on first use; none without mvn."""
+    if not (CONNECTOR / "complete").exists():
+        if not shutil.which("mvn"):
+            return []
+        CONNECTOR.mkdir(parents=True, exist_ok=True)
+        nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+        wanted = (
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+            f"{nothing_else}</dependency>"
+            for group, name, version in CONNECTOR_JARS
+        )
+        (CONNECTOR / "pom.xml").write_text(CONNECTOR_POM.format("".join(wanted)))
+        maven = ["mvn", "-q", "-B", "-f", str(CONNECTOR / "pom.xml"), "dependency:copy-dependencies"]
+        if subprocess.run([*maven, f"-DoutputDirectory={CONNECTOR / 'libs'}"], check=False).returncode:
+            return []
+        (CONNECTOR / "complete").touch()
+    return sorted((CONNECTOR / "libs").glob("*.jar"))
+
+
+@cache
+def spark() -> SparkSession:
+    log = Path(tempfile.mkdtemp(prefix="odradek-test-")) / "spark.log"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.jars": ",".join(map(str, connector_jars()))}
+    try:
+        made = session("odradek tests", quick=True, log=log, settings=settings)
+    except NoJava as error:
+        pytest.skip(str(error))
+    made.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
+
+    def stop() -> None:
+        made.stop()
+        shutil.rmtree(log.parent, ignore_errors=True)
+
+    atexit.register(stop)
+    return made
+
+
+class Kafka:
+    """A broker, told by its address, and librdkafka to talk to it."""
+
+    def __init__(self, address: str, is_odradek: bool) -> None:
+        self.address = address
+        self.is_odradek = is_odradek
+        self.admin = AdminClient({"bootstrap.servers": address})
+
+    def topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        name = name or f"t-{uuid4().hex[:12]}"
+        # Old timestamps are part of the tests, and retention would take such records at once.
+        settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, partitions, 1, config=settings)
+        for done in self.admin.create_topics([topic]).values():
+            done.result(30)
+        return name
+
+    def delete(self, name: str) -> None:
+        for done in self.admin.delete_topics([name], operation_timeout=30).values():
+            done.result(30)
+
+    def produce(self, topic: str, messages: Iterable[Message], **config: object) -> None:
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 50, **config})
+        for message in messages:
+            while True:
+                try:
+                    producer.produce(
+                        topic,
+                        value=message.value,
+                        key=message.key,
+                        partition=message.partition,
+                        timestamp=message.timestamp,
+                        headers=list(message.headers) or None,
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def numbers(self, topic: str, first: int, count: int, partitions: int = 1) -> None:
+        """The numbers as text, dealt out to the partitions in turn."""
+        self.produce(topic, (Message(b"%d" % n, partition=n % partitions) for n in range(first, first + count)))
+
+    def read(self, **options: str) -> DataFrame:
+        options = {"kafka.bootstrap.servers": self.address, **options}
+        return spark().read.format("odradek").options(**options).load()
+
+    def stream(self, **options: str) -> DataFrame:
+        options = {"kafka.bootstrap.servers": self.address, "startingOffsets": "earliest", **options}
+        return spark().readStream.format("odradek").options(**options).load()
+
+
+def values(frame: DataFrame) -> list[bytes | None]:
+    return [None if row.value is None else bytes(row.value) for row in frame.select("value").collect()]
+
+
+def loader_command(address: str, lake: Path, *topics: str, **options: object) -> list[str]:
+    """A load in a process of its own, as LoadOptions has it."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; from pathlib import Path; from odradek.spark.load import LoadOptions, run\n"
+        f"sys.exit(run(LoadOptions({address!r}, Path({str(lake)!r}), {topics!r}, {arguments})))",
+    ]

@@ -1,0 +1,98 @@
+"""Beside Spark's own Kafka source and sink, in Java: the same rows, the same offsets, and a checkpoint that moves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+from spark_brokers import BROKERS
+from spark_support import Kafka, Message, connector_jars, spark, values
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.java,
+    pytest.mark.skipif(not connector_jars(), reason="needs mvn to fetch Spark's Kafka connector"),
+]
+
+
+@pytest.fixture(params=BROKERS)
+def kafka(request: pytest.FixtureRequest) -> Kafka:
+    return BROKERS[request.param]()
+
+
+def read(kafka: Kafka, kind: str, **options: str) -> DataFrame:
+    options = {"kafka.bootstrap.servers": kafka.address, **options}
+    return spark().read.format(kind).options(**options).load()
+
+
+def test_the_same_rows(kafka: Kafka) -> None:
+    topic = kafka.topic(3)
+    for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        kafka.produce(
+            topic,
+            (
+                Message(
+                    None if n % 11 == 0 else b"v%d" % n,
+                    None if n % 7 == 0 else b"k%d" % n,
+                    n % 3,
+                    1_700_000_000_000 + n,
+                    (("a", b"%d" % n), ("b", None))[: n % 3],
+                )
+                for n in range(turn * 200, turn * 200 + 200)
+            ),
+            **{"compression.type": codec},
+        )
+    for options in (
+        {},
+        {"startingOffsets": json.dumps({topic: {"0": 100, "1": -2, "2": 333}})},
+        {"startingTimestamp": "1700000000500", "endingTimestamp": "1700000000700"},
+        {"endingOffsets": json.dumps({topic: {"0": 7, "1": -1, "2": 100}})},
+    ):
+        theirs, ours = (
+            read(kafka, kind, subscribe=topic, includeHeaders="true", **options) for kind in ("kafka", "odradek")
+        )
+        assert ours.schema == theirs.schema
+        rows = [frame.orderBy("partition", "offset").collect() for frame in (theirs, ours)]
+        assert rows[0] == rows[1]
+        assert rows[0]
+
+
+def test_what_each_writes_the_other_reads(kafka: Kafka) -> None:
+    frame = spark().sql(
+        "SELECT CAST(id AS STRING) AS key, CAST(id * id AS STRING) AS value,"
+        " ARRAY(STRUCT('h' AS key, CAST('x' AS BINARY) AS value)) AS headers FROM range(300)"
+    )
+    placed = []
+    for writes, reads in (("kafka", "odradek"), ("odradek", "kafka")):
+        topic = kafka.topic(5)
+        options = {"kafka.bootstrap.servers": kafka.address, "topic": topic, "includeHeaders": "true"}
+        if writes == "kafka":  # Java's producer asks for a producer id, which a broker may not have to give.
+            options["kafka.enable.idempotence"] = "false"
+        frame.write.format(writes).mode("append").options(**options).save()
+        rows = read(kafka, reads, subscribe=topic, includeHeaders="true").select("key", "value", "partition", "headers")
+        placed.append(sorted(map(str, rows.collect())))
+    assert placed[0] == placed[1], "the same records in the same partitions"
+    assert len(placed[0]) == 300
+
+
+def test_a_checkpoint_moves_over(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic(2)
+    for turn, kind in enumerate(("kafka", "odradek", "kafka", "odradek")):
+        kafka.numbers(topic, turn * 100, 100, 2)
+        options = {"kafka.bootstrap.servers": kafka.address, "subscribe": topic, "startingOffsets": "earliest"}
+        query = (
+            spark()
+            .readStream.format(kind)
+            .options(**options)
+            .load()
+            .writeStream.format("parquet")
+            .options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [100]
+    read_back = spark().read.parquet(str(tmp_path / "out"))
+    assert sorted(int(value or b"") for value in values(read_back)) == list(range(400))

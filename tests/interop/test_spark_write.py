@@ -1,0 +1,150 @@
+"""The sink, batch and stream, read back by librdkafka's rules and by our own source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import PySparkException
+from spark_brokers import BROKERS, odradek
+from spark_support import Kafka, Message, spark, values
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+
+@pytest.fixture(params=BROKERS)
+def kafka(request: pytest.FixtureRequest) -> Kafka:
+    return BROKERS[request.param]()
+
+
+def write(kafka: Kafka, query: str, **options: str) -> None:
+    (
+        spark()
+        .sql(query)
+        .write.format("odradek")
+        .mode("append")
+        .options(**{"kafka.bootstrap.servers": kafka.address, **options})
+        .save()
+    )
+
+
+def test_every_column_comes_back(kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    write(
+        kafka,
+        f"""SELECT * FROM VALUES
+            ('{topic}', 1, CAST('k1' AS BINARY), 'v1', ARRAY(STRUCT('h' AS key, CAST('x' AS BINARY) AS value))),
+            ('{topic}', 0, NULL, NULL, NULL),
+            ('{topic}', 1, CAST('' AS BINARY), '', ARRAY())
+            AS rows(topic, partition, key, value, headers)""",
+    )
+    rows = kafka.read(subscribe=topic, includeHeaders="true").orderBy("partition", "key").collect()
+    assert [(row.partition, row.key, row.value) for row in rows] == [(0, None, None), (1, b"", b""), (1, b"k1", b"v1")]
+    assert [row.headers and [tuple(header) for header in row.headers] for row in rows] == [None, None, [("h", b"x")]]
+
+
+def test_keys_go_where_kafkas_own_producers_put_them(kafka: Kafka) -> None:
+    ours, theirs = kafka.topic(7), kafka.topic(7)
+    write(kafka, "SELECT CAST(id AS STRING) AS key, 'v' AS value FROM range(500)", topic=ours)
+    kafka.produce(theirs, (Message(b"v", b"%d" % n, partition=-1) for n in range(500)), partitioner="murmur2_random")
+    placed = [
+        {bytes(row.key): row.partition for row in kafka.read(subscribe=topic).select("key", "partition").collect()}
+        for topic in (ours, theirs)
+    ]
+    assert placed[0] == placed[1]
+    assert len(placed[0]) == 500
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_librdkafka_reads_every_codec_in_order(kafka: Kafka, codec: str) -> None:
+    topic = kafka.topic()
+    write(
+        kafka,
+        "SELECT CAST(id AS STRING) AS value FROM range(0, 20000, 1, 1)",
+        topic=topic,
+        **{"kafka.compression.type": codec, "kafka.batch.size": "50000"},
+    )
+    consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": topic, "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read: list[bytes | None] = []
+    while len(read) < 20_000:
+        messages = consumer.consume(5_000, 20)
+        assert messages, "no more records came"
+        read += [message.value() for message in messages]
+    consumer.close()
+    assert read == [b"%d" % n for n in range(20_000)]
+
+
+def test_without_keys_every_partition_gets_some() -> None:
+    kafka = odradek()
+    topic = kafka.topic(3)
+    write(kafka, "SELECT 'v' AS value FROM range(0, 200000, 1, 2)", topic=topic)
+    counts = kafka.read(subscribe=topic).groupBy("partition").count().collect()
+    assert sum(row["count"] for row in counts) == 200_000
+    assert len(counts) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "says"),
+    [
+        ("SELECT 'x' AS text", {"topic": "t"}, "There is no column value to write; there is text"),
+        ("SELECT 'x' AS value", {}, "set the option topic, or have a column topic"),
+        ("SELECT 5 AS value", {"topic": "t"}, "Column value must be string or binary, not int"),
+        ("SELECT 'x' AS value, 5L AS partition", {"topic": "t"}, "Column partition must be int, not bigint"),
+        ("SELECT 'x' AS value, CAST(NULL AS STRING) AS topic", {}, "A row has null for its topic"),
+        ("SELECT 'x' AS value, 7 AS partition", {"topic": "HERE"}, "partition 7 of topic t-.*, which has 1 partitions"),
+        ("SELECT 'x' AS value", {"topic": "t", "kafka.compression.type": "rar"}, "must be none or gzip"),
+        ("SELECT 'x' AS value", {"topic": "t", "kafka.value.serializer": "x"}, "cannot be set"),
+    ],
+)
+def test_what_cannot_be_written_is_said_in_one_sentence(query: str, options: dict[str, str], says: str) -> None:
+    kafka = odradek()
+    if options.get("topic") == "HERE":
+        options = {"topic": kafka.topic()}
+    with pytest.raises(PySparkException, match=says):
+        write(kafka, query, **options)
+
+
+def test_a_topic_is_never_overwritten() -> None:
+    kafka = odradek()
+    frame = spark().sql("SELECT 'x' AS value").write.format("odradek").mode("overwrite")
+    with pytest.raises(PySparkException, match="cannot be overwritten"):
+        frame.options(**{"kafka.bootstrap.servers": kafka.address, "topic": "t"}).save()
+
+
+def test_aggregates_of_a_stream(tmp_path: Path) -> None:
+    """complete writes all groups again; update is not there for Python sinks, and goes by foreachBatch."""
+    kafka = odradek()
+    source = kafka.topic()
+    kafka.produce(source, (Message(b"%d" % n, b"%d" % (n % 3)) for n in range(30)))
+    counts = kafka.stream(subscribe=source).groupBy("key").count().selectExpr("key", "CAST(count AS STRING) AS value")
+    topics = {"complete": kafka.topic(), "update": kafka.topic()}
+    options = {mode: {"kafka.bootstrap.servers": kafka.address, "topic": topic} for mode, topic in topics.items()}
+    complete = counts.writeStream.format("odradek").options(**options["complete"])
+    update = counts.writeStream.foreachBatch(
+        lambda rows, _: rows.write.format("odradek").mode("append").options(**options["update"]).save()
+    )
+    for mode, writing in (("complete", complete), ("update", update)):
+        checkpoint = str(tmp_path / mode)
+        query = writing.outputMode(mode).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        rows = kafka.read(subscribe=topics[mode]).select("key", "value").collect()
+        assert sorted((bytes(row.key), bytes(row.value)) for row in rows) == [(b"%d" % n, b"10") for n in range(3)]
+
+
+def test_from_topic_to_topic(kafka: Kafka, tmp_path: Path) -> None:
+    source, sink = kafka.topic(2), kafka.topic(2)
+    for first in (0, 500):
+        kafka.numbers(source, first, 500, 2)
+        query = (
+            kafka.stream(subscribe=source, maxOffsetsPerTrigger="200")
+            .selectExpr("key", "CAST(CAST(CAST(value AS STRING) AS INT) * 2 AS STRING) AS value")
+            .writeStream.format("odradek")
+            .options(**{"kafka.bootstrap.servers": kafka.address, "topic": sink})
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    assert sorted(int(value or b"") for value in values(kafka.read(subscribe=sink))) == list(range(0, 2_000, 2))
