@@ -25,12 +25,14 @@ def extensions() -> list[Extension]:
             f"odradek.record.kernels.{path.stem}",
             [str(path)],
             depends=[str(declarations) for declarations in sorted(KERNELS.glob("*.pxd"))],
-            optional=True,
             extra_compile_args=["-O3", "-fwrapv"],
         )
         for path in sorted(KERNELS.glob("[!_]*.py"))
     ]
-    return list(cythonize(modules, include_path=["src"], compiler_directives=DIRECTIVES))
+    compiled = list(cythonize(modules, include_path=["src"], compiler_directives=DIRECTIVES))
+    for module in compiled:  # Said here, since cythonize makes new extensions and forgets it.
+        module.optional = True
+    return compiled
 
 
 setup(ext_modules=extensions())
