@@ -1,0 +1,37 @@
+"""The package can be built where there is no compiler; the kernels then run interpreted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+BUILD_SECONDS_MAX = 120
+
+
+@pytest.mark.parametrize(("compiler", "is_compiled"), [("/bin/false", False), ("cc", True)])
+def test_kernels_are_left_out_without_a_compiler(tmp_path: Path, compiler: str, is_compiled: bool) -> None:
+    if is_compiled and shutil.which(compiler) is None:
+        pytest.skip("there is no C compiler here")
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info")
+    shutil.copytree(REPOSITORY / "src" / "odradek" / "record", source / "src" / "odradek" / "record", ignore=ignored)
+    (source / "src" / "odradek" / "__init__.py").write_text('__version__ = "0"\n')
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, source / name)
+    built = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out", "--build-temp", "temporary"],
+        cwd=source,
+        env={**os.environ, "CC": compiler, "CFLAGS": "-O0"},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS_MAX,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert bool(list(source.rglob("*.so"))) is is_compiled
