@@ -119,7 +119,7 @@ class Harness:
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
         assert outcome is not None
-        frame = b"".join(chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in outcome)  # type: ignore[call-overload]
+        frame = b"".join(chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in outcome)  # type: ignore[arg-type]
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         return decode_response(answer, version, frame[4:])[1]
 

@@ -76,6 +76,11 @@ class Serving:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1])  # type: ignore[index]  # A process that runs has it.
 
+    def cpu_seconds(self) -> float:
+        """Processor time since its start."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _end(self, signal_number: int) -> int:
         if self._process is None:
             return 0

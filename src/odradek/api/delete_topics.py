@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.api.call import Call
 from odradek.api.topic_changes import TopicsChanged, named_twice
@@ -23,8 +23,7 @@ DISABLED_SINCE = 3
 BY_STATE_SINCE = 6
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """A topic as the client names it."""
 
     name: str | None

@@ -28,7 +28,17 @@ class ResourceType(IntEnum):
 
 
 def handle(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(call, body, resource) for resource in body.resources])
+    results = []
+    named: set[tuple[int, str]] = set()
+    for resource in body.resources:
+        name = (resource.resource_type, resource.resource_name)
+        if name in named:
+            # Eight bytes that ask for a broker's configuration are answered with 30 KB: once is enough.
+            results.append(_refused(resource, Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")))
+            continue
+        named.add(name)
+        results.append(_result(call, body, resource))
+    return DescribeConfigsResponse(results=results)
 
 
 def refuse(call: Call, body: DescribeConfigsRequest, code: ErrorCode) -> DescribeConfigsResponse:

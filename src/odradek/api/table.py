@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek.api import (
     api_versions,
@@ -40,8 +39,7 @@ Handler = Callable[[Call, Any], object | Parked[object] | None]
 Refuser = Callable[[Call, Any, ErrorCode], object | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One API.  `versions` are those answered; `advertised_from` is what ApiVersions says instead of their first."""
 
     key: ApiKey

@@ -7,11 +7,12 @@ opened, the metadata tree is joined, and clients are let in last.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 
 from odradek.app.config import Settings
-from odradek.base.units import INT32_MAX, BrokerId, TimestampMs, TopicName
+from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.broker import Broker, Entropy
@@ -24,6 +25,8 @@ from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.metadata import Membership, Metadata
 from odradek.net.shell import Shell
+
+log = logging.getLogger(__name__)
 
 METADATA_FILE = "metadata.sqlite"
 IDLE_CHECK_SECONDS = 10
@@ -60,11 +63,13 @@ class Running:
             listener.abort_connections()
 
     def _close_idle(self) -> None:
-        if self._idle_ms_max > 0:
-            before = self.shell.now().steady - self._idle_ms_max
-            for listener in self.listeners:
-                listener.close_idle(before)
-        self._idle_check = self.shell.loop.call_later(IDLE_CHECK_SECONDS, self._close_idle)
+        if self._idle_ms_max <= 0:
+            return
+        before = self.shell.now().steady - self._idle_ms_max
+        for listener in self.listeners:
+            listener.close_idle(before)
+        pause = min(IDLE_CHECK_SECONDS, self._idle_ms_max / SECOND_MS / 2)
+        self._idle_check = self.shell.loop.call_later(pause, self._close_idle)
 
 
 async def start(settings: Settings, loop: asyncio.AbstractEventLoop) -> Running:
@@ -125,6 +130,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
         raise
     broker = Broker(membership.broker_id, metadata.view(), storage, settings.configs, Entropy(_random_int31, _new_uuid))
     broker.start(now)
+    _report(storage)
     shell.run(broker, metadata.change)
     return metadata
 
@@ -158,6 +164,15 @@ def _open_storage(
             for path in settings.log_dirs
         ]
     )
+
+
+def _report(storage: Storage) -> None:
+    """What the start found and mended, and which partitions it could not open."""
+    for directory in storage:
+        for problem in directory.problems:
+            log.warning("%s: %s", directory.path, problem)
+        for name, reason in directory.offline.items():
+            log.error("%s is offline: %s", name, reason)
 
 
 def _endpoints(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, TopicName, TopicPartition
@@ -34,8 +33,7 @@ from odradek.record.batch import Batch
 SomeChange = TypeVar("SomeChange", bound=Change)
 
 
-@dataclass(frozen=True, slots=True)
-class Entropy:
+class Entropy(NamedTuple):
     """The shell's randomness."""
 
     random_int31: Callable[[], int]

@@ -6,7 +6,8 @@ Values only, replaced whole when the metadata tree changes.  The one part of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -14,8 +15,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One address of a broker under one listener name."""
 
     listener: str
@@ -23,8 +23,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A live broker."""
 
     id: BrokerId
@@ -35,8 +34,7 @@ class BrokerInfo:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """Who holds one partition.  The first of the replicas is the preferred leader."""
 
     leader: BrokerId
@@ -45,29 +43,27 @@ class PartitionInfo:
     isr: tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """One topic: its id, its partitions by index, and the configuration that was set on it."""
 
     name: TopicName
     id: Uuid
     partitions: tuple[PartitionInfo, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = MappingProxyType({})
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(NamedTuple):
     """The cluster as last read from the metadata tree."""
 
     cluster_id: str
     controller: BrokerId = NO_BROKER
-    brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
-    topics: Mapping[TopicName, TopicInfo] = field(default_factory=dict)
-    names: Mapping[Uuid, TopicName] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerInfo] = MappingProxyType({})
+    topics: Mapping[TopicName, TopicInfo] = MappingProxyType({})
+    names: Mapping[Uuid, TopicName] = MappingProxyType({})
 
     def topic_by_id(self, topic_id: Uuid) -> TopicInfo | None:
         name = self.names.get(topic_id)
@@ -76,13 +72,13 @@ class ClusterView:
     def with_topics(self, topics: Iterable[TopicInfo]) -> ClusterView:
         """The same cluster with these topics added, or replaced where the name is known."""
         by_name = {**self.topics, **{topic.name: topic for topic in topics}}
-        return replace(self, topics=by_name, names=_names(by_name))
+        return self._replace(topics=by_name, names=_names(by_name))
 
     def without_topics(self, gone: Iterable[TopicName]) -> ClusterView:
         by_name = dict(self.topics)
         for name in gone:
             by_name.pop(name, None)
-        return replace(self, topics=by_name, names=_names(by_name))
+        return self._replace(topics=by_name, names=_names(by_name))
 
 
 def _names(topics: Mapping[TopicName, TopicInfo]) -> dict[Uuid, TopicName]:

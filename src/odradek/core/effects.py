@@ -7,7 +7,7 @@ topics go to the metadata tree, which may take milliseconds or another machine, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from odradek.base.errors import Refused
@@ -18,15 +18,13 @@ from odradek.log.disk import DiskFailed
 from odradek.log.flush import Flush
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(NamedTuple):
     """How a round of syncs ended: what each log's flush covered, or why its disk failed."""
 
     flushes: Mapping[TopicPartition, Flush | DiskFailed]
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(NamedTuple):
     """Make these logs durable: one round answers everyone who waits (group commit)."""
 
     flushes: Mapping[TopicPartition, Flush]
@@ -51,8 +49,7 @@ class Chore(Protocol):
         """Raises DiskFailed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chores:
+class Chores(NamedTuple):
     """Done in a thread; nothing comes back, and what fails is tried again by the next round or the next start."""
 
     chores: tuple[Chore, ...]
@@ -67,8 +64,7 @@ class Chores:
         return failures
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
+class CreateTopics(NamedTuple):
     """Write new topics to the metadata tree."""
 
     token: int
@@ -82,16 +78,14 @@ class Growth(NamedTuple):
     added: tuple[PartitionInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GrowTopics:
+class GrowTopics(NamedTuple):
     """Append partitions to topics of the metadata tree."""
 
     token: int
     topics: Mapping[TopicName, Growth]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(NamedTuple):
     """Take topics out of the metadata tree."""
 
     token: int
@@ -102,10 +96,9 @@ Change = CreateTopics | GrowTopics | DeleteTopics
 Effect = Sync | Chores | Change
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(NamedTuple):
     """How a change ended: what each topic looks like now (None: gone), or why it was refused."""
 
     token: int
-    topics: Mapping[TopicName, TopicInfo | None] = field(default_factory=dict)
-    refused: Mapping[TopicName, Refused] = field(default_factory=dict)
+    topics: Mapping[TopicName, TopicInfo | None] = MappingProxyType({})
+    refused: Mapping[TopicName, Refused] = MappingProxyType({})

@@ -7,7 +7,8 @@ broker may have been faster.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName
@@ -20,19 +21,17 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 UNSET = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(NamedTuple):
     """A topic as a client asks for it.  -1 for either number means the broker's default."""
 
     name: str
     partitions: int = UNSET
     replication_factor: int = UNSET
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Planner:
+class Planner(NamedTuple):
     """Makes plans from a view of the cluster.  The callables are the shell's randomness."""
 
     partitions_default: int

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NOBODY = Connection(buffer_bytes=0)
 TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others.
 
 
@@ -65,6 +66,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
         self._unhandled.clear()
+        self._wire = NOBODY  # The receive buffer goes now, and not when the garbage is collected.
         self._outbox.drop()
         self._listener.forget(self)
         for parked in self._parked:

@@ -1,0 +1,284 @@
+"""What no client should send, against a broker that runs: each gets the protocol's answer or loses its connection, and
+the others never notice."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.raw_client import Closed, RawClient, frame, raw_frame
+from support.serving import Serving, serving
+
+METADATA, API_VERSIONS = 3, 18
+NOW_MS = time.time_ns() // 1_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("broker")) as running:
+        with RawClient(running.port) as client:
+            create(client, "t")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bystander(broker: Serving) -> Iterator[RawClient]:
+    """Another client, connected from the first test to the last."""
+    with RawClient(broker.port) as client:
+        yield client
+
+
+@pytest.fixture
+def client(broker: Serving, bystander: RawClient) -> Iterator[RawClient]:
+    """One to misbehave with; whatever it did, the bystander is served as before."""
+    with RawClient(broker.port) as one:
+        yield one
+        before = time.monotonic()
+        bystander.ping()
+        assert time.monotonic() - before < 2
+    assert "Traceback" not in broker.errors()
+
+
+def create(client: RawClient, name: str) -> int:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    return client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics[0].error_code
+
+
+def produce(client: RawClient, topic: str, records: bytes | bytearray | None) -> int:
+    parts = [PartitionProduceData(index=0, records=records)]
+    topics = [TopicProduceData(name=topic, partition_data=parts)]
+    answer = client.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9, ProduceResponse)
+    return answer.responses[0].partition_responses[0].error_code
+
+
+def metadata(client: RawClient, topic: str) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+    return client.ask(request, 12, MetadataResponse).topics[0].error_code
+
+
+def batch(value: bytes = b"v") -> bytearray:
+    return encode_batch([(b"k", value, (), NOW_MS)])
+
+
+def test_a_topic_with_a_slash(client: RawClient) -> None:
+    assert create(client, "a/b") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert metadata(client, "a/b") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert metadata(client, "../../etc") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert produce(client, "a/b", batch()) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("position", [17, 21, 60, -1])
+def test_a_batch_with_a_flipped_bit(client: RawClient, position: int) -> None:
+    records = batch()
+    records[position] ^= 0x10
+    assert produce(client, "t", records) == ErrorCode.CORRUPT_MESSAGE
+    assert produce(client, "t", batch()) == ErrorCode.NONE
+
+
+def test_a_batch_that_would_burst(client: RawClient) -> None:
+    """Compressed records are opaque here: whoever reads them bounds what they may become."""
+    bomb = encode_batch([(None, bytes(50_000_000), (), NOW_MS)], codec=Codec.GZIP)
+    assert len(bomb) < 100_000
+    before = time.monotonic()
+    assert produce(client, "t", bomb) == ErrorCode.NONE
+    assert time.monotonic() - before < 2
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 100 * 2**20 + 1, -1, -(2**31), 0, 7])
+def test_a_length_that_no_request_has(client: RawClient, size: int) -> None:
+    client.send(struct.pack(">i", size))
+    assert client.is_closed()
+
+
+def test_a_length_that_lies_costs_no_memory(broker: Serving, client: RawClient) -> None:
+    before = broker.memory_kib()
+    liars = [RawClient(broker.port) for _ in range(50)]
+    for liar in liars:
+        liar.send(struct.pack(">i", 100 * 2**20) + b"only the beginning")
+    client.ping()
+    assert broker.memory_kib() - before < 60 * 1024
+    for liar in liars:
+        liar.close()
+
+
+def array_of_topics(count: int, rest: bytes = b"") -> bytes:
+    return struct.pack(">i", count) + rest
+
+
+def name_of(length: int, text: bytes = b"") -> bytes:
+    return array_of_topics(1, struct.pack(">h", length) + text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        array_of_topics(2**31 - 1),
+        array_of_topics(1000, b"\0\1a"),
+        name_of(-1),
+        name_of(-2),
+        name_of(-(2**15)),
+        name_of(2**15 - 1, b"abc"),
+        name_of(5, b"ab"),
+        b"",
+        b"\0\0",
+    ],
+)
+def test_a_body_that_is_none(client: RawClient, body: bytes) -> None:
+    client.send(raw_frame(METADATA, 1, body))
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize("count", [-1, -2, -(2**31)])
+def test_a_negative_array_length(client: RawClient, count: int) -> None:
+    """Null where null may be, as Apache Kafka takes it; else no message."""
+    client.send(raw_frame(METADATA, 1, array_of_topics(count)))
+    assert client.read_frame()
+    client.send(raw_frame(METADATA, 0, array_of_topics(count)))
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize("varint", [b"\xff" * 5, b"\xff" * 20, b"\xff\xff\xff\xff\x0f", b"\x80"])
+def test_a_compact_length_that_is_none(client: RawClient, varint: bytes) -> None:
+    client.send(raw_frame(METADATA, 9, varint, tags=b"\0"))
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        struct.pack(">hhi", METADATA, 1, 1),  # No client id.
+        struct.pack(">hhih", METADATA, 1, 1, 100),
+        struct.pack(">hhih", METADATA, 12, 1, -1),  # No tagged fields.
+        struct.pack(">hhih", METADATA, 12, 1, -1) + b"\xff\xff\xff\xff\xff\xff",
+    ],
+)
+def test_a_header_cut_short(client: RawClient, header: bytes) -> None:
+    client.send(struct.pack(">i", len(header)) + header)
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(999, 0), (-1, 0), (METADATA, 99), (METADATA, -1), (0, 2), (22, 0), (4, 0)]
+)
+def test_an_api_or_a_version_that_nobody_speaks(client: RawClient, key: int, version: int) -> None:
+    client.send(raw_frame(key, version, b"\0" * 20))
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize("version", [6, 99, 32767])
+def test_api_versions_of_the_future(client: RawClient, version: int) -> None:
+    client.send(raw_frame(API_VERSIONS, version, b"whatever", tags=b"\0"))
+    answer = client.read_frame()
+    correlation_id, code, count = struct.unpack_from(">ihi", answer)
+    assert (correlation_id, code) == (7, ErrorCode.UNSUPPORTED_VERSION)
+    assert count > 10
+    client.ping()  # And the connection goes on.
+
+
+def test_bytes_after_the_body_are_left_alone(client: RawClient) -> None:
+    client.send(raw_frame(METADATA, 1, array_of_topics(0, b"and more")))
+    assert client.read_frame()
+
+
+def test_one_byte_at_a_time(client: RawClient) -> None:
+    for byte in frame(MetadataRequest(topics=[]), 12):
+        client.send(bytes([byte]))
+        time.sleep(0.002)
+    assert client.read_frame()
+
+
+def test_what_came_before_the_rubbish_is_answered(client: RawClient) -> None:
+    client.send(frame(ApiVersionsRequest(), 0) + struct.pack(">i", -5))
+    assert client.read_frame()
+    assert client.is_closed()
+
+
+def test_http_on_the_wrong_port(client: RawClient) -> None:
+    client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert client.is_closed()
+
+
+def test_half_closed(broker: Serving, client: RawClient) -> None:
+    client.send(frame(ApiVersionsRequest(), 0))
+    client.end_of_sending()
+    assert client.read_frame()
+    assert client.is_closed()
+
+
+def test_gone_in_the_middle_of_a_request(broker: Serving, client: RawClient) -> None:
+    whole = frame(ApiVersionsRequest(), 0)
+    for end in range(len(whole)):
+        with RawClient(broker.port) as other:
+            other.send(whole[:end])
+    client.ping()
+
+
+def test_gone_while_a_long_poll_waits(broker: Serving, client: RawClient) -> None:
+    asked = FetchPartition(partition=0, fetch_offset=1_000_000, partition_max_bytes=1)
+    asked.fetch_offset = end_of(client, "t")
+    topics = [FetchTopic(topic="t", partitions=[asked])]
+    poll = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics, forgotten_topics_data=[])
+    for _ in range(20):
+        with RawClient(broker.port) as other:
+            other.send(frame(poll, 12))
+            # Reset instead of the usual end.
+            other.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert produce(client, "t", batch()) == ErrorCode.NONE
+
+
+def end_of(client: RawClient, topic: str) -> int:
+    topics = [FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, forgotten_topics_data=[])
+    return client.ask(request, 12, FetchResponse).responses[0].partitions[0].high_watermark
+
+
+def test_thousands_of_requests_with_large_answers_at_once(broker: Serving, client: RawClient) -> None:
+    """Whoever asks much and reads nothing gets no more of the broker's memory than the next one."""
+    before = broker.memory_kib()
+    flood = frame(ApiVersionsRequest(), 0) * 5_000
+    glutton = RawClient(broker.port, receive_buffer=4096)
+    glutton.socket.setblocking(False)
+    for _ in range(20):
+        try:
+            glutton.socket.send(flood)
+        except BlockingIOError:
+            break
+        client.ping()
+    assert broker.memory_kib() - before < 30 * 1024
+    glutton.close()
+
+
+def test_a_request_of_a_million_elements(broker: Serving, client: RawClient, bystander: RawClient) -> None:
+    many = 200_000
+    client.send(raw_frame(METADATA, 4, array_of_topics(many, b"\0\x01x" * many) + b"\0"))
+    assert client.read_frame()
+    bystander.ping()
+
+
+def test_refused_connections_do_not_pile_up(tmp_path: Path) -> None:
+    with serving(tmp_path, max_connections="5") as broker:
+        clients = [RawClient(broker.port) for _ in range(5)]
+        for one in clients:
+            one.ping()
+        with RawClient(broker.port) as one_too_many, pytest.raises(Closed):
+            one_too_many.ping()
+        clients.pop().close()
+        time.sleep(0.1)
+        with RawClient(broker.port) as again:
+            again.ping()
+        for one in clients:
+            one.ping()
+            one.close()

@@ -1,0 +1,192 @@
+"""How a broker starts, and what it says when it can't: one sentence on standard error, status 1 or 2."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.raw_client import RawClient
+from support.serving import Serving, outcome_of_serve, serving
+
+CPU_SECONDS_MAX = 0.5
+IDLE_KIB_MAX = 80 * 1024
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("start")) as running:
+        yield running
+
+
+def test_soon_ready_and_small(tmp_path: Path) -> None:
+    """By the processor's time, which does not depend on what else the machine does."""
+    taken = []
+    with serving(tmp_path) as broker:
+        for _ in range(3):
+            taken.append(broker.cpu_seconds())
+            broker.kill()
+            broker.start()
+        with RawClient(broker.port) as client:
+            client.ping()
+        time.sleep(0.2)
+        assert broker.memory_kib() < IDLE_KIB_MAX
+    assert min(taken) < CPU_SECONDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "127.0.0.1"),
+        ({"listeners": "PLAINTEXT://localhost:0"}, "127.0.0.1"),
+        ({"advertised.listeners": "PLAINTEXT://kafka.example.org:9094"}, "kafka.example.org"),
+    ],
+)
+def test_a_client_is_told_what_reaches_us(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+    """What is advertised, or else the address that the client came in on."""
+    with Serving(tmp_path, **settings) as broker, RawClient(broker.port) as client:
+        (known,) = client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+        assert (known.host, known.port) == (told, 9094 if "example" in told else broker.port)
+
+
+def overrides(directory: Path, port: int = 0) -> list[str]:
+    return [f"--override=log.dirs={directory}", f"--override=listeners=PLAINTEXT://127.0.0.1:{port}"]
+
+
+def one_sentence(text: str) -> str:
+    (line,) = text.strip().splitlines()
+    assert line.startswith("odradek serve: ")
+    return line
+
+
+def test_a_data_directory_in_use(broker: Serving, tmp_path: Path) -> None:
+    status, text = outcome_of_serve(tmp_path, *overrides(broker.directory / "data"))
+    assert status == 1
+    assert "in use by another" in one_sentence(text)
+    with RawClient(broker.port) as client:
+        client.ping()
+
+
+def test_a_port_in_use(broker: Serving, tmp_path: Path) -> None:
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data", broker.port))
+    assert status == 1
+    assert f":{broker.port}: the port is in use" in one_sentence(text)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a directory")
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert str(tmp_path / "data") in one_sentence(text)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    status, text = outcome_of_serve(Path("/"), *overrides(tmp_path / "data"))
+    tmp_path.chmod(0o700)
+    assert status == 1
+    assert str(tmp_path / "data") in one_sentence(text)
+
+
+def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
+    status, text = outcome_of_serve(tmp_path, *overrides(Path("/proc/no/such")))
+    assert status == 1
+    assert "/proc/no" in one_sentence(text)
+
+
+def test_a_log_directory_among_several_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("not a directory")
+    arguments = [f"--override=log.dirs={tmp_path / 'a'},{tmp_path / 'b'}", overrides(tmp_path)[1]]
+    status, text = outcome_of_serve(tmp_path, *arguments)
+    assert status == 1
+    assert str(tmp_path / "b") in one_sentence(text)
+
+
+@pytest.mark.parametrize(
+    ("properties", "culprit"),
+    [
+        ("no.such.key=1\n", "no.such.key"),
+        ("num.partitions=many\n", "num.partitions"),
+        ("num.partitions=0\n", "num.partitions"),
+        ("listeners=nonsense\n", "listeners"),
+        ("listeners=PLAINTEXT://127.0.0.1:99999\n", "listeners"),
+        ("broker.id=-7\n", "-7"),
+        ("log.dirs=\\u12\n", "server.properties"),
+    ],
+)
+def test_a_configuration_that_is_wrong(tmp_path: Path, properties: str, culprit: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(properties)
+    status, text = outcome_of_serve(tmp_path, str(path))
+    assert status == 2
+    assert culprit in one_sentence(text)
+
+
+def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
+    status, text = outcome_of_serve(tmp_path, str(tmp_path / "nowhere.properties"))
+    assert status == 2
+    assert "nowhere.properties" in one_sentence(text)
+
+
+@pytest.mark.parametrize("content", [b"rubbish" * 1000, b"SQLite format 3\0" + bytes(5000), b"x"])
+def test_a_metadata_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "metadata.sqlite").write_bytes(content)
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert "metadata.sqlite" in one_sentence(text)
+
+
+def test_somebody_elses_database(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "metadata.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE cats (name TEXT)")
+    database.close()
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert "metadata.sqlite" in one_sentence(text)
+
+
+def test_a_metadata_file_with_a_hole(tmp_path: Path) -> None:
+    """Pages of a real one are overwritten: one sentence at the start, never a traceback."""
+    with serving(tmp_path) as broker, RawClient(broker.port) as client:
+        for number in range(30):
+            topic = CreatableTopic(
+                name=f"topic-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+            (made,) = client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
+            assert made.error_code == ErrorCode.NONE
+    path = tmp_path / "data" / "metadata.sqlite"
+    data = bytearray(path.read_bytes())
+    data[4096:] = os.urandom(len(data) - 4096)
+    path.write_bytes(data)
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert "metadata.sqlite" in one_sentence(text)
+
+
+def test_the_directory_of_another_broker(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=other\n")
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"), "--override=broker.id=3")
+    assert status == 1
+    assert "broker.id=7" in one_sentence(text)
+
+
+@pytest.mark.parametrize("content", ["version=9\n", "version=\xff\n", "version=0\nbroker.id=99999999999999999999\n"])
+def test_meta_properties_that_make_no_sense(tmp_path: Path, content: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_bytes(content.encode("latin-1"))
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert "meta.properties" in one_sentence(text)

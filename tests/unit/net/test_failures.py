@@ -1,0 +1,95 @@
+"""Bugs of ours, put in on purpose: one request's costs that request, a broken invariant the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.raw_client import Closed, RawClient
+
+# A broker whose ListOffsets fails in the way that its first argument says.
+PROGRAM = """
+import sys
+from odradek.api.table import BY_KEY
+from odradek.app import server
+from odradek.core.parked import Parked
+
+class Condition:
+    keys = ()
+
+def at_once(call, body):
+    raise FAILURE
+
+def late(call, body):
+    return Parked(Condition(), call.now.steady + 50, lambda: at_once(call, body))
+
+def unencodable(call, body):
+    answer = BY_KEY[2].refuse(call, body, 0)
+    answer.topics[0].name = None
+    return answer
+
+FAILURE = AssertionError("broken") if "assertion" in sys.argv[1] else KeyError("a bug")
+handlers = {"at-once": at_once, "late": late, "unencodable": unencodable}
+BY_KEY[2] = BY_KEY[2]._replace(handle=handlers[sys.argv[1].removesuffix("-assertion")])
+sys.exit(server.run(None, ["listeners=PLAINTEXT://127.0.0.1:0", "log.dirs=" + sys.argv[2]], False))
+"""
+
+
+@contextmanager
+def faulty(directory: Path, failure: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    command = [sys.executable, "-c", PROGRAM, failure, str(directory / "data")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process, int(process.stdout.readline().rpartition(":")[2])
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def ask(client: RawClient) -> int:
+    part = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+    return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("failure", ["at-once", "unencodable"])
+def test_a_request_that_fails_here_is_answered(tmp_path: Path, failure: str) -> None:
+    with faulty(tmp_path, failure) as (process, port), RawClient(port) as client:
+        assert ask(client) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_an_answer_that_fails_after_it_had_waited_closes_its_connection(tmp_path: Path) -> None:
+    with faulty(tmp_path, "late") as (process, port), RawClient(port) as client, RawClient(port) as other:
+        with pytest.raises(Closed):
+            ask(client)
+        other.ping()
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("failure", ["at-once-assertion", "late-assertion"])
+def test_a_broken_invariant_ends_the_process_uncleanly(tmp_path: Path, failure: str) -> None:
+    with faulty(tmp_path, failure) as (process, port), RawClient(port) as client:
+        with pytest.raises(Closed):
+            ask(client)
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        assert "AssertionError: broken" in process.stderr.read()
+        assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()

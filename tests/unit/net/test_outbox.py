@@ -1,0 +1,202 @@
+"""What is put into an outbox arrives, in order, however slowly the peer reads and wherever the bytes lie."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from odradek.base.limits import SEND_BYTES_PER_TURN
+from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
+from odradek.net.outbox import Outbox
+from odradek.wire.primitives import Chunk
+
+
+class Loop:
+    """The loop's side, as the shell gives it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(2)
+
+    def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:
+        self._threads.submit(work).add_done_callback(lambda done: self._loop.call_soon_threadsafe(then, done))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self._loop.call_soon(work)
+
+
+class Protocol(asyncio.Protocol):
+    """As a connection wires its outbox to its transport."""
+
+    outbox: Outbox
+    is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.outbox = Outbox(cast(asyncio.WriteTransport, transport), Loop(), lambda: None)
+
+    def pause_writing(self) -> None:
+        self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        self.outbox.resume()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+        self.outbox.drop()
+
+
+class ColdSlice(FileSlice):
+    """A slice that is never in the page cache."""
+
+    def send_to(self, socket: int, size_max: int) -> None:
+        return None
+
+    def part(self, start: int, size: int) -> ColdSlice:
+        return ColdSlice(self.file, self.position + start, min(size, self.size - start))
+
+
+class FailingSlice(ColdSlice):
+    def part(self, start: int, size: int) -> FailingSlice:
+        return FailingSlice(self.file, self.position + start, min(size, self.size - start))
+
+    def read(self) -> bytes:
+        raise DiskFailed(5, "Input/output error", "nowhere")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    (tmp_path / "file").write_bytes(bytes(range(256)) * 40_000)
+    return RealDisk().open(str(tmp_path / "file"))
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    uvloop.run(asyncio.wait_for(work, 20))
+
+
+async def connected() -> tuple[Protocol, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(10)
+    loop = asyncio.get_running_loop()
+    _, protocol = await loop.connect_accepted_socket(Protocol, ours)
+    return protocol, theirs
+
+
+def read_to_the_end(peer: socket.socket) -> bytes:
+    data = bytearray()
+    while piece := peer.recv(1 << 16):
+        data += piece
+    return bytes(data)
+
+
+def test_everything_arrives_in_order(file: File) -> None:
+    async def work() -> None:
+        protocol, peer = await connected()
+        whole = FileSlice(file, 0, 10_240_000)
+        assert whole.size > 2 * SEND_BYTES_PER_TURN
+        chunks: list[Chunk] = [
+            b"one",
+            FileSlice(file, 5, 1000),
+            b"two" * 100_000,
+            ColdSlice(file, 7, 3_000_000),
+            b"three",
+            whole,
+            *(b"%d" % number for number in range(1000)),
+            ColdSlice(file, 0, 1),
+            FileSlice(file, 10_239_999, 1),
+            b"the end",
+        ]
+        expected = b"".join(chunk if isinstance(chunk, bytes) else slice_bytes(chunk) for chunk in chunks)
+        reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, peer))
+        for start in range(0, len(chunks), 3):
+            protocol.outbox.put(chunks[start : start + 3])
+        protocol.outbox.close_when_empty()
+        assert await reading == expected
+
+    run(work())
+
+
+def slice_bytes(chunk: Chunk) -> bytes:
+    assert isinstance(chunk, FileSlice)
+    return chunk.read()
+
+
+def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:
+    async def work() -> None:
+        protocol, peer = await connected()
+        protocol.outbox.put([FileSlice(file, 0, 10_240_000)])
+        await asyncio.sleep(0.05)
+        assert protocol.outbox.is_backed_up
+        reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, peer))
+        protocol.outbox.close_when_empty()
+        assert len(await reading) == 10_240_000
+        assert not protocol.outbox.is_backed_up
+
+    run(work())
+
+
+@pytest.mark.parametrize("kind", [FileSlice, FailingSlice])
+def test_bytes_that_can_not_be_read_end_the_connection(file: File, kind: type[FileSlice]) -> None:
+    """Their length was promised; anything else in their place would be taken for records."""
+
+    async def work() -> None:
+        protocol, peer = await connected()
+        protocol.outbox.put([b"length", kind(file, 10_240_000 - 10, 1000), b"after"])
+        received = await asyncio.to_thread(read_what_comes, peer)
+        assert received in (b"", b"length", b"length" + slice_bytes(FileSlice(file, 10_240_000 - 10, 10)))
+        await asyncio.sleep(0.05)
+        assert protocol.is_lost
+
+    run(work())
+
+
+def read_what_comes(peer: socket.socket) -> bytes:
+    try:
+        return read_to_the_end(peer)
+    except ConnectionError:
+        return b""
+
+
+def test_nothing_is_written_for_a_peer_that_is_gone(file: File) -> None:
+    """The descriptor of a closed socket is soon another's: a late read must not end up there."""
+
+    class SlowSlice(ColdSlice):
+        def part(self, start: int, size: int) -> SlowSlice:
+            return SlowSlice(self.file, self.position + start, min(size, self.size - start))
+
+        def read(self) -> bytes:
+            may_go_on.wait(5)
+            return super().read()
+
+    may_go_on = threading.Event()
+
+    async def work() -> None:
+        protocol, peer = await connected()
+        protocol.outbox.put([b"first", SlowSlice(file, 0, 1000), b"last"])
+        assert await asyncio.to_thread(peer.recv, 5) == b"first"
+        peer.close()
+        # Until the transport finds out.
+        while not protocol.is_lost:
+            protocol.outbox.put([b"x"])
+            may_go_on.set()
+            await asyncio.sleep(0.01)
+        other, third = socket.socketpair()
+        protocol.outbox.put([b"for nobody"])
+        protocol.outbox.resume()
+        await asyncio.sleep(0.05)
+        for one in (other, third):
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+        other.close()
+        third.close()
+
+    run(work())
