@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("odradek", deadline=None)
+settings.load_profile("odradek")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -118,6 +118,7 @@ def _asked_for(
     call: Call, asked: MetadataRequestTopic, may_create: bool, with_operations: bool
 ) -> MetadataResponseTopic:
     view = call.broker.view
+    operations = authorized.topic(with_operations and asked.topic_id == ZERO_UUID)
     try:
         if asked.topic_id != ZERO_UUID:
             return _described(call, view.topics[call.broker.topic_name(Uuid(asked.topic_id))], with_operations)
@@ -127,9 +128,9 @@ def _asked_for(
         name = topic_names.checked(asked.name or "")
         if may_create:
             call.broker.planner.new_topic(TopicSpec(name), view)  # Says why it was not made.
-        return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, authorized.topic(with_operations))
+        return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
     except Refused as refused:
-        return _unknown(call, asked, refused.code)
+        return _unknown(call, asked, refused.code, operations)
 
 
 def _unknown(

@@ -12,6 +12,8 @@ REQUEST_BYTES_MAX = 100 * MIB  # socket.request.max.bytes
 REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX = 512 * KIB
 # One byte on the wire (an empty tagged struct) can become a few hundred in Python.
 DECODED_ELEMENTS_MAX = 1_000_000
+# A peer's message may not hold up the others while it is decoded: this many take a tenth of a second.
+REQUEST_ELEMENTS_MAX = 100_000
 TAGGED_FIELDS_MAX = 1_000
 RECEIVE_BUFFER_BYTES = 256 * KIB
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
@@ -40,6 +42,7 @@ FETCH_RESPONSE_BYTES_MAX = 55 * MIB  # fetch.max.bytes of the broker
 FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
 FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 
+assert REQUEST_ELEMENTS_MAX <= DECODED_ELEMENTS_MAX
 assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT <= INT32_MAX, "index positions are 32-bit"

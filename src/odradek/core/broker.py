@@ -8,6 +8,7 @@ Nothing here waits, reads a clock or draws a random number.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
@@ -29,6 +30,8 @@ from odradek.core.topic_plans import Planner
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.record.batch import Batch
+
+_LOG = logging.getLogger(__name__)
 
 SomeChange = TypeVar("SomeChange", bound=Change)
 
@@ -108,6 +111,7 @@ class Broker:
                 continue
             if isinstance(flush, DiskFailed):
                 # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
+                _LOG.error("%s goes offline, its sync failed: %s", name, flush)
                 partition.take_offline()
                 self.lot.happened(name)
             elif partition.flushed(flush, now.wall):
@@ -156,7 +160,8 @@ class Broker:
             if log is not None and log.recovery_point < log.end_offset:
                 # After a crash: what was visible before must be so from the first answer on, and durable too.
                 log.flush(now.wall)
-        except (DiskFailed, Refused):
+        except (DiskFailed, Refused) as failed:
+            _LOG.error("%s is offline: %s", name, failed)
             return None
         return log
 

@@ -7,6 +7,7 @@ writer.
 from __future__ import annotations
 
 import errno
+import logging
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
@@ -19,6 +20,8 @@ from odradek.log.flush import Flush
 from odradek.log.log import Log
 from odradek.log.search import TimedOffset
 from odradek.record.batch import Batch
+
+_LOG = logging.getLogger(__name__)
 
 
 class Readable(NamedTuple):
@@ -137,6 +140,7 @@ class Partition:
         return None
 
     def _storage_error(self, failed: DiskFailed) -> Refused:
+        _LOG.error("%s: %s", self.topic_partition, failed)
         # A full disk can be emptied; after any other failure nobody knows what is on it.
         if failed.errno != errno.ENOSPC:
             self.take_offline()

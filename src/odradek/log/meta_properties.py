@@ -29,7 +29,7 @@ def identity(disk: Disk, directory: str) -> tuple[BrokerId | None, str | None]:
     data = read_file(disk, f"{directory}/{META_PROPERTIES}", FILE_BYTES_MAX)
     properties = parse(data) if data is not None else {}
     number = properties.get("broker.id", properties.get("node.id", ""))
-    return (BrokerId(int(number)) if number.isdigit() else None), properties.get("cluster.id")
+    return (BrokerId(int(number)) if number.isascii() and number.isdigit() else None), properties.get("cluster.id")
 
 
 def claim(disk: Disk, directory: str, now_ms: TimestampMs, broker_id: BrokerId, cluster_id: str | None) -> str | None:

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from struct import error as struct_error
 from struct import unpack_from
 
-from odradek.base.limits import DECODED_ELEMENTS_MAX
+from odradek.base.limits import DECODED_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from odradek.wire import errors, varint
 from odradek.wire.layout import FieldLayout, StructLayout
 from odradek.wire.primitives import BYTES, RECORDS, STRING, STRING_BYTES_MAX, UUID, Primitive
+from odradek.wire.schema import schema_of
 from odradek.wire.source import Source, bytes_of
 
 
@@ -57,7 +58,8 @@ class _ReaderSource(Source):
     def whole(self, layout: StructLayout) -> None:
         self.emit("data = data if type(data) is memoryview else memoryview(data)")
         self.emit("limit = len(data)")
-        self.emit(f"left = {DECODED_ELEMENTS_MAX}")
+        is_request = schema_of(layout.cls).kind == "request"
+        self.emit(f"left = {REQUEST_ELEMENTS_MAX if is_request else DECODED_ELEMENTS_MAX}")
         with self.block("try:"):
             self.struct(layout, "m")
             self.flush()

@@ -7,7 +7,7 @@ from struct import pack
 
 import pytest
 
-from odradek.base.limits import DECODED_ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from odradek.base.limits import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from odradek.wire.compile import decode
 from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -81,14 +81,14 @@ def test_varint_without_end() -> None:
 
 
 def test_one_byte_elements_are_bounded_over_the_whole_message() -> None:
-    count = DECODED_ELEMENTS_MAX + 1
+    count = REQUEST_ELEMENTS_MAX + 1
     data = uvarint(count + 1) + b"\1" * count + pack(">i", 1000) + EMPTY_TAGS
     assert f"{count} elements" in refused(DeleteTopicsRequest, 4, data)
 
 
 def test_elements_are_counted_together() -> None:
     """Each of two arrays is small enough; both are not."""
-    half = DECODED_ELEMENTS_MAX // 2
+    half = REQUEST_ELEMENTS_MAX // 2 + 1
     topic = uvarint(2) + b"t" + uvarint(half + 1) + bytes(4 * half) + EMPTY_TAGS
     front = pack(">iiiibii", -1, 1, 1, 1, 0, 0, 0)
     forgotten = uvarint(3) + topic + topic
