@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
+from odradek.base.limits import REQUEST_ELEMENTS_MAX
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -261,11 +262,17 @@ def test_thousands_of_requests_with_large_answers_at_once(broker: Serving, clien
     glutton.close()
 
 
-def test_a_request_of_a_million_elements(broker: Serving, client: RawClient, bystander: RawClient) -> None:
-    many = 200_000
-    client.send(raw_frame(METADATA, 4, array_of_topics(many, b"\0\x01x" * many) + b"\0"))
+def test_requests_are_bounded_in_elements(broker: Serving, client: RawClient, bystander: RawClient) -> None:
+    client.send(_metadata_of(REQUEST_ELEMENTS_MAX))
     assert client.read_frame()
+    client.send(_metadata_of(REQUEST_ELEMENTS_MAX + 1))
+    with pytest.raises(Closed):
+        client.read_frame()
     bystander.ping()
+
+
+def _metadata_of(topics: int) -> bytes:
+    return raw_frame(METADATA, 4, array_of_topics(topics, b"\0\x01x" * topics) + b"\0")
 
 
 def test_refused_connections_do_not_pile_up(tmp_path: Path) -> None:
