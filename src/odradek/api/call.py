@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from odradek.base.units import CorrelationId
@@ -41,3 +42,14 @@ class Call:
     client_id: str | None
     correlation_id: CorrelationId
     now: Moment
+
+    def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
+        """The address under which this client finds a broker; None if it has none on this client's listener."""
+        return self.peer.endpoint_of(broker, ours=broker.id == self.broker.id)
+
+    def reachable_brokers(self) -> Iterator[tuple[BrokerInfo, Endpoint]]:
+        """The brokers that this client can be told of, and where."""
+        for broker in self.broker.view.brokers.values():
+            endpoint = self.endpoint_of(broker)
+            if endpoint is not None:
+                yield broker, endpoint

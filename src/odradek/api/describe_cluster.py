@@ -44,11 +44,7 @@ def _wrong_endpoint(body: DescribeClusterRequest) -> DescribeClusterResponse:
 
 
 def _brokers(call: Call) -> list[DescribeClusterBroker]:
-    found = []
-    for broker in call.broker.view.brokers.values():
-        endpoint = call.peer.endpoint_of(broker, ours=broker.id == call.broker.id)
-        if endpoint is not None:
-            found.append(
-                DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
-    return found
+    return [
+        DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in call.reachable_brokers()
+    ]

@@ -87,14 +87,10 @@ def _answer(call: Call, body: MetadataRequest) -> MetadataResponse:
 
 
 def _brokers(call: Call) -> list[MetadataResponseBroker]:
-    found = []
-    for broker in call.broker.view.brokers.values():
-        endpoint = call.peer.endpoint_of(broker, ours=broker.id == call.broker.id)
-        if endpoint is not None:
-            found.append(
-                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
-    return found
+    return [
+        MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in call.reachable_brokers()
+    ]
 
 
 def _topics(call: Call, body: MetadataRequest) -> list[MetadataResponseTopic]:
@@ -172,6 +168,6 @@ def leader_error(call: Call, leader: BrokerId) -> ErrorCode:
     broker = call.broker.view.brokers.get(leader)
     if broker is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
-    if call.peer.endpoint_of(broker, ours=leader == call.broker.id) is None:
+    if call.endpoint_of(broker) is None:
         return ErrorCode.LISTENER_NOT_FOUND
     return ErrorCode.NONE

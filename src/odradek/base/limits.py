@@ -38,7 +38,6 @@ SEND_CHUNK_BYTES = 1 * MIB  # What is read at once where a disk has to be waited
 SEND_BUFFER_HIGH_BYTES = 1 * MIB  # Answers of one connection in memory, files not counted.
 SEND_BYTES_PER_TURN = 4 * MIB  # Then it is the other connections' turn.
 SEND_BUFFERS_MAX = 256
-FETCH_RESPONSE_BYTES_MAX = 55 * MIB  # fetch.max.bytes of the broker
 FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
 FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 

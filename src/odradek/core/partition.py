@@ -6,7 +6,6 @@ writer.
 
 from __future__ import annotations
 
-import errno
 import logging
 from typing import NamedTuple
 
@@ -142,6 +141,6 @@ class Partition:
     def _storage_error(self, failed: DiskFailed) -> Refused:
         _LOG.error("%s: %s", self.topic_partition, failed)
         # A full disk can be emptied; after any other failure nobody knows what is on it.
-        if failed.errno != errno.ENOSPC:
+        if not failed.is_full:
             self.take_offline()
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
