@@ -18,7 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from odradek.api.call import Peer
-from odradek.api.dispatch import Encoded, dispatch
+from odradek.api.dispatch import Encoded
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.core.cluster import Endpoint
 from odradek.core.moment import Moment
@@ -45,7 +45,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._shell = listener.shell
         self._wire = Connection(listener.request_bytes_max)
-        self._parked: dict[Parked[Encoded], Request] = {}
+        self._parked: dict[Parked[Encoded], tuple[Request, float]] = {}  # With when each came.
         self._unhandled: deque[Request] = deque()
         self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
         self._is_reading_paused = False
@@ -60,7 +60,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._outbox = Outbox(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
         self.last_active = self._shell.now().steady
-        if not self._listener.admit(self, self._peer.address.rpartition(":")[0]):
+        if self._listener.admit(self, self._peer.address.rpartition(":")[0]):
+            self._shell.traffic.connections_accepted += 1
+        else:
+            self._shell.traffic.connections_refused += 1
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -79,6 +82,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
             return
+        self._shell.traffic.bytes_in += nbytes
         try:
             self._unhandled.extend(self._wire.buffer_updated(nbytes))
             self._work()
@@ -99,11 +103,13 @@ class ClientConnection(asyncio.BufferedProtocol):
     # The shell's side.
 
     def answer_parked(self, parked: Parked[Encoded]) -> None:
-        request = self._parked.pop(parked, None)
-        if request is None:
+        waiting = self._parked.pop(parked, None)
+        if waiting is None:
             return
+        request, began = waiting
         try:
             self._answer(request, parked.then())
+            self._shell.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
         except AssertionError:
             raise
         except Exception:
@@ -139,11 +145,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Handle requests until there are no more, the turn is over, or the peer is too far behind."""
         now = self._shell.now()
         self.last_active = now.steady
-        end = time.monotonic() + TURN_SECONDS
+        began = time.monotonic()
+        end = began + TURN_SECONDS
         try:
             while self._unhandled and not self._is_too_far_behind():
-                self._handle(self._unhandled.popleft(), now)
-                if time.monotonic() > end:
+                began = self._handle(self._unhandled.popleft(), now, began)
+                if began > end:
                     break
             if self._wire.failure is not None and not self._unhandled:
                 raise self._wire.failure
@@ -151,14 +158,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._give_up(reason)
         self.send()
 
-    def _handle(self, request: Request, now: Moment) -> None:
-        outcome = dispatch(self._shell.broker, self._peer, request, now)
-        if not isinstance(outcome, Parked):
-            self._answer(request, outcome)
-            return
-        outcome.owner = self
-        self._parked[outcome] = request
-        self._shell.broker.lot.park(outcome)
+    def _handle(self, request: Request, now: Moment, began: float) -> float:
+        """Returns when it was done, which is when the next begins."""
+        outcome = self._shell.dispatch(self._shell.broker, self._peer, request, now)
+        if isinstance(outcome, Parked):
+            outcome.owner = self
+            self._parked[outcome] = request, began
+            self._shell.broker.lot.park(outcome)
+            return time.monotonic()
+        self._answer(request, outcome)
+        done = time.monotonic()
+        self._shell.traffic.answered(request.api_key, request.api_version, done - began)
+        return done
 
     def _answer(self, request: Request, chunks: Encoded) -> None:
         if chunks is not None:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
+from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
 
 
@@ -36,6 +37,9 @@ class FileBytes(Protocol):
 class Loop(Protocol):
     """Where slow reads go, and what has to wait its turn; both come back on the loop."""
 
+    @property
+    def traffic(self) -> Traffic: ...
+
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None: ...
 
     def soon(self, work: Callable[[], None]) -> None: ...
@@ -50,6 +54,7 @@ class Outbox:
         self._transport = transport
         self._socket: int = transport.get_extra_info("socket").fileno()
         self._loop = loop
+        self._traffic = loop.traffic
         self._drained = drained  # Called when room may have come without anybody having put something.
         self._chunks: deque[Chunk] = deque()
         self._is_paused = False
@@ -114,6 +119,7 @@ class Outbox:
             sent = 0
         if sent < len(data):
             self._transport.write(data[sent:])
+        self._traffic.bytes_out += len(data)
         return len(data)
 
     def _send_slice(self) -> int:
@@ -125,6 +131,7 @@ class Outbox:
             return 0
         if sent < records.size:
             self._chunks.appendleft(records.part(sent, records.size - sent))
+        self._traffic.bytes_out += sent
         return sent
 
     def _read(self, records: FileBytes, *, cold: bool) -> None:
@@ -135,7 +142,7 @@ class Outbox:
             self._is_busy = True
             self._loop.in_thread(part.read, self._was_read)
         else:
-            self._transport.write(part.read())
+            self._write(part.read())
 
     def _was_read(self, done: Future[bytes]) -> None:
         self._is_busy = False
@@ -145,8 +152,12 @@ class Outbox:
             # The length was promised already; there is no other way to say that it can't be kept.
             self._give_up()
             return
-        self._transport.write(done.result())
+        self._write(done.result())
         self._go_on()
+
+    def _write(self, data: bytes) -> None:
+        self._transport.write(data)
+        self._traffic.bytes_out += len(data)
 
     def _its_turn(self) -> None:
         self._is_busy = False

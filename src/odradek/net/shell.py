@@ -16,12 +16,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from odradek.api.dispatch import Encoded
+from odradek.api.call import Peer
+from odradek.api.dispatch import Encoded, dispatch
 from odradek.base.units import SECOND_MS, TimestampMs
 from odradek.core.broker import Broker
 from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, Synced
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.net.traffic import Traffic
+from odradek.wire.request import Request
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,7 @@ HOUSEKEEPING_MS = SECOND_MS
 THREADS_MAX = 8
 
 Result = TypeVar("Result")
+Dispatch = Callable[[Broker, Peer, Request, Moment], Encoded | Parked[Encoded]]
 
 
 class Answerable(Protocol):
@@ -40,13 +44,18 @@ class Answerable(Protocol):
 
 
 class Shell:
-    """One broker's loop side.  Listeners are bound before there is a broker; `run` gives it."""
+    """One broker's loop side.  Listeners are bound before there is a broker; `run` gives it.
+
+    `dispatch` may be replaced by one that does something before or after: a request log, a fault that a test asks for.
+    """
 
     broker: Broker
     _change_metadata: Callable[[Change], Changed]
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self.dispatch: Dispatch = dispatch
+        self.traffic = Traffic()
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
         # One at a time, so that they end, and come back, in the order in which they were asked for.
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")

@@ -16,6 +16,7 @@ import uvloop
 from odradek.base.limits import SEND_BYTES_PER_TURN
 from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
 from odradek.net.outbox import Outbox
+from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
 
 
@@ -23,6 +24,7 @@ class Loop:
     """The loop's side, as the shell gives it."""
 
     def __init__(self) -> None:
+        self.traffic = Traffic()
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(2)
 

@@ -1,0 +1,45 @@
+"""What went through a broker's sockets since it started, as plain counters.
+
+The hot path adds to attributes and nothing else; whoever shows them (app/metrics) reads them when asked.
+"""
+
+from __future__ import annotations
+
+MICROSECONDS = 1_000_000
+BUCKETS = 27  # Bucket n counts what took less than 2ⁿ µs; the last but one ends at 33 s, the last has no end.
+
+
+class Latencies:
+    """How often, and how long, one version of one API was answered: from its arrival until its answer was ready."""
+
+    __slots__ = ("buckets", "count", "seconds")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.buckets = [0] * BUCKETS
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.seconds += seconds
+        bucket = int(seconds * MICROSECONDS).bit_length()
+        self.buckets[bucket if bucket < BUCKETS else -1] += 1
+
+
+class Traffic:
+    """One broker's.  `requests` is by (API key, version), as the client asked."""
+
+    __slots__ = ("bytes_in", "bytes_out", "connections_accepted", "connections_refused", "requests")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        self.requests: dict[tuple[int, int], Latencies] = {}
+
+    def answered(self, api_key: int, api_version: int, seconds: float) -> None:
+        latencies = self.requests.get((api_key, api_version))
+        if latencies is None:
+            latencies = self.requests[api_key, api_version] = Latencies()
+        latencies.add(seconds)
