@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from odradek.api.call import Peer
-from odradek.api.dispatch import Encoded, dispatch
+from odradek.api.dispatch import dispatch
+from odradek.api.outcome import Encoded, Staged
 from odradek.base.units import BrokerId, TimestampMs
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker, Entropy
@@ -89,6 +90,9 @@ class Harness:
     def _send(self, frame: bytes) -> Encoded | Parked[Encoded]:
         (request,) = self._connection.receive_data(frame)
         outcome = dispatch(self.broker, self.peer, request, self.now)
+        if isinstance(outcome, Staged):
+            self.broker.commit(self.now)
+            outcome = outcome.finish()
         if isinstance(outcome, Parked):
             self.broker.lot.park(outcome)
         else:

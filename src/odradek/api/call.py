@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from odradek.api.outlines import Outlines
 from odradek.base.units import CorrelationId
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
@@ -20,6 +21,7 @@ class Peer:
     advertised: Endpoint | None  # What advertised.listeners says for this listener.
     address: str
     software: str = "unknown"
+    outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
 
     def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
         """The address under which this client should find a broker.

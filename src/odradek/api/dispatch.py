@@ -8,10 +8,10 @@ ours: it is logged with its request and answered UNKNOWN_SERVER_ERROR, and the o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from odradek.api import api_versions
+from odradek.api import api_versions, log_fields, plain_produce, produce
 from odradek.api.call import Call, Peer
+from odradek.api.outcome import Encoded, Outcome, Staged, encoded
 from odradek.api.table import ADVERTISED, BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import CorrelationId
@@ -21,38 +21,60 @@ from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.compile import decode
 from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Chunk
+from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 
 log = logging.getLogger(__name__)
 
-Encoded = list[Chunk] | None
 NOTHING = memoryview(b"")
 
 
-def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
-    """The encoded answer, None for a request without one, or the request parked.
+class StagedProduce(Staged):
+    """Any produce on its way."""
+
+    __slots__ = ("_produce", "_request")
+
+    def __init__(self, request: Request, staged: produce.Staged) -> None:
+        self._request = request
+        self._produce = staged
+
+    def finish(self) -> Encoded | Parked[Encoded]:
+        return encoded(self._request, self._produce.settle())
+
+
+def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
+    """The encoded answer, None for a request without one, the request parked, or staged.
 
     Raises Malformed, which closes the connection.
     """
+    if request.api_key == ApiKey.PRODUCE:
+        plain = plain_produce.stage(broker, peer, request, now)
+        if plain is not None:
+            return plain
+    else:
+        broker.commit(now)  # What came before is there for whoever asks.
     api = BY_KEY.get(request.api_key)
     if api is None or request.api_version not in api.versions:
         return _unsupported(request)
-    # Bytes after the body are left alone, as Kafka does.
-    body: object = decode(api.request, request.api_version, request.body)
-    # A parked answer must not keep the receive buffer alive.
+    received = request.body
+    # An answer that waits must not keep the receive buffer alive.
     request.body = NOTHING
+    # Bytes after the body are left alone, as Kafka does.
+    body: object = decode(api.request, request.api_version, received)
     call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
-    return _answered(api, call, request, body)
+    answer = _answer(api, call, request, body)
+    if not isinstance(answer, produce.Staged):
+        return answer
+    assert isinstance(body, ProduceRequest)
+    plain_produce.learn(peer, request, received, body, answer)
+    return StagedProduce(request, answer)
 
 
-def _answered(api: Api, call: Call, request: Request, body: object) -> Encoded | Parked[Encoded]:
+def _answer(api: Api, call: Call, request: Request, body: object) -> Encoded | Parked[Encoded] | produce.Staged:
     try:
         answer = api.handle(call, body)
-        if isinstance(answer, Parked):
-            return Parked(answer.condition, answer.deadline, _encoder(request, answer.then))
-        return None if answer is None else encode_response(request, answer)
+        return answer if isinstance(answer, produce.Staged) else encoded(request, answer)
     except Refused as refused:
         answer = api.refuse(call, body, refused.code)
     except (AssertionError, ConnectionAbortedError):
@@ -65,13 +87,10 @@ def _answered(api: Api, call: Call, request: Request, body: object) -> Encoded |
             call.peer.address,
             call.client_id,
             call.correlation_id,
+            extra=log_fields.of_request(call.peer, request),
         )
         answer = api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return None if answer is None else encode_response(request, answer)
-
-
-def _encoder(request: Request, then: Callable[[], object]) -> Callable[[], Encoded]:
-    return lambda: encode_response(request, then())
+    return encoded(request, answer)
 
 
 def _unsupported(request: Request) -> Encoded:

@@ -1,22 +1,25 @@
 """Produce, versions 3 to 13.
 
-Order: batches of one connection are appended in the order received.  v5: log start offset in the answer.  v8: record
-errors and a sentence (KIP-467).  v9: flexible.  v10: the current leader for who asks the wrong broker (KIP-951).
-v13: topics by id (KIP-516).  acks: 0 answers nothing, 1 after the write, all (-1) once the partition's in-sync
-replicas have it, which on an unreplicated partition means: once it is synced to the disk.
+Order: batches of one connection are appended in the order received.  They are staged here, and written by the broker's
+commit with those of the requests that came with them; the answer is made after it.  v5: log start offset in the answer.
+v8: record errors and a sentence (KIP-467).  v9: flexible.  v10: the current leader for who asks the wrong broker
+(KIP-951).  v13: topics by id (KIP-516).  acks: 0 answers nothing, 1 after the write, all (-1) once the partition's
+in-sync replicas have it, which on an unreplicated partition means: once it is synced to the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
 from odradek.core import ingress
 from odradek.core.broker import Broker
+from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.core.partition import Written
+from odradek.core.staging import Append
 from odradek.record.batch import Batch
 from odradek.record.compression import Codec
 from odradek.wire.messages.produce import (
@@ -39,22 +42,64 @@ _partition_answer = maker(PartitionProduceResponse)
 _topic_answer = maker(TopicProduceResponse)
 
 
-def handle(call: Call, body: ProduceRequest) -> ProduceResponse | Parked[ProduceResponse] | None:
+class Staged:
+    """A produce whose batches have their places.  After the broker's commit, `settle` says how it went."""
+
+    __slots__ = ("_acks", "_broker", "_now", "_response", "_timeout_ms", "appended")
+
+    def __init__(  # noqa: PLR0917
+        self,
+        broker: Broker,
+        now: Moment,
+        acks: int,
+        timeout_ms: int,
+        response: ProduceResponse,
+        appended: list[Appended],
+    ) -> None:
+        self._broker = broker
+        self._now = now
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._response = response
+        self.appended = appended
+
+    def settle(self) -> ProduceResponse | Parked[ProduceResponse] | None:
+        """Raises ConnectionAbortedError where there is an error and no answer to carry it."""
+        response, waiting = self._response, Acknowledgement(self._broker)
+        for appended in self.appended:
+            refused = appended.append.refused
+            if refused is not None:
+                appended.fail(refused)
+            elif appended.append.needs_sync or self._acks == ACKS_ALL:
+                waiting.add(appended)
+        if self._acks == ACKS_NONE:
+            # Nothing to answer with: like Kafka, close the connection so that the client looks again for the leader.
+            if any(part.error_code for topic in response.responses for part in topic.partition_responses):
+                raise ConnectionAbortedError("a produce with acks=0 failed")
+            return None
+        return waiting.parked(response, self._now, self._timeout_ms) if waiting.pending else response
+
+
+class Appended(NamedTuple):
+    """One partition's part: the place of its batch, and its answer."""
+
+    name: TopicPartition
+    append: Append
+    answer: PartitionProduceResponse
+
+    def fail(self, refused: Refused) -> None:
+        self.answer.error_code = refused.code
+        self.answer.error_message = refused.detail or None
+        self.answer.base_offset = NO_OFFSET
+        self.answer.log_append_time_ms = NO_TIMESTAMP
+
+
+def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | None:
     if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(call, body, ErrorCode.INVALID_REQUIRED_ACKS)
-    waiting = Acknowledgement(call.broker)
-    topics = [_append_topic(call, body, topic, waiting) for topic in body.topic_data]
-    response = _answer(responses=topics)
-    if body.acks == ACKS_NONE:
-        # Nothing to answer with: like Kafka, close the connection so that the client looks again for the leader.
-        if any(part.error_code for topic in topics for part in topic.partition_responses):
-            raise ConnectionAbortedError("a produce with acks=0 failed")
-        return None
-    if not waiting.pending:
-        return response
-    # The client's timeout is for replicas.  Without a floor a timeout of 0 would end before any sync can.
-    deadline = call.now.steady + max(body.timeout_ms, SYNC_MS_MIN)
-    return Parked(waiting, deadline, lambda: waiting.settle(response))
+    appended: list[Appended] = []
+    response = _answer(responses=[_stage_topic(call, body, topic, appended) for topic in body.topic_data])
+    return Staged(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
 
 
 def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
@@ -72,8 +117,8 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
     )
 
 
-def _append_topic(
-    call: Call, body: ProduceRequest, topic: TopicProduceData, waiting: Acknowledgement
+def _stage_topic(
+    call: Call, body: ProduceRequest, topic: TopicProduceData, appended: list[Appended]
 ) -> TopicProduceResponse:
     try:
         by_id = call.version >= TOPIC_IDS_SINCE
@@ -81,31 +126,30 @@ def _append_topic(
     except Refused as refused:
         parts = [_refused(part.index, refused) for part in topic.partition_data]
     else:
-        parts = [_append_partition(call, body, name, part, waiting) for part in topic.partition_data]
+        parts = [_stage_partition(call, body, name, part, appended) for part in topic.partition_data]
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
-def _append_partition(
-    call: Call, body: ProduceRequest, topic: TopicName, part: PartitionProduceData, waiting: Acknowledgement
+def _stage_partition(
+    call: Call, body: ProduceRequest, topic: TopicName, part: PartitionProduceData, appended: list[Appended]
 ) -> PartitionProduceResponse:
-    broker, acks = call.broker, body.acks
+    broker = call.broker
     try:
         partition = broker.partition(topic, part.index)
         batch = ingress.admitted(partition, part.records, call.now)
         if batch.attributes:  # None are set in most batches.
             _check_allowed(call, body, batch)
-        written = broker.append(partition, batch, call.now, all_replicas=acks == ACKS_ALL)
+        append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
         return _refused(part.index, refused)
     answer = _partition_answer(
         index=part.index,
         error_code=ErrorCode.NONE,
-        base_offset=written.base_offset,
-        log_append_time_ms=written.log_append_time,
+        base_offset=append.base_offset,
+        log_append_time_ms=append.log_append_time,
         log_start_offset=partition.log.start_offset,
     )
-    if written.needs_sync or acks == ACKS_ALL:
-        waiting.add(partition.topic_partition, written, answer)
+    appended.append(Appended(partition.topic_partition, append, answer))
     return answer
 
 
@@ -137,34 +181,40 @@ class Acknowledgement:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.pending: list[tuple[TopicPartition, Written, PartitionProduceResponse]] = []
+        self.pending: list[Appended] = []
 
-    def add(self, name: TopicPartition, written: Written, answer: PartitionProduceResponse) -> None:
-        if not self._is_settled(name, written, answer):
-            self.pending.append((name, written, answer))
+    def add(self, appended: Appended) -> None:
+        if not self._is_settled(appended):
+            self.pending.append(appended)
+
+    def parked(self, response: ProduceResponse, now: Moment, timeout_ms: int) -> Parked[ProduceResponse]:
+        # The client's timeout is for replicas.  Without a floor a timeout of 0 would end before any sync can.
+        return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), lambda: self._settle(response))
 
     @property
     def keys(self) -> Iterable[TopicPartition]:
-        return [name for name, _, _ in self.pending]
+        return [appended.name for appended in self.pending]
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        return all(self._is_settled(*one) for one in self.pending)
+        return all(map(self._is_settled, self.pending))
 
-    def _is_settled(self, name: TopicPartition, written: Written, answer: PartitionProduceResponse) -> bool:
-        partition = self._broker.partitions.get(name)
+    def _is_settled(self, appended: Appended) -> bool:
+        append = appended.append
+        partition = self._broker.partitions.get(appended.name)
         if partition is None:
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            appended.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif not partition.is_online:
-            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            appended.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
             positions = partition.positions
-            return written.end <= (positions.durable_end if written.needs_sync else positions.high_watermark)
+            return append.end <= (positions.durable_end if append.needs_sync else positions.high_watermark)
         return True
 
-    def settle(self, response: ProduceResponse) -> ProduceResponse:
+    def _settle(self, response: ProduceResponse) -> ProduceResponse:
         """The answer, when the last partition is there or the time is over."""
-        for name, written, answer in self.pending:
-            if not self._is_settled(name, written, answer):
+        for appended in self.pending:
+            answer = appended.answer
+            if not self._is_settled(appended):
                 answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             if answer.error_code:
                 answer.base_offset = NO_OFFSET

@@ -16,10 +16,12 @@ DECODED_ELEMENTS_MAX = 1_000_000
 REQUEST_ELEMENTS_MAX = 100_000
 TAGGED_FIELDS_MAX = 1_000
 RECEIVE_BUFFER_BYTES = 256 * KIB
+PRODUCE_OUTLINES_MAX = 256  # Of one connection; each takes about half a kilobyte.
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
 
 # Records.
 BATCH_BYTES_MAX = 1 * MIB + 12  # message.max.bytes
+STAGED_BYTES_MAX = 1 * MIB  # Batches of one turn that are written together; a larger one is written alone.
 BATCH_DECOMPRESSED_BYTES_MAX = 256 * MIB
 DECOMPRESSION_RATIO_MAX = 2_000
 DECOMPRESSION_UNCHECKED_BYTES = 16 * MIB  # Below it any ratio passes: equal records do compress ten thousandfold.

@@ -24,7 +24,8 @@ from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
-from odradek.core.partition import Partition, Written
+from odradek.core.partition import Partition
+from odradek.core.staging import Append
 from odradek.core.storage import Storage
 from odradek.core.topic_plans import Planner
 from odradek.log.disk import DiskFailed
@@ -65,6 +66,7 @@ class Broker:
             new_uuid=entropy.new_uuid,
         )
         self._housekeeping = Housekeeping(storage, configs)
+        self._staged: dict[Partition, None] = {}
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] | None = None  # While a round of syncs is under way.
         self._changes: list[Change] = []
@@ -92,14 +94,22 @@ class Broker:
 
     # Writing.
 
-    def append(self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool) -> Written:
-        """Append one batch and wake who waits for it.  Raises Refused."""
-        written = partition.append(batch, now.wall, all_replicas=all_replicas)
-        if written.needs_sync:
+    def stage(self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool) -> Append:
+        """Give one batch its place in the log; `commit` writes it.  Raises Refused."""
+        append = partition.stage(batch, now.wall, all_replicas=all_replicas)
+        self._staged[partition] = None
+        if append.needs_sync:
             self._unsynced[partition.topic_partition] = None
-        else:
+        return append
+
+    def commit(self, now: Moment) -> None:
+        """Write what was staged, before anything else is asked of the broker, and wake who waits for it."""
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, {}
+        for partition in staged:
+            partition.commit(now.wall)
             self.lot.happened(partition.topic_partition)
-        return written
 
     def synced(self, event: Synced, now: Moment) -> None:
         """A round of syncs ended.  What was written meanwhile goes into the next one."""

@@ -10,10 +10,11 @@ import logging
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import LeaderEpoch, Offset, TimestampMs, TopicPartition
+from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.positions import Positions
+from odradek.core.staging import Append, Staging
 from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.log import Log
@@ -32,27 +33,15 @@ class Readable(NamedTuple):
     log_start_offset: Offset
 
 
-class Written(NamedTuple):
-    """One batch as it lies in the log: offsets from `base_offset` up to, not including, `end`.
-
-    With `needs_sync` it stays invisible, and its answer waits, until a sync has covered it.  `log_append_time` is -1
-    unless the topic is configured for it.
-    """
-
-    base_offset: Offset
-    end: Offset
-    log_append_time: TimestampMs
-    needs_sync: bool
-
-
 class Partition:
     """One replica.  Raises Refused for what the protocol has a code for."""
 
-    __slots__ = ("_log", "configs", "info", "positions", "topic_partition")
+    __slots__ = ("_log", "_staging", "configs", "info", "positions", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs):
         self.topic_partition = topic_partition
         self._log = log
+        self._staging: Staging | None = None
         self.info = info
         self.configs = configs
         durable = log.recovery_point if log else Offset(0)
@@ -81,18 +70,32 @@ class Partition:
             raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}, now {ours}")
         raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch}, here still {ours}")
 
-    def append(self, batch: Batch, now: TimestampMs, *, all_replicas: bool) -> Written:
-        """Append one batch as the leader."""
+    def stage(self, batch: Batch, now: TimestampMs, *, all_replicas: bool) -> Append:
+        """Take in one batch as the leader; `commit` writes it.  Raises Refused if there is no log."""
+        log, staging = self.log, self._staging
+        if staging is not None and not staging.has_room(batch, log.config.segment_bytes):
+            self.commit(now)
+            staging = None
+        if staging is None:
+            staging = self._staging = Staging(self.log.end_offset)
+        flush = self.configs.flush
+        end = staging.end + batch.last_offset_delta + 1
+        needs_sync = (all_replicas and flush.before_acknowledging) or flush.is_due(end - self.positions.durable_end)
+        return staging.add(batch, now if log.config.log_append_time else NO_TIMESTAMP, needs_sync=needs_sync)
+
+    def commit(self, now: TimestampMs) -> None:
+        """Write what is staged, and make visible what may be.  If it fails, each append says why."""
+        staging, self._staging = self._staging, None
+        if staging is None:
+            return
         try:
-            appended = self.log.append(batch, self.info.leader_epoch, now)
+            self.log.append(staging.batches, self.info.leader_epoch, now)
         except DiskFailed as failed:
-            raise self._storage_error(failed) from failed
-        end = Offset(appended.last_offset + 1)
-        flush, positions = self.configs.flush, self.positions
-        needs_sync = (all_replicas and flush.before_acknowledging) or flush.is_due(end - positions.durable_end)
-        if not needs_sync:
-            positions.made_visible(end)
-        return Written(appended.base_offset, end, appended.log_append_time, needs_sync)
+            staging.refuse(self._storage_error(failed))
+        except Refused as refused:
+            staging.refuse(refused)
+        else:
+            self.positions.made_visible(staging.visible_end)
 
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
         """A flush ended: what it covered is durable, and visible.  True if a waiting request may care."""

@@ -17,8 +17,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from odradek.api import log_fields
 from odradek.api.call import Peer
-from odradek.api.dispatch import Encoded
+from odradek.api.outcome import Encoded, Staged
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.core.cluster import Endpoint
 from odradek.core.moment import Moment
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 NOBODY = Connection(buffer_bytes=0)
 TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others.
+STAGED_PER_CHECK = 16
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -47,6 +49,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._wire = Connection(listener.request_bytes_max)
         self._parked: dict[Parked[Encoded], tuple[Request, float]] = {}  # With when each came.
         self._unhandled: deque[Request] = deque()
+        self._staged: list[tuple[Request, Staged]] = []
         self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
         self._is_reading_paused = False
         self._is_going_on = False
@@ -108,13 +111,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         request, began = waiting
         try:
-            self._answer(request, parked.then())
-            self._shell.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
+            self._handled(request, parked.then(), began)
         except AssertionError:
             raise
         except Exception:
-            log.exception("%r from %s failed here after it had waited", request, self._peer.address)
-            self.abort()
+            self._failed(request)
 
     def send(self) -> None:
         chunks = self._wire.data_to_send()
@@ -133,7 +134,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def close_if_idle(self, steady_before: int) -> None:
         if self.last_active < steady_before and not self._parked:
-            log.info("%s is closed: idle", self._peer.address)
+            log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
             if self._is_closing or self._outbox.is_backed_up:
                 self.abort()  # It has not read for as long.
             else:
@@ -142,34 +143,66 @@ class ClientConnection(asyncio.BufferedProtocol):
     # What was received, and what becomes of it.
 
     def _work(self) -> None:
-        """Handle requests until there are no more, the turn is over, or the peer is too far behind."""
-        now = self._shell.now()
+        """One turn: handle requests until there are no more, the time is over, or the peer is too far behind."""
+        now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        began = time.monotonic()
-        end = began + TURN_SECONDS
         try:
-            while self._unhandled and not self._is_too_far_behind():
-                began = self._handle(self._unhandled.popleft(), now, began)
-                if began > end:
-                    break
+            if not self._is_too_far_behind():
+                self._handle_requests(now, began)
             if self._wire.failure is not None and not self._unhandled:
                 raise self._wire.failure
         except (Malformed, ConnectionAbortedError) as reason:
             self._give_up(reason)
         self.send()
 
-    def _handle(self, request: Request, now: Moment, began: float) -> float:
-        """Returns when it was done, which is when the next begins."""
-        outcome = self._shell.dispatch(self._shell.broker, self._peer, request, now)
+    def _handle_requests(self, now: Moment, began: float) -> None:
+        shell, peer, unhandled, staged = self._shell, self._peer, self._unhandled, self._staged
+        end = began + TURN_SECONDS
+        try:
+            while unhandled:
+                request = unhandled.popleft()
+                outcome = shell.dispatch(shell.broker, peer, request, now)
+                if isinstance(outcome, Staged):
+                    staged.append((request, outcome))
+                    if len(staged) % STAGED_PER_CHECK:
+                        continue  # They are quick.
+                else:
+                    self._handled(request, outcome, began)
+                if time.monotonic() > end or self._is_too_far_behind():
+                    break
+        finally:
+            self._finish_staged(now, began)
+
+    def _finish_staged(self, now: Moment, began: float) -> None:
+        """What was staged is written, and then it can be answered."""
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, []
+        self._shell.broker.commit(now)
+        for request, one in staged:
+            try:
+                outcome = one.finish()
+            except (AssertionError, ConnectionAbortedError):
+                raise
+            except Exception:
+                self._failed(request)
+            else:
+                self._handled(request, outcome, began)
+
+    def _failed(self, request: Request) -> None:
+        """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""
+        fields = log_fields.of_request(self._peer, request)
+        log.exception("%r from %s failed here after it had waited", request, self._peer.address, extra=fields)
+        self.abort()
+
+    def _handled(self, request: Request, outcome: Encoded | Parked[Encoded], began: float) -> None:
         if isinstance(outcome, Parked):
             outcome.owner = self
             self._parked[outcome] = request, began
             self._shell.broker.lot.park(outcome)
-            return time.monotonic()
-        self._answer(request, outcome)
-        done = time.monotonic()
-        self._shell.traffic.answered(request.api_key, request.api_version, done - began)
-        return done
+        else:
+            self._answer(request, outcome)
+            self._shell.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
 
     def _answer(self, request: Request, chunks: Encoded) -> None:
         if chunks is not None:
@@ -207,7 +240,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._shell.settle()
 
     def _give_up(self, reason: Exception) -> None:
-        log.warning("%s (%s) is closed: %s", self._peer.address, self._peer.software, reason)
+        peer = self._peer
+        log.warning("%s (%s) is closed: %s", peer.address, peer.software, reason, extra=log_fields.of_peer(peer))
         self._close_after_answers()
 
     def _close_after_answers(self) -> None:

@@ -17,7 +17,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from odradek.api.call import Peer
-from odradek.api.dispatch import Encoded, dispatch
+from odradek.api.dispatch import dispatch
+from odradek.api.outcome import Encoded, Outcome
 from odradek.base.units import SECOND_MS, TimestampMs
 from odradek.core.broker import Broker
 from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, Synced
@@ -32,7 +33,7 @@ HOUSEKEEPING_MS = SECOND_MS
 THREADS_MAX = 8
 
 Result = TypeVar("Result")
-Dispatch = Callable[[Broker, Peer, Request, Moment], Encoded | Parked[Encoded]]
+Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
 
 
 class Answerable(Protocol):

@@ -1,0 +1,39 @@
+"""What a log line about a client says besides its text: the names that JSON logs and the request log have in common.
+
+Given as `extra=` to a log call, and made only there, so that a request about which there is nothing to say costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from odradek.api.call import Peer
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.request import Request
+
+Fields = dict[str, object]
+
+OF_PEER = ("connection", "listener", "software")
+OF_REQUEST = ("client_id", "api", "api_version", "correlation_id")
+NAMES = (*OF_PEER, *OF_REQUEST)
+
+
+def of_peer(peer: Peer) -> Fields:
+    return {"connection": peer.address, "listener": peer.listener, "software": peer.software}
+
+
+def of_request(peer: Peer, request: Request) -> Fields:
+    return {
+        **of_peer(peer),
+        "client_id": request.client_id,
+        "api": api_name(request.api_key),
+        "api_version": request.api_version,
+        "correlation_id": request.correlation_id,
+    }
+
+
+def api_name(key: int) -> str:
+    """As Kafka writes it; of a key that no API has, the number."""
+    return ApiKey(key).title if key in _KEYS else str(key)
+
+
+_KEYS = frozenset(map(int, ApiKey))

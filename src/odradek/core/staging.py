@@ -1,0 +1,66 @@
+"""Batches on their way into one log: what came in one turn is written at its end, in one system call.
+
+A write costs more than all else that is done for a small batch.  So `stage` fixes a batch's place and `commit` writes
+every staged batch of the partition; nobody sees them in between, as the shell commits before it does anything else.
+"""
+
+from __future__ import annotations
+
+from odradek.base.errors import Refused
+from odradek.base.limits import STAGED_BYTES_MAX
+from odradek.base.units import Offset, TimestampMs
+from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+
+_new = object.__new__
+
+
+class Append:
+    """One batch's place: offsets from `base_offset` up to, not including, `end`.
+
+    With `needs_sync` it stays invisible, and its answer waits, until a sync has covered it.  `log_append_time` is -1
+    unless the topic is configured for it.  `refused` is set by the commit that could not write it.
+    """
+
+    __slots__ = ("base_offset", "end", "log_append_time", "needs_sync", "refused")
+
+    base_offset: Offset
+    end: Offset
+    log_append_time: TimestampMs
+    needs_sync: bool
+    refused: Refused | None
+
+
+class Staging:
+    """The staged batches of one partition."""
+
+    __slots__ = ("appends", "batches", "end", "size", "visible_end")
+
+    def __init__(self, end: Offset) -> None:
+        self.batches: list[Batch] = []
+        self.appends: list[Append] = []
+        self.size = 0
+        self.end = end
+        self.visible_end = Offset(0)  # Up to here consumers may read once it is written.
+
+    def has_room(self, batch: Batch, segment_bytes: int) -> bool:
+        """What is written together lies in one segment."""
+        size = self.size + batch.batch_length + LOG_OVERHEAD_BYTES
+        return size <= STAGED_BYTES_MAX and size <= segment_bytes
+
+    def add(self, batch: Batch, log_append_time: TimestampMs, *, needs_sync: bool) -> Append:
+        append: Append = _new(Append)
+        append.base_offset = self.end
+        self.end = append.end = Offset(self.end + batch.last_offset_delta + 1)
+        append.log_append_time = log_append_time
+        append.needs_sync = needs_sync
+        append.refused = None
+        if not needs_sync:
+            self.visible_end = self.end
+        self.size += batch.batch_length + LOG_OVERHEAD_BYTES
+        self.batches.append(batch)
+        self.appends.append(append)
+        return append
+
+    def refuse(self, reason: Refused) -> None:
+        for append in self.appends:
+            append.refused = reason

@@ -1,0 +1,178 @@
+"""A produce request that is recognised by its beginning is handled as if it had been read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from odradek.api.outlines import Outlines
+from odradek.base.limits import PRODUCE_OUTLINES_MAX
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID
+from odradek.core.parked import Parked
+from odradek.log.disk import FileSlice
+from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
+from odradek.wire.client import encode_request
+from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.in_memory import NOW_MS, Harness
+
+VERSIONS = range(3, 14)
+REQUESTS = 2_000
+TOPICS = {"orders": 3, "a-longer-name": 1}
+
+
+class Side(Harness):
+    """A broker with two topics, and what became of everything that was sent to it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        for name, partitions in TOPICS.items():
+            topic = CreatableTopic(
+                name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+            )
+            self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+        self.outcomes: list[bytes | str | None] = []
+        self.has_waited = False
+
+    def play(self, frame: bytes) -> None:
+        try:
+            outcome = self.send_frame(frame)
+            self.has_waited = isinstance(outcome, Parked)
+            chunks = self.finished(outcome)
+        except (Malformed, ConnectionAbortedError) as closed:
+            self.outcomes.append(str(closed))
+            return
+        self.outcomes.append(None if chunks is None else b"".join(map(_bytes, chunks)))
+
+    def logs(self) -> dict[str, bytes]:
+        return {str(name): one.log.segments[-1].file.pread(0, 1 << 20) for name, one in self.broker.partitions.items()}
+
+
+def _bytes(chunk: object) -> bytes:
+    assert isinstance(chunk, bytes | FileSlice)
+    return chunk if isinstance(chunk, bytes) else chunk.read()
+
+
+class Forgetful(Side):
+    """Every request is the first of its connection."""
+
+    def play(self, frame: bytes) -> None:
+        self.peer.outlines = Outlines()
+        super().play(frame)
+
+
+def batch(random: Random) -> bytes:
+    values = [random.randbytes(random.choice([0, 10, 200])) for _ in range(random.randint(1, 3))]
+    return bytes(encode_batch([(None, value, (), NOW_MS) for value in values], random.choice(list(Codec))))
+
+
+class Damage(NamedTuple):
+    """One byte changed, counted from the end of the frame or from its records, or a frame cut off or grown."""
+
+    place: int
+    change: int
+    from_records: bool
+    grown: int
+
+    def done_to(self, frame: bytearray, records: bytes) -> None:
+        start = frame.rfind(records) if self.from_records else len(frame)
+        frame[max(start - self.place, 20)] ^= self.change
+        if self.grown < 0:
+            del frame[self.grown :]
+        frame += bytes(max(self.grown, 0))
+        struct.pack_into(">i", frame, 0, len(frame) - 4)
+
+
+class Sent(NamedTuple):
+    version: int
+    request: ProduceRequest
+    damage: Damage | None
+
+
+def damage(random: Random) -> Damage | None:
+    change = random.choice([1, 2, 127, 128])
+    return random.choice(
+        [
+            None,
+            None,
+            None,
+            Damage(random.randint(1, 4), change, from_records=True, grown=0),  # The records' length.
+            Damage(random.randint(1, 4), change, from_records=False, grown=0),  # The tags.
+            Damage(random.randint(1, 80), change, from_records=False, grown=0),
+            Damage(1, 0, from_records=False, grown=random.choice([-3, -1, 1, 3])),
+        ]
+    )
+
+
+def story(random: Random) -> Iterator[Sent]:
+    """Requests that are much alike, so that most begin as one before did."""
+    for _ in range(REQUESTS):
+        parts = [
+            PartitionProduceData(index=random.choice([0, 0, 0, 0, 1, 3]), records=batch(random))
+            for _ in range(random.choice([1, 1, 1, 1, 1, 2]))
+        ]
+        request = ProduceRequest(
+            transactional_id=random.choice([None, None, None, None, "t"]),
+            acks=random.choice([1, 1, 1, -1, -1, 0, 2]),
+            timeout_ms=1_000,
+            topic_data=[TopicProduceData(name=random.choice(["orders", *TOPICS, "unknown"]), partition_data=parts)],
+        )
+        if random.random() < 0.1:
+            request.topic_data.insert(0, TopicProduceData(name="unknown", partition_data=random.choice([[], parts])))
+        yield Sent(random.choice(VERSIONS), request, damage(random))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
+    quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
+    for number, sent in enumerate(story(Random(seed))):
+        frame = frame_for(quick, sent, number)
+        quick.play(frame)
+        slow.play(frame)
+        assert (quick.outcomes[-1], quick.has_waited) == (slow.outcomes[-1], slow.has_waited), (number, sent)
+    assert quick.logs() == slow.logs()
+
+
+def frame_for(side: Side, sent: Sent, number: int) -> bytes:
+    for topic in sent.request.topic_data:
+        known = side.broker.view.topics.get(TopicName(topic.name))
+        topic.topic_id = ZERO_UUID if known is None or sent.version < 13 else known.id
+    frame = bytearray(b"".join(map(_bytes, encode_request(sent.request, sent.version, number, "tests"))))
+    if sent.damage is not None:
+        sent.damage.done_to(frame, bytes(topic.partition_data[-1].records or b""))
+    return bytes(frame)
+
+
+def plain(version: int, timeout_ms: int) -> Sent:
+    part = PartitionProduceData(index=0, records=batch(Random(1)))
+    topic = TopicProduceData(name="orders", partition_data=[part])
+    return Sent(version, ProduceRequest(acks=1, timeout_ms=timeout_ms, topic_data=[topic]), None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_repeated_request_is_recognised(tmp_path: Path, version: int) -> None:
+    """Otherwise the comparison above would compare nothing."""
+    side = Side(tmp_path)
+    seen = []
+    for number in range(3):
+        frame = frame_for(side, plain(version, 1_000), number)
+        (request,) = Connection().receive_data(frame)
+        seen.append(side.peer.outlines.find(request) is not None)
+        side.play(frame)
+    assert seen == [False, True, True]
+
+
+def test_outlines_are_bounded(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    for timeout_ms in range(PRODUCE_OUTLINES_MAX + 100):
+        side.play(frame_for(side, plain(9, timeout_ms), timeout_ms))
+    assert len(side.peer.outlines) == PRODUCE_OUTLINES_MAX
