@@ -11,7 +11,8 @@ INTRODUCTION = """\
 # Protocol
 
 What the broker answers. This page is printed by `python -m odradek.api` from the table that dispatches requests; the
-notes are those at the head of each API's file.
+notes are those at the head of each API's file. Where answers differ from those of Apache Kafka, DIFFERENCES.md says how
+and why.
 
 | API | key | versions |
 |---|---|---|

@@ -2,8 +2,8 @@
 
 The first request of nearly every client.  v3: flexible request and answer, but the answer keeps the old header, since
 the client can't know yet what we speak (KIP-511).  A version that is not known here is answered as v0 with
-UNSUPPORTED_VERSION and the table, so that the client can come again with one that is.  v5: the client says which
-cluster and broker it believes to talk to (KIP-1242).
+UNSUPPORTED_VERSION and the versions of this API, so that the client can come again with one of them.  v5: the
+client says which cluster and broker it believes to talk to (KIP-1242).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
+from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -37,7 +38,8 @@ def refuse(call: Call, body: ApiVersionsRequest, code: ErrorCode) -> ApiVersions
 
 def unknown_version(table: Sequence[ApiVersion]) -> ApiVersionsResponse:
     """The answer to a version we do not know, to be encoded as version 0."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(table))
+    known = [entry for entry in table if entry.api_key == ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
 
 
 def _meant_another(call: Call, body: ApiVersionsRequest) -> bool:

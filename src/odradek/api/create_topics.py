@@ -30,7 +30,9 @@ Plans = dict[str, TopicInfo | Refused]
 
 def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Parked[CreateTopicsResponse]:
     if _partitions(call, body) > PARTITIONS_PER_REQUEST_MAX:
-        return refuse(call, body, ErrorCode.POLICY_VIOLATION)
+        text = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
+        refused = Refused(ErrorCode.POLICY_VIOLATION, text)
+        return CreateTopicsResponse(topics=[_refused(topic.name, refused) for topic in body.topics])
     plans = _plans(call, body)
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.api.call import Call
-from odradek.api.topic_changes import TopicsChanged, named_twice
+from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -29,19 +29,20 @@ class _Asked(NamedTuple):
     name: str | None
     id: Uuid
 
+    @property
+    def is_clear(self) -> bool:
+        return (self.name is None) != (self.id == ZERO_UUID)
+
+
+Found = list[tuple[_Asked, TopicInfo | Refused]]
+
 
 def handle(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse | Parked[DeleteTopicsResponse]:
     if not call.broker.configs.bool("delete.topic.enable"):
         is_known = call.version >= DISABLED_SINCE
         return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
-    times = Counter(_asked(call, body))
-    found = {asked: _find(call, asked) if once == 1 else _duplicate() for asked, once in times.items()}
-    # By its name and by its id is twice, too.
-    twice = named_twice(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
-    for asked, topic in found.items():
-        if isinstance(topic, TopicInfo) and topic.name in twice:
-            found[asked] = _duplicate()
-    doomed = {topic.name: topic.id for topic in found.values() if isinstance(topic, TopicInfo)}
+    found = _found(call, _asked(call, body))
+    doomed = {topic.name: topic.id for _, topic in found if isinstance(topic, TopicInfo)}
     if not doomed:
         return _answer(found, {})
     change = call.broker.change(lambda token: DeleteTopics(token, doomed))
@@ -60,14 +61,24 @@ def _asked(call: Call, body: DeleteTopicsRequest) -> list[_Asked]:
     return [_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics]
 
 
-def _duplicate() -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+def _found(call: Call, asked: list[_Asked]) -> Found:
+    """Each topic once, with what it is or why it is not deleted.  By its name and by its id is twice, too."""
+    twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+    unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
+    times = Counter(one for one in asked if one.is_clear)
+    found = {one: _find(call, one) if once == 1 else twice for one, once in times.items()}
+    named = Counter(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
+    results: Found = []
+    for one, topic in found.items():
+        if isinstance(topic, Refused) or named[topic.name] == 1:
+            results.append((one, topic))
+        elif one.name is not None:
+            results.append((_Asked(topic.name, topic.id), twice))
+    return results + [(one, unclear) for one in asked if not one.is_clear]
 
 
 def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
     view = call.broker.view
-    if (asked.name is None) == (asked.id == ZERO_UUID):
-        return Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
     if asked.name is None:
         return view.topic_by_id(asked.id) or Refused(
             ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
@@ -77,11 +88,9 @@ def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
     return known or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
-def _answer(
-    found: Mapping[_Asked, TopicInfo | Refused], refusals: Mapping[TopicName, Refused | None]
-) -> DeleteTopicsResponse:
+def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> DeleteTopicsResponse:
     results = []
-    for asked, topic in found.items():
+    for asked, topic in found:
         if isinstance(topic, Refused):
             results.append(_result(asked, topic))
             continue

@@ -21,6 +21,9 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+# Eight bytes that ask for a broker's configuration are answered with 30 KB, so not any number of times.
+REPEATS_MAX = 16
+
 
 class ResourceType(IntEnum):
     TOPIC = 2
@@ -30,14 +33,16 @@ class ResourceType(IntEnum):
 def handle(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = []
     named: set[tuple[int, str]] = set()
+    repeats = 0
     for resource in body.resources:
         name = (resource.resource_type, resource.resource_name)
-        if name in named:
-            # Eight bytes that ask for a broker's configuration are answered with 30 KB: once is enough.
-            results.append(_refused(resource, Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")))
-            continue
+        repeats += name in named
         named.add(name)
-        results.append(_result(call, body, resource))
+        if repeats > REPEATS_MAX:
+            refused = Refused(ErrorCode.INVALID_REQUEST, "resources are named again and again")
+            results.append(_refused(resource, refused))
+        else:
+            results.append(_result(call, body, resource))
     return DescribeConfigsResponse(results=results)
 
 

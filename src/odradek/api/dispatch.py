@@ -96,5 +96,5 @@ def _answer(api: Api, call: Call, request: Request, body: object) -> Encoded | P
 def _unsupported(request: Request) -> Encoded:
     if request.api_key != ApiKey.API_VERSIONS:
         raise Malformed(f"API {request.api_key} version {request.api_version} is not spoken here")
-    request.api_version = 0
-    return encode_response(request, api_versions.unknown_version(ADVERTISED))
+    asked_again = Request(request.api_key, 0, request.correlation_id, request.client_id, NOTHING, 0, request.sequence)
+    return encode_response(asked_again, api_versions.unknown_version(ADVERTISED))

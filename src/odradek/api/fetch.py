@@ -14,27 +14,36 @@ from collections.abc import Hashable, Iterable
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import NO_EPOCH, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 TOP_LEVEL_ERROR_SINCE = 7
-READ_COMMITTED = 1
+CURRENT_LEADER_SINCE = 16
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_RECORDS = b""
+# A partition that nobody has was never read, and Apache Kafka then says that it has no aborted transactions; after a
+# read that failed it says nothing of them.
+_NEVER_READ = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+_ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
 def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse]:
+    if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return refuse(call, body, ErrorCode.INVALID_REQUEST)
     try:
         fetch = _Fetch(call, body)
     except Refused as refused:
@@ -60,6 +69,7 @@ class _Fetch:
     def __init__(self, call: Call, body: FetchRequest) -> None:
         self.broker = call.broker
         self._by_id = call.version >= TOPIC_IDS_SINCE
+        self._names_leader = call.version >= CURRENT_LEADER_SINCE
         self.min_bytes = body.min_bytes
         self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
         self._round = _begin(call, body, self._by_id)
@@ -107,7 +117,10 @@ class _Fetch:
 
     def _read(self, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
         index = wanted.key.partition
+        partition = None
         try:
+            if wanted.max_bytes < 0 or self._max_bytes < 0:
+                raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
             partition = self._find(wanted.key)
             if self._is_follower:
                 # Nobody else is among the replicas, so far.
@@ -118,7 +131,11 @@ class _Fetch:
                 data.aborted_transactions = []
             return data
         except Refused as refused:
-            return _refused(index, refused.code)
+            data = _refused(index, refused.code)
+            if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
+                info = partition.info
+                data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
+            return data
 
     def _find(self, key: FetchKey) -> Partition:
         name = self.broker.topic_name(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
@@ -172,7 +189,7 @@ def _begin(call: Call, body: FetchRequest, by_id: bool) -> FetchRound:
             FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, part.partition),
             part.fetch_offset,
             part.partition_max_bytes,
-            part.current_leader_epoch,
+            max(part.current_leader_epoch, NO_EPOCH),  # Any number below 0 says nothing.
             part.last_fetched_epoch,
         )
         for topic in body.topics
@@ -193,9 +210,17 @@ def _read_partition(partition: Partition, wanted: Wanted, left: int, at_least_on
     parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
     if parted is not None:
         epoch, end = parted
-        data = _refused(index, ErrorCode.NONE)
-        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
-        return data
+        high_watermark = partition.positions.high_watermark
+        return PartitionData(
+            partition_index=index,
+            error_code=ErrorCode.NONE,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=partition.log.start_offset,
+            diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+            aborted_transactions=None,
+            records=NO_RECORDS,
+        )
     readable = partition.read(wanted.fetch_offset, min(wanted.max_bytes, left), at_least_one=at_least_one)
     return PartitionData(
         partition_index=index,
@@ -209,8 +234,9 @@ def _read_partition(partition: Partition, wanted: Wanted, left: int, at_least_on
 
 
 def _refused(index: int, code: ErrorCode) -> PartitionData:
+    aborted: list[AbortedTransaction] | None = [] if code in _NEVER_READ else None
     return PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=NO_RECORDS
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NO_RECORDS
     )
 
 

@@ -17,26 +17,26 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_SINCE = 4
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 Place = tuple[TimestampMs, Offset, int]
 
 
 def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
-    counted: dict[tuple[str, int], int] = {}
+    if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return refuse(call, body, ErrorCode.INVALID_REQUEST)
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in body.topics:
         for part in topic.partitions:
-            key = (topic.name, part.partition_index)
-            counted[key] = counted.get(key, 0) + 1
-    twice = {key for key, times in counted.items() if times > 1}
-    return ListOffsetsResponse(topics=[_topic(call, topic, twice) for topic in body.topics])
+            asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
+    return ListOffsetsResponse(topics=[_topic(call, TopicName(name), parts) for name, parts in asked.items()])
 
 
 def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -50,14 +50,13 @@ def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsets
     )
 
 
-def _topic(call: Call, topic: ListOffsetsTopic, twice: set[tuple[str, int]]) -> ListOffsetsTopicResponse:
+def _topic(call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]]) -> ListOffsetsTopicResponse:
+    """Each partition once; one that is asked for twice has no answer."""
     return ListOffsetsTopicResponse(
-        name=topic.name,
+        name=name,
         partitions=[
-            _refused(part.partition_index, ErrorCode.INVALID_REQUEST)
-            if (topic.name, part.partition_index) in twice
-            else _partition(call, TopicName(topic.name), part)
-            for part in topic.partitions
+            _partition(call, name, parts[0]) if len(parts) == 1 else _refused(index, ErrorCode.INVALID_REQUEST)
+            for index, parts in asked.items()
         ],
     )
 

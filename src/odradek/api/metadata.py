@@ -19,7 +19,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core import topic_names
-from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
 from odradek.core.effects import CreateTopics
 from odradek.core.parked import Parked
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
@@ -122,7 +122,7 @@ def _asked_for(
         if known is not None:
             return _described(call, known, with_operations)
         name = topic_names.checked(asked.name or "")
-        if may_create:
+        if may_create and name != topic_names.METADATA_TOPIC:
             call.broker.planner.new_topic(TopicSpec(name), view)  # Says why it was not made.
         return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
     except Refused as refused:
@@ -133,9 +133,16 @@ def _unknown(
     call: Call, asked: MetadataRequestTopic, code: ErrorCode, operations: int = authorized.NOT_ASKED
 ) -> MetadataResponseTopic:
     # A name may be null in an answer only where it may be missing from the question.
-    name = "" if asked.name is None and call.version < ASKED_BY_ID_SINCE else asked.name
+    name: str | None = asked.name or ""
+    if call.version >= ASKED_BY_ID_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
+        name = None
     return MetadataResponseTopic(
-        error_code=code, name=name, topic_id=asked.topic_id, partitions=[], topic_authorized_operations=operations
+        error_code=code,
+        name=name,
+        topic_id=asked.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=operations,
     )
 
 

@@ -14,6 +14,7 @@ from odradek.base.errors import Refused
 from odradek.base.units import Offset
 from odradek.core import ingress
 from odradek.core.broker import Broker
+from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.staging import Append
@@ -57,7 +58,9 @@ def learn(peer: Peer, request: Request, received: memoryview, body: ProduceReque
     if body.transactional_id is not None or body.acks == produce.ACKS_NONE:
         return
     if len(body.topic_data) == len(staged.appended) == 1 == len(body.topic_data[0].partition_data):
-        peer.outlines.learn(request.api_version, body, staged.appended[0].name, received)
+        name = staged.appended[0].name
+        if name.topic not in INTERNAL_TOPICS:  # Who may write there is asked each time.
+            peer.outlines.learn(request.api_version, body, name, received)
 
 
 class PlainStaged(Staged):

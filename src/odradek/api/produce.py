@@ -17,6 +17,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
 from odradek.core import ingress
 from odradek.core.broker import Broker
+from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.staging import Append
@@ -33,6 +34,7 @@ from odradek.wire.messages.produce import (
 from odradek.wire.schema import maker
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ADMIN_CLIENT = "__admin_client"  # Whoever calls itself so may write to internal topics: Kafka's own tools do.
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
@@ -123,6 +125,8 @@ def _stage_topic(
     try:
         by_id = call.version >= TOPIC_IDS_SINCE
         name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
+        if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     except Refused as refused:
         parts = [_refused(part.index, refused) for part in topic.partition_data]
     else:

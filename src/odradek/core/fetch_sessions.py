@@ -95,6 +95,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def find(self, session_id: int) -> Session | None:
+        return self._sessions.get(session_id)
+
     def begin(
         self,
         session_id: int,
@@ -126,11 +129,12 @@ class FetchSessions:
             session.wanted.pop(key, None)
         if not session.wanted:
             del self._sessions[session.id]
-            return FetchRound([], None, is_incremental=True)
+            # What is wanted and forgotten at once is answered this once, as Apache Kafka does.
+            return FetchRound(list(by_key.values()), None, is_incremental=False)
         return FetchRound(list(session.wanted.values()), session, is_incremental=True)
 
     def _open(self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int) -> Session | None:
-        if not wanted or not self._has_room(steady) or self._partitions() + len(wanted) > FETCH_SESSION_PARTITIONS_MAX:
+        if not self._has_room(steady) or self._partitions() + len(wanted) > FETCH_SESSION_PARTITIONS_MAX:
             return None
         session = Session(self._new_id(), uses_ids, 1, steady, wanted)
         self._sessions[session.id] = session

@@ -8,6 +8,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import TOPIC_NAME_CHARACTERS_MAX
 from odradek.base.units import TopicName
 
+METADATA_TOPIC = "__cluster_metadata"  # KRaft's own log: no cluster may have a topic of that name.
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -48,6 +48,8 @@ class Planner(NamedTuple):
     def check_name(self, text: str, view: ClusterView) -> TopicName:
         """The name of a topic that could be made.  Raises Refused."""
         name = topic_names.checked(text)
+        if name == topic_names.METADATA_TOPIC:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} may not be made by a client")
         if name in view.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         refuse_collision(name, view)
@@ -76,6 +78,7 @@ class Planner(NamedTuple):
         _check_count(topic.name, present, count)
         brokers = sorted(view.brokers)
         if assignments is None:
+            _check_added(count - present)
             factor = len(topic.partitions[0].replicas)
             start, shift = self.random_int31(), self.random_int31()
             added = assignment.spread(brokers, count - present, factor, start=start, shift=shift, first=present)
@@ -83,6 +86,7 @@ class Planner(NamedTuple):
         if len(assignments) != count - present:
             text = f"{count - present} partitions are added and {len(assignments)} assigned"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        _check_added(count - present)
         return tuple(map(_led_by_first, assignment.checked_manual(list(enumerate(assignments)), brokers)))
 
 
@@ -102,7 +106,10 @@ def _check_count(name: str, present: int, count: int) -> None:
         raise Refused(ErrorCode.INVALID_PARTITIONS, text)
     if count == present:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
-    if count - present > PARTITIONS_PER_REQUEST_MAX:
+
+
+def _check_added(added: int) -> None:
+    if added > PARTITIONS_PER_REQUEST_MAX:
         text = f"at most {PARTITIONS_PER_REQUEST_MAX} partitions can be added by one request"
         raise Refused(ErrorCode.INVALID_PARTITIONS, text)
 

@@ -61,6 +61,7 @@ class Log:
         "_synced_changes",
         "_synced_epoch_changes",
         "_unsynced",
+        "appended_bytes",
         "config",
         "directory",
         "end_offset",
@@ -88,6 +89,7 @@ class Log:
         self.topic_id = loaded.topic_id
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
         self.last_flush_ms = opening.now_ms
+        self.appended_bytes = 0  # Since it was opened.
         self._unsynced = loaded.unsynced
         self._changes = 0  # Of the directory; a flush must sync it when they exceed the synced ones.
         self._synced_changes = 0 if loaded.is_synced else -1  # -1: not even that the directory is there.
@@ -182,6 +184,7 @@ class Log:
             is_far = end - self.end_offset > INT32_MAX  # A follower's gap that no index could bridge.
             self.roll(now_ms, batches[0].base_offset if is_far else self.end_offset)
         self._active.append(batches, config)
+        self.appended_bytes += size
         self.end_offset = end
 
     def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:

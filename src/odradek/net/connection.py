@@ -146,32 +146,32 @@ class ClientConnection(asyncio.BufferedProtocol):
         """One turn: handle requests until there are no more, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        try:
-            if not self._is_too_far_behind():
-                self._handle_requests(now, began)
-            if self._wire.failure is not None and not self._unhandled:
-                raise self._wire.failure
-        except (Malformed, ConnectionAbortedError) as reason:
-            self._give_up(reason)
+        if not self._is_too_far_behind():
+            self._handle_requests(now, began)
+        if self._wire.failure is not None and not self._unhandled and not self._is_closing:
+            self._give_up(self._wire.failure)
         self.send()
 
     def _handle_requests(self, now: Moment, began: float) -> None:
         shell, peer, unhandled, staged = self._shell, self._peer, self._unhandled, self._staged
         end = began + TURN_SECONDS
-        try:
-            while unhandled:
-                request = unhandled.popleft()
+        while unhandled:
+            request = unhandled.popleft()
+            try:
                 outcome = shell.dispatch(shell.broker, peer, request, now)
-                if isinstance(outcome, Staged):
-                    staged.append((request, outcome))
-                    if len(staged) % STAGED_PER_CHECK:
-                        continue  # They are quick.
-                else:
-                    self._handled(request, outcome, began)
-                if time.monotonic() > end or self._is_too_far_behind():
-                    break
-        finally:
-            self._finish_staged(now, began)
+            except (Malformed, ConnectionAbortedError) as reason:
+                self._finish_staged(now, began)
+                self._give_up(reason, request)
+                return
+            if isinstance(outcome, Staged):
+                staged.append((request, outcome))
+                if len(staged) % STAGED_PER_CHECK:
+                    continue  # They are quick.
+            else:
+                self._handled(request, outcome, began)
+            if time.monotonic() > end or self._is_too_far_behind():
+                break
+        self._finish_staged(now, began)
 
     def _finish_staged(self, now: Moment, began: float) -> None:
         """What was staged is written, and then it can be answered."""
@@ -182,12 +182,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         for request, one in staged:
             try:
                 outcome = one.finish()
-            except (AssertionError, ConnectionAbortedError):
+            except ConnectionAbortedError as reason:
+                self._give_up(reason, request)
+                return
+            except AssertionError:
                 raise
             except Exception:
                 self._failed(request)
-            else:
-                self._handled(request, outcome, began)
+                return
+            self._handled(request, outcome, began)
 
     def _failed(self, request: Request) -> None:
         """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""
@@ -239,9 +242,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._work()
             self._shell.settle()
 
-    def _give_up(self, reason: Exception) -> None:
+    def _give_up(self, reason: Exception, request: Request | None = None) -> None:
         peer = self._peer
-        log.warning("%s (%s) is closed: %s", peer.address, peer.software, reason, extra=log_fields.of_peer(peer))
+        fields = log_fields.of_peer(peer) if request is None else log_fields.of_request(peer, request)
+        log.warning("%s (%s) is closed: %s", peer.address, peer.software, reason, extra=fields)
         self._close_after_answers()
 
     def _close_after_answers(self) -> None:

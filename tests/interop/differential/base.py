@@ -1,0 +1,155 @@
+"""One plain, good request for every API and version: what the systematic scenarios vary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from differential.batches import batch
+from differential.steps import id_of
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+BASE = "base"  # The topic that all of them name: two partitions, ten batches of two records in the first.
+
+
+def topic(
+    name: str,
+    partitions: int = 1,
+    factor: int = 1,
+    assignments: dict[int, list[int]] | None = None,
+    **configs: str | None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
+            for index, ids in (assignments or {}).items()
+        ],
+        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+
+
+def produce(version: int, parts: list[tuple[int, bytes | None]], name: str = BASE, acks: int = 1) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=records) for index, records in parts]
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=9000,
+        topic_data=[TopicProduceData(name=name, topic_id=_id(name, version, 13), partition_data=data)],
+    )
+
+
+def fetch_part(partition: int = 0, offset: int = 18, size: int = 1 << 20, epoch: int = -1) -> FetchPartition:
+    return FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=size, current_leader_epoch=epoch
+    )
+
+
+def fetch_topic(version: int, parts: list[FetchPartition], name: str = BASE) -> FetchTopic:
+    return FetchTopic(topic=name, topic_id=_id(name, version, 13), partitions=parts)
+
+
+def fetch(version: int, parts: list[FetchPartition], name: str = BASE, **fields: int) -> FetchRequest:
+    """Without anything to wait for."""
+    limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20} | fields
+    topics = [fetch_topic(version, parts, name)]
+    return FetchRequest(topics=topics, forgotten_topics_data=[], **limits)  # type: ignore[arg-type]
+
+
+def offsets(timestamps: list[tuple[int, int]], name: str = BASE, epoch: int = -1, **fields: int) -> ListOffsetsRequest:
+    parts = [
+        ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
+        for index, timestamp in timestamps
+    ]
+    fields = {"replica_id": -1} | fields
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=parts)], **fields)
+
+
+def metadata(version: int, *names: str, creates: bool = False) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=creates or version < 4,
+        include_topic_authorized_operations=version >= 8,
+        include_cluster_authorized_operations=8 <= version <= 10,
+    )
+
+
+def create(*topics: CreatableTopic, dry: bool = False, timeout_ms: int = 9000) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=dry)
+
+
+def delete(version: int, *names: str) -> DeleteTopicsRequest:
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=9000)
+    states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
+    return DeleteTopicsRequest(topics=states, timeout_ms=9000)
+
+
+def grow(name: str, count: int, *assignments: list[int], dry: bool = False) -> CreatePartitionsRequest:
+    by_hand = [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments] or None
+    wanted = [CreatePartitionsTopic(name=name, count=count, assignments=by_hand)]
+    return CreatePartitionsRequest(topics=wanted, timeout_ms=9000, validate_only=dry)
+
+
+def configs(version: int, *resources: tuple[int, str, list[str] | None]) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+            for kind, name, keys in resources
+        ],
+        include_synonyms=True,
+        include_documentation=version >= 3,
+    )
+
+
+def partitions(names: list[str], limit: int = 2000, cursor: tuple[str, int] | None = None) -> object:
+    return DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+
+
+def software(name: str = "differential", version: str = "1.0", **fields: object) -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version, **fields)  # type: ignore[arg-type]
+
+
+def _id(name: str, version: int, since: int) -> Uuid:
+    return id_of(name) if version >= since else ZERO_UUID
+
+
+PLAIN: dict[int, Callable[[int], object]] = {
+    # Nothing of these changes what the broker has.
+    ApiKey.PRODUCE: lambda version: produce(version, [(9, batch())]),
+    ApiKey.FETCH: lambda version: fetch(version, [fetch_part()]),
+    ApiKey.LIST_OFFSETS: lambda version: offsets([(0, -1)]),
+    ApiKey.METADATA: lambda version: metadata(version, BASE),
+    ApiKey.API_VERSIONS: lambda version: software(),
+    ApiKey.CREATE_TOPICS: lambda version: create(topic("never", 1, 1, None, retention_ms="1000"), dry=True),
+    ApiKey.DELETE_TOPICS: lambda version: delete(version, "never"),
+    ApiKey.DESCRIBE_CONFIGS: lambda version: configs(version, (2, BASE, ["retention.ms"])),
+    ApiKey.CREATE_PARTITIONS: lambda version: grow(BASE, 3, [1], dry=True),
+    ApiKey.DESCRIBE_CLUSTER: lambda version: DescribeClusterRequest(include_cluster_authorized_operations=True),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda version: partitions([BASE], cursor=(BASE, 0)),
+}

@@ -1,0 +1,190 @@
+"""The differences that docs/DIFFERENCES.md gives reasons for, each by the id it has there, and where it is seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from differential.masks import UNORDERED, Tree, labelled
+from differential.player import CLOSED, NOTHING
+
+ABSENT = "absent"
+
+
+class Anything:
+    """Equal to whatever it is compared with."""
+
+    def __repr__(self) -> str:
+        return "anything"
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY = Anything()
+
+
+class Like(str):
+    """Equal to any text that fits, with * for anything."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and _pattern(str(self)).fullmatch(other) is not None
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Difference(NamedTuple):
+    """One field of one answer.  `step` is "scenario / step"."""
+
+    step: str
+    path: str
+    kafka: object
+    ours: object
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.path or 'the answer'}: Kafka {self.kafka!r}, here {self.ours!r}"
+
+
+class Known(NamedTuple):
+    """`step` and `path` are patterns in which * stands for anything."""
+
+    id: str
+    step: str = "*"
+    path: str = "*"
+    kafka: object = ANY
+    ours: object = ANY
+
+    def covers(self, difference: Difference) -> bool:
+        return (
+            self.kafka == difference.kafka
+            and self.ours == difference.ours
+            and _pattern(self.path).fullmatch(difference.path) is not None
+            and _pattern(self.step).fullmatch(difference.step) is not None
+        )
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+
+
+def differences(step: str, kafka: Tree, ours: Tree) -> list[Difference]:
+    """A value that one side has and the other has not, or has none of the kind, is one difference."""
+    return list(_differences(step, "", "", kafka, ours))
+
+
+def _differences(step: str, path: str, name: str, kafka: Tree, ours: Tree) -> Iterator[Difference]:
+    if kafka == ours:
+        return
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        codes = [side.get("error_code", "NONE") for side in (kafka, ours)]
+        if codes[0] != codes[1]:  # What else differs comes of it.
+            yield Difference(step, f"{path}.error_code".lstrip("."), *codes)
+            return
+        for key in sorted(kafka.keys() | ours.keys()):
+            inner = f"{path}.{key}" if path else key
+            yield from _differences(step, inner, key, kafka.get(key, ABSENT), ours.get(key, ABSENT))
+    elif isinstance(kafka, list) and isinstance(ours, list):
+        theirs, mine = (labelled(each, is_ordered=name not in UNORDERED) for each in (kafka, ours))
+        for key in sorted(theirs.keys() | mine.keys()):
+            yield from _differences(step, f"{path}[{key}]", "", theirs.get(key, ABSENT), mine.get(key, ABSENT))
+    else:
+        yield Difference(step, path, _brief(kafka), _brief(ours))
+
+
+def _brief(value: Tree) -> object:
+    if isinstance(value, dict):
+        return f"an answer with {value['error_code']}" if "error_code" in value else "something"
+    return f"{len(value)} elements" if isinstance(value, list) else value
+
+
+def unknown(found: Iterable[Difference]) -> list[Difference]:
+    return [one for one in found if not any(known.covers(one) for known in KNOWN)]
+
+
+STUMBLES = "UNKNOWN_SERVER_ERROR"
+PARTITION = "*partitions[*]"
+PRODUCED = "responses[*].partition_responses[*]"
+# The partitions of scenarios.produce that are for records which Kafka refuses or mends, by their place there.
+UNREAD = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17)
+
+KNOWN = (
+    # What is not here yet, or is newer than Kafka 4.3.0.
+    Known("apis-to-come", "*ApiVersions*", "api_keys[*]", ours=ABSENT),
+    Known("features", "ApiVersions*", "*features*", ours=ABSENT),
+    Known("api-versions-5", "ApiVersions v5*"),
+    Known("api-versions-5", "*ApiVersions*", "*api_keys[18].max_version", kafka=4, ours=5),
+    Known("resource-types", "DescribeConfigs * / resource type *", "results[x].error_code", "NONE", "INVALID_REQUEST"),
+    Known("newer-configs", path="*configs[errors.deadletterqueue.*]", kafka=ABSENT),
+    Known("newer-configs", path="*configs[remote.copy.lag.*]", kafka=ABSENT),
+    Known("newer-configs", "DescribeConfigs * / the broker", "results[1].configs[*]", kafka=ABSENT),
+    Known("newer-configs", "DescribeConfigs * / the broker", "*[group.consumer.migration.policy]", ours=ABSENT),
+    Known("sequences", "Produce with sequences*"),
+    # KRaft, which is not here.
+    Known("eligible-leader-replicas", path="*configs[min.insync.replicas]*"),
+    *(
+        Known("kraft", "DescribeConfigs * / the broker", f"results[1].configs[{name}].*")
+        for name in (
+            "advertised.listeners",
+            "controller.listener.names",
+            "controller.quorum.voters",
+            "node.id",
+            "process.roles",
+        )
+    ),
+    # More, or more precise.
+    Known("sentences", path="*error_message", kafka=ABSENT, ours="a sentence"),
+    Known("sentences", path="*error_message", kafka="", ours="a sentence"),
+    Known("metadata-creates", "Metadata * creates / made on sight", "topics[*].error_code", ours="NONE"),
+    Known("metadata-creates", "Metadata * creates / collides", "topics[*].error_code", ours="INVALID_TOPIC_EXCEPTION"),
+    Known("metadata-mixed", "Metadata * / one by id, one by name", "topics[*]", kafka=ABSENT),
+    Known("metadata-mixed", "Metadata * / the same by id and name", "topics[*]", kafka=ABSENT),
+    Known("timeout-0", "topics with timeout *", "*.error_code", kafka="REQUEST_TIMED_OUT"),
+    Known("null-records", "Produce * / null", "", NOTHING),
+    Known("named-twice", "Produce * twice", "responses[*]", kafka=ABSENT),
+    Known("named-twice", "Produce * twice", "responses[*]", ours=ABSENT),
+    Known("named-twice", "Produce * / no partitions", "responses[*]", kafka=ABSENT),
+    Known("named-twice", "Produce * fields / topic_data.partition_data empty", "responses[*]", kafka=ABSENT),
+    Known("acks-first", "Produce *", f"{PRODUCED}.error_code", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUIRED_ACKS"),
+    *(
+        Known("stumbles", step, path, STUMBLES, ours)
+        for step, path, ours in (
+            ("Fetch *", "error_code", "INVALID_REQUEST"),
+            ("Fetch v* fields / session_id *", "error_code", "NONE"),
+            ("Fetch *", f"{PARTITION}.error_code", "INVALID_REQUEST"),
+            ("Fetch *", f"{PARTITION}.error_code", "INVALID_FETCH_SIZE"),
+            ("ListOffsets *", f"{PARTITION}.error_code", "INVALID_REQUEST"),
+            ("Produce * records / codec *", f"{PRODUCED}.error_code", "UNSUPPORTED_COMPRESSION_TYPE"),
+            ("DescribeTopicPartitions * / bad names", "topics[*].error_code", "INVALID_TOPIC_EXCEPTION"),
+            ("CreatePartitions * more", "results[*].error_code", "INVALID_PARTITIONS"),
+            ("CreateTopics * / far too many", "topics[*].error_code", "POLICY_VIOLATION"),
+            ("Metadata v13 * / id zero, no name", "error_code", "NONE"),
+            ("Metadata v13 * / topics.name null", "error_code", "NONE"),
+        )
+    ),
+    Known("stumbles", "Metadata v12 * / id zero, no name"),
+    Known("stumbles", "Metadata v12 * / topics.name null"),
+    Known("stumbles", "DescribeTopicPartitions * / cursor.partition_index 2147483647", "next_cursor", ours=ABSENT),
+    # Otherwise.
+    Known("whole-batches", path="*records[*]", kafka=Like("and * bytes of the next"), ours=ABSENT),
+    Known("records-unread", "Produce * records / *", f"{PRODUCED}.error_code", "INVALID_RECORD", "NONE"),
+    Known("records-unread", "Produce * records / *", f"{PRODUCED}.error_code", STUMBLES, "NONE"),
+    *(
+        Known("records-unread", "Produce * records / what is stored", f"responses[*].partitions[{place}].*")
+        for place in UNREAD
+    ),
+    Known("record-errors", "Produce *", f"{PRODUCED}.log_start_offset", ours=ABSENT),
+    Known("record-errors", "Produce *", f"{PRODUCED}.record_errors", ours=ABSENT),
+    Known("api-versions-header", "ApiVersions * headers / *", "", CLOSED),
+    Known("api-versions-header", "frames / ApiVersions *", "", CLOSED),
+    Known("session-of-a-deleted-topic", "Fetch * / after it went", f"{PARTITION}.error_code", ours="UNKNOWN_TOPIC_ID"),
+    Known("repeated-resources", "* / 18 times the same", "results[*].error_code", "NONE", "INVALID_REQUEST"),
+    Known("partitions-at-once", "CreateTopics * / counts", "topics[*].error_code", "POLICY_VIOLATION"),
+    Known("dry-run-id", "CreateTopics v7*", "topics[*].topic_id", ours=ABSENT),
+    Known("trimmed-values", "CreateTopics * / configured badly", "topics[spaces].configs[*].value"),
+    Known("documentation", path="*.documentation", ours=None),
+)

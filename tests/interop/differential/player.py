@@ -1,0 +1,159 @@
+"""Plays scenarios to one broker over raw sockets, and says what came back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import cast
+
+from differential.masks import Names, Tree
+from differential.steps import CLIENT_ID, CLUSTER, CORRELATION_ID, Ready, Scenario, Step, key_of
+from odradek.base.errors import ErrorCode
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.client import decode_response
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.request import Request
+from odradek.wire.response import encode_response
+from support.raw_client import Closed, RawClient, raw_frame
+
+CLOSED, SILENCE, NOTHING = "the connection is closed", "no answer", "neither an answer nor a closed connection"
+PROBE_ID = 7  # As raw_frame has it.
+READY_SECONDS_MAX = 30
+POLL_SECONDS = 0.02
+
+
+class Player:
+    """One broker, asked scenario after scenario."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.names = Names(port)
+        self._client = RawClient(port)
+        self._known = RawClient(port)  # For what is no part of a scenario.
+        cluster = self._known.ask(
+            DescribeClusterRequest(include_cluster_authorized_operations=False), 0, DescribeClusterResponse
+        )
+        assert len(cluster.cluster_id) == len(CLUSTER)
+        self.names.cluster_id = cluster.cluster_id
+
+    def play_all(self, scenarios: Iterable[Scenario]) -> dict[str, dict[str, Tree]]:
+        """Outcomes by scenario and step."""
+        return {scenario.name: self.play(scenario) for scenario in scenarios}
+
+    def play(self, scenario: Scenario) -> dict[str, Tree]:
+        self._prepare(scenario)
+        outcomes = {}
+        for step in scenario.steps:
+            if isinstance(step, Ready):
+                self._wait_until(step)
+            else:
+                outcomes[step.name] = self._outcome(step)
+        return outcomes
+
+    def close(self) -> None:
+        self._client.close()
+        self._known.close()
+
+    def _outcome(self, step: Step) -> Tree:
+        self._client.socket.settimeout(step.seconds_max)
+        try:
+            self._client.send(self.names.put_into(step.frame))
+            if step.is_silent:
+                self._client.send(raw_frame(18, 0, b""))
+            return self._read(step, self._client.read_frame())
+        except (Closed, ConnectionError):
+            self._reconnect()
+            return CLOSED
+        except TimeoutError:
+            self._reconnect()
+            return NOTHING
+
+    def _reconnect(self) -> None:
+        self._client.close()
+        self._client = RawClient(self._port)
+
+    def _read(self, step: Step, frame: bytes) -> Tree:
+        if step.is_silent:
+            return SILENCE  # The probe was answered.
+        if step.answer is None:
+            return f"{len(frame)} bytes"
+        cls, version = step.answer
+        try:
+            return self._tree(cls, version, frame)
+        except Malformed:
+            if step.api_key == ApiKey.API_VERSIONS:
+                return {"version 0": self._tree(cls, 0, frame)}
+            return {"malformed": frame.hex()}
+
+    def _tree(self, cls: type, version: int, frame: bytes) -> Tree:
+        """Raises Malformed."""
+        correlation_id, message = decode_response(cast("type[object]", cls), version, frame)
+        assert correlation_id == CORRELATION_ID
+        self._learn(message)
+        tree = self.names.tree(message, version)
+        if _encoded(message, version) != frame:
+            tree["bytes"] = "are not those that the fields make"
+        return tree
+
+    def _learn(self, message: object) -> None:
+        """The ids of topics that an answer names with their names."""
+        for topic in getattr(message, "topics", None) or ():
+            name, topic_id = getattr(topic, "name", None), getattr(topic, "topic_id", b"")
+            if name and any(topic_id) and not topic.error_code:
+                self.names.learn(name, bytes(topic_id))
+
+    def _prepare(self, scenario: Scenario) -> None:
+        for topic in scenario.topics:
+            self._create(topic)
+        for name, partition, records in scenario.records:
+            data = [TopicProduceData(name=name, partition_data=[_data(partition, records)])]
+            answer = self._known.ask(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=data), 9, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, answer
+
+    def _create(self, topic: CreatableTopic) -> None:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=9000)
+        answer = self._known.ask(request, 7, CreateTopicsResponse)
+        assert answer.topics[0].error_code == ErrorCode.NONE, answer
+        self._learn(answer)
+        self._wait_until(Ready(topic.name, len(topic.assignments) or topic.num_partitions))
+
+    def _wait_until(self, ready: Ready) -> None:
+        """Kafka's controller knows of a change before its broker does."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not self._is(ready):
+            assert time.monotonic() < deadline, ready
+            time.sleep(POLL_SECONDS)
+
+    def _is(self, ready: Ready) -> bool:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=ready.topic)], allow_auto_topic_creation=False)
+        answer = self._known.ask(request, 12, MetadataResponse)
+        self._learn(answer)
+        if ready.partitions == 0:
+            return answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(answer.topics[0].partitions) != ready.partitions:
+            return False
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ready.partitions)]
+        ends = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=ready.topic, partitions=asked)])
+        found = self._known.ask(ends, 7, ListOffsetsResponse)
+        return all(part.error_code == ErrorCode.NONE for part in found.topics[0].partitions)
+
+
+def _data(partition: int, records: bytes) -> PartitionProduceData:
+    return PartitionProduceData(index=partition, records=records)
+
+
+def _encoded(message: object, version: int) -> bytes:
+    """The frame, without its length, that our own writer makes of a decoded answer."""
+    request = Request(key_of(type(message)), version, CORRELATION_ID, CLIENT_ID, memoryview(b""), 0, 0)
+    chunks = encode_response(request, message)
+    return b"".join(bytes(chunk) for chunk in chunks)[4:]  # type: ignore[arg-type]

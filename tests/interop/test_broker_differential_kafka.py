@@ -1,0 +1,38 @@
+"""A real Apache Kafka 4.3.0 still answers as the recording says that it does.
+
+With ODRADEK_RECORD=1 in the environment the recording is made anew from it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from differential import recording
+from differential.known import differences
+from differential.player import Player
+from differential.scenarios.everything import everything
+from differential.settings import SETTINGS
+from kafka_peer import REAL_KAFKA, KafkaBroker
+
+pytestmark = REAL_KAFKA
+
+
+def test_kafka_answers_as_recorded(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "kafka", settings=SETTINGS) as kafka:
+        player = Player(kafka.port)
+        outcomes = player.play_all(everything())
+        player.close()
+    if os.environ.get("ODRADEK_RECORD"):
+        recording.write(everything(), outcomes)
+    recorded = recording.read()
+    found = []
+    for scenario in everything():
+        for step in scenario.requests:
+            known = recorded[scenario.name][step.name].answer
+            name = f"{scenario.name} / {step.name}"
+            # The recording stands in the place of Kafka, and Kafka in ours.
+            found += differences(name, known, outcomes[scenario.name][step.name])
+    assert not found, "\n" + "\n".join(
+        f"{one.step}: {one.path}: recorded {one.kafka!r}, now {one.ours!r}" for one in found[:20]
+    )
