@@ -4,6 +4,7 @@
 
 Log bytes → Arrow is with checksum and decompression; Arrow → batches with compression and checksum.  Values are random
 but for half of their bytes, so that codecs have something to do; there are no keys.  Each case has 16 batches of 1 MB.
+The survey is what a lookup by time and a topic that wants keys ask of a batch: decompression, and every record read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from odradek.record import arrow, arrow_encode
 from odradek.record import kernels as package
+from odradek.record import survey as surveying
 from odradek.record.arrow import decode_batches
 from odradek.record.arrow_encode import RowEncoder
 from odradek.record.batch import Batch, iter_batches
@@ -47,6 +49,7 @@ def interpreted() -> Iterator[None]:
     """The kernels' source in place of what the compiler made of it."""
     decode, encode = from_source("decode"), from_source("encode")
     replaced = [(arrow, "Decoder", decode), (arrow_encode, "Encoder", encode), (arrow_encode, "Cells", encode)]
+    replaced.append((surveying, "Survey", decode))
     before = [getattr(user, name) for user, name, _ in replaced]
     for user, name, module in replaced:
         setattr(user, name, getattr(module, name))
@@ -71,7 +74,7 @@ def rate(work: Callable[[], int], seconds: float) -> float:
     return best
 
 
-def measure(size: int, codec: Codec, batches: int, seconds: float) -> tuple[float, float]:
+def measure(size: int, codec: Codec, batches: int, seconds: float) -> tuple[float, float, float]:
     values = values_of(size)
     encoder = RowEncoder(values, now=1_700_000_000_000)
     log = b"".join(bytes(Batch.checked(encoder.encode(0, len(values), codec)).view) for _ in range(batches))
@@ -80,20 +83,27 @@ def measure(size: int, codec: Codec, batches: int, seconds: float) -> tuple[floa
     def encode() -> int:
         return sum(Batch.checked(encoder.encode(0, len(values), codec)).records_count for _ in range(batches))
 
-    return decoded, rate(encode, seconds)
+    def survey() -> int:
+        for batch in iter_batches(log):
+            surveying.survey(batch)
+        return batches * len(values)
+
+    return decoded, rate(encode, seconds), rate(survey, seconds)
 
 
 def lines(life: str, batches: int, seconds: float) -> None:
     for size in SIZES:
         for codec in Codec:
-            decoded, encoded = measure(size, codec, batches, seconds)
-            speed = f"{decoded / 1e6:8.2f} M/s {decoded * size / 1e6:7.0f} MB/s   {encoded / 1e6:8.2f} M/s"
-            print(f"{life:12} {size:5} B  {codec.name.lower():7} {speed} {encoded * size / 1e6:7.0f} MB/s", flush=True)
+            speeds = "   ".join(
+                f"{each / 1e6:8.2f} M/s {each * size / 1e6:7.0f} MB/s"
+                for each in measure(size, codec, batches, seconds)
+            )
+            print(f"{life:12} {size:5} B  {codec.name.lower():7} {speeds}", flush=True)
 
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 0.3
-    print(f"{'kernels':12} {'value':>7}  {'codec':7} {'log → Arrow':>27}   {'Arrow → batches':>27}")
+    print(f"{'kernels':12} {'value':>7}  {'codec':7} {'log → Arrow':>25}   {'Arrow → batches':>25}   {'survey':>25}")
     if COMPILED:
         lines("compiled", BATCHES, seconds)
     else:

@@ -98,9 +98,6 @@ class SimFile:
     def pread(self, position: int, size: int) -> bytes:
         return bytes(self._node.live[position : position + size])
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        return self.pread(position, size)
-
     def truncate(self, size: int) -> None:
         self._node.truncate(size)
 

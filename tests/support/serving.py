@@ -22,9 +22,11 @@ class NotReady(RuntimeError):
 class Serving:
     """One broker process.  `kill` is kill -9, `stop` SIGTERM; `start` may follow either, on the same data and port."""
 
-    def __init__(self, directory: Path, **overrides: str) -> None:
+    def __init__(self, directory: Path, *options: str, **overrides: str) -> None:
         self.directory = directory
+        self._options = options
         self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
+        self.environment: dict[str, str] = {}  # Of the next process, beside ours.
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
@@ -45,12 +47,12 @@ class Serving:
         arguments = [f"--override={key}={value}" for key, value in self._overrides.items()]
         with (self.directory / "stderr.txt").open("a") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "odradek", "serve", *arguments],
+                [sys.executable, "-m", "odradek", "serve", *self._options, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 cwd=self.directory,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **self.environment, "PYTHONUNBUFFERED": "1"},
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -118,8 +120,8 @@ def outcome_of_serve(directory: Path, *arguments: str) -> tuple[int, str]:
 
 
 @contextmanager
-def serving(directory: Path, **overrides: str) -> Iterator[Serving]:
-    """Keys with '_' for '.': serving(tmp_path, num_partitions="3")."""
+def serving(directory: Path, *options: str, **overrides: str) -> Iterator[Serving]:
+    """Keys with '_' for '.': serving(tmp_path, "--log-format=json", num_partitions="3")."""
     directory.mkdir(parents=True, exist_ok=True)
-    with Serving(directory, **{key.replace("_", "."): value for key, value in overrides.items()}) as broker:
+    with Serving(directory, *options, **{key.replace("_", "."): value for key, value in overrides.items()}) as broker:
         yield broker

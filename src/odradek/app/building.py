@@ -10,8 +10,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from odradek.app import logs
 from odradek.app.config import Settings
+from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.sqlite import SqliteTree
@@ -22,9 +25,15 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import WrongDirectory, identity
+from odradek.log.unsynced import UnsyncedDisk
+from odradek.net.budget_watch import BudgetWatch
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.metadata import Membership, Metadata
 from odradek.net.shell import Shell
+from odradek.wire.budget import ReceiveBudget
+
+if TYPE_CHECKING:
+    from odradek.app.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -35,22 +44,34 @@ IDLE_CHECK_SECONDS = 10
 class Running:
     """A broker that serves.  Everything is on the loop that started it."""
 
-    def __init__(self, shell: Shell, listeners: Sequence[Listener], metadata: Metadata, idle_ms_max: int) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        listeners: Sequence[Listener],
+        tree: SqliteTree,
+        *,
+        metrics: Metrics | None,
+        budget: ReceiveBudget,
+        idle_ms_max: int,
+    ) -> None:
         self.shell = shell
         self.listeners = listeners
-        self._metadata = metadata
+        self.metrics = metrics
+        self._tree = tree
         self._idle_ms_max = idle_ms_max
         self._idle_check: asyncio.TimerHandle | None = None
+        self._idle_check_due = 0
+        self._budget_watch = BudgetWatch(shell.loop, budget)
 
     async def serve(self) -> None:
         for listener in self.listeners:
             await listener.start()
         self._close_idle()
+        self._budget_watch.start()
 
     async def stop(self) -> None:
         """Let nobody in any more, answer who waits, sync and close the logs, leave the cluster."""
-        if self._idle_check is not None:
-            self._idle_check.cancel()
+        self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
         self.shell.stop_answering()
@@ -58,41 +79,88 @@ class Running:
             listener.close_connections()
         await asyncio.sleep(0)  # The transports write what they were given.
         self.shell.stop()
-        self._metadata.leave()
+        self._tree.close()
         for listener in self.listeners:
             listener.abort_connections()
+
+    async def abandon(self) -> None:
+        """End as a killed process does: nobody is answered, nothing is synced, and the next start finds a crash."""
+        self._stop_timers()
+        for listener in self.listeners:
+            listener.stop_accepting()
+            listener.abort_connections()
+        await asyncio.sleep(0)  # The transports close their sockets.
+        self.shell.abandon()
+        self._tree.abandon()
+
+    def _stop_timers(self) -> None:
+        if self.metrics is not None:
+            self.metrics.stop()
+        self._budget_watch.stop()
+        if self._idle_check is not None:
+            self._idle_check.cancel()
 
     def _close_idle(self) -> None:
         if self._idle_ms_max <= 0:
             return
-        before = self.shell.now().steady - self._idle_ms_max
-        for listener in self.listeners:
-            listener.close_idle(before)
         pause = min(IDLE_CHECK_SECONDS, self._idle_ms_max / SECOND_MS / 2)
+        now = self.shell.now().steady
+        # Much later than planned: the process was stopped, and what clients sent meanwhile is read first.
+        is_late = now > self._idle_check_due + pause * SECOND_MS
+        if not is_late:
+            for listener in self.listeners:
+                listener.close_idle(now - self._idle_ms_max)
+        self._idle_check_due = now + int(pause * SECOND_MS)
         self._idle_check = self.shell.loop.call_later(pause, self._close_idle)
 
 
-async def start(settings: Settings, loop: asyncio.AbstractEventLoop) -> Running:
-    """A broker that serves these settings.
+async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable: bool = True) -> Running:
+    """A broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
 
     Raises CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, Unavailable: each text is for a person.
     """
     shell = Shell(loop)
-    listeners = [_listener(settings, shell, position) for position in range(len(settings.listeners))]
+    budget = ReceiveBudget(_budget_bytes(settings))
+    listeners = [_listener(settings, shell, budget, position) for position in range(len(settings.listeners))]
+    metrics = None
     try:
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
             await listener.bind(wanted.host, wanted.port)
-        metadata = _open_broker(settings, shell, listeners)
+        metrics = _metrics(settings, shell, listeners)
+        tree = _open_broker(settings, shell, listeners, durable)
     except BaseException:
+        if metrics is not None:
+            metrics.stop()
         for listener in listeners:
             listener.stop_accepting()
         raise
-    running = Running(shell, listeners, metadata, settings.connections_idle_ms_max)
+    if metrics is not None:
+        metrics.begin(shell.broker)
+    _log_requests(shell)
+    idle_ms_max = settings.connections_idle_ms_max
+    running = Running(shell, listeners, tree, metrics=metrics, budget=budget, idle_ms_max=idle_ms_max)
     await running.serve()
     return running
 
 
-def _listener(settings: Settings, shell: Shell, position: int) -> Listener:
+def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metrics | None:
+    if settings.metrics is None:
+        return None
+    from odradek.app.metrics import Metrics  # It takes time and memory that a broker without it need not spend.
+
+    metrics = Metrics(settings.metrics, shell, listeners)
+    metrics.start()
+    return metrics
+
+
+def _log_requests(shell: Shell) -> None:
+    if logging.getLogger(logs.REQUESTS).isEnabledFor(logging.DEBUG):
+        from odradek.app import request_log  # The same.
+
+        request_log.install(shell)
+
+
+def _listener(settings: Settings, shell: Shell, budget: ReceiveBudget, position: int) -> Listener:
     wanted = settings.listeners[position]
     advertised = settings.advertised.get(wanted.name)
     return Listener(
@@ -103,20 +171,27 @@ def _listener(settings: Settings, shell: Shell, position: int) -> Listener:
         connections_max=settings.connections_max,
         connections_per_address_max=settings.connections_per_ip_max,
         backlog=settings.listen_backlog,
+        budget=budget,
         # Kafka's default would keep the system from sizing them by itself, which it does better.
         receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
         send_buffer_bytes=_if_set(settings, "socket.send.buffer.bytes"),
     )
 
 
+def _budget_bytes(settings: Settings) -> int:
+    """Kafka's default is no limit, which takes as much memory as the clients like."""
+    wanted = settings.queued_request_bytes_max
+    return wanted if wanted > 0 else RECEIVE_BUDGET_BYTES
+
+
 def _if_set(settings: Settings, name: str) -> int:
     return settings.configs.int(name) if settings.configs.is_set(name) else SYSTEM_DEFAULT
 
 
-def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metadata:
-    disk, now = RealDisk(), shell.now()
+def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener], durable: bool) -> SqliteTree:
+    disk, now = RealDisk() if durable else UnsyncedDisk(), shell.now()
     disk.make_directory(str(settings.metadata_dir))
-    tree = SqliteTree(settings.metadata_dir / METADATA_FILE)
+    tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
     try:
         known_id, known_cluster = _identity(disk, str(settings.log_dirs[0]))
         wanted_id = settings.broker_id if settings.broker_id is not None else known_id
@@ -132,7 +207,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     broker.start(now)
     _report(storage)
     shell.run(broker, metadata.change)
-    return metadata
+    return tree
 
 
 def _identity(disk: RealDisk, directory: str) -> tuple[BrokerId | None, str | None]:

@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.app.effective import EFFECTIVE
-from odradek.app.listeners import Endpoint, Listener, SecurityProtocol, parse_advertised, parse_listeners
+from odradek.app.listeners import (
+    Endpoint,
+    Listener,
+    SecurityProtocol,
+    parse_address,
+    parse_advertised,
+    parse_listeners,
+)
 from odradek.app.properties import parse_properties
 from odradek.base.units import BrokerId
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 
+# No key of Kafka's: so it is in no table, and no client is told of it.
+METRICS_LISTENER = "metrics.listener"
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dir": "odradek-data"}
 
 
@@ -28,6 +37,7 @@ class Settings(NamedTuple):
 
     `broker_id` None: take the one of meta.properties, or the next above `reserved_broker_id_max`.
     `advertised` holds the listeners whose clients are told another address than the one they came in on.
+    `metrics` is where Prometheus finds them, if anywhere.
     `without_effect` names the keys that are set, known to Kafka, and change nothing here.
     """
 
@@ -49,6 +59,7 @@ class Settings(NamedTuple):
     socket_receive_buffer_bytes: int
     socket_send_buffer_bytes: int
     without_effect: tuple[str, ...]
+    metrics: Endpoint | None = None
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
@@ -67,6 +78,8 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
 
 def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     """The settings of a broker configured with these texts.  Raises ConfigError."""
+    metrics = _metrics(texts.get(METRICS_LISTENER, ""), insecure)
+    texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
     configs = BrokerConfigs.parse(texts, defaults=DEFAULTS)
     listeners = parse_listeners(configs)
     _check_promises(configs)
@@ -94,6 +107,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
         socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
         without_effect=tuple(name for name in configs.names_set() if name not in EFFECTIVE),
+        metrics=metrics,
     )
 
 
@@ -143,6 +157,18 @@ def _check_safe(configs: BrokerConfigs, listeners: Sequence[Listener], insecure:
         raise ConfigError(
             "authorizer.class.name is set, but access control is not supported yet: leave it out, or say --insecure."
         )
+
+
+def _metrics(text: str, insecure: bool) -> Endpoint | None:
+    if not text.strip():
+        return None
+    address = parse_address(METRICS_LISTENER, text)
+    if not (address.is_loopback or insecure):
+        raise ConfigError(
+            f"{METRICS_LISTENER} {address} would show the metrics to anyone on the network: "
+            "listen on 127.0.0.1, or say --insecure."
+        )
+    return address
 
 
 def _documentation() -> str:

@@ -25,6 +25,15 @@ Every name of Kafka 0.11 to 4.x is known and its value checked; a name that is u
 the start with one sentence. The keys below change something here; any other that is set is named in a warning at start.
 """
 
+_METRICS = """\
+
+## Not of Kafka
+
+| key | type | default | |
+|---|---|---|---|
+| `metrics.listener` | host:port | | Where Prometheus finds the metrics ([OPERATIONS.md](OPERATIONS.md)); \
+where not set, nowhere. Another address than a loopback one needs `--insecure`. |"""
+
 _DURABILITY = """\
 
 ## When an acknowledged record is on disk
@@ -50,6 +59,7 @@ def markdown(effective: Collection[str], defaults: Mapping[str, str]) -> str:
             "Set when a topic is made or altered; where a topic sets nothing, the broker's key counts.",
             "",
             *_table(topic, {}),
+            _METRICS,
             _DURABILITY,
         ]
     )

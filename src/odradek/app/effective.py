@@ -58,6 +58,7 @@ EFFECTIVE = frozenset(
         "num.partitions",
         "port",
         "process.roles",
+        "queued.max.request.bytes",
         "replica.high.watermark.checkpoint.interval.ms",
         "reserved.broker.max.id",
         "socket.listen.backlog.size",

@@ -45,8 +45,7 @@ class Listener(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        # Any other name may resolve to anything.
-        return self.host in ("localhost", "::1") or _LOOPBACK.fullmatch(self.host) is not None
+        return _is_loopback(self.host)
 
 
 class Endpoint(NamedTuple):
@@ -55,11 +54,21 @@ class Endpoint(NamedTuple):
     host: str
     port: int
 
+    @property
+    def is_loopback(self) -> bool:
+        return _is_loopback(self.host)
+
     def __str__(self) -> str:
         return f"{_bracketed(self.host)}:{self.port}"
 
 
+def _is_loopback(host: str) -> bool:
+    # Any other name may resolve to anything.
+    return host in ("localhost", "::1") or _LOOPBACK.fullmatch(host) is not None
+
+
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/,\s]*):(?P<port>-?\d{1,10})/?")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/,\s]+):(?P<port>\d{1,10})")
 
 
 def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
@@ -98,6 +107,14 @@ def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) ->
             )
         advertised[name] = endpoint
     return advertised
+
+
+def parse_address(key: str, text: str) -> Endpoint:
+    """host:port, for a port that is no listener.  Raises ConfigError."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(f"{key} is {text!r}, which is not of the form host:port.")
+    return Endpoint(match["host"].strip("[]"), int(match["port"]))
 
 
 def _bind_texts(configs: BrokerConfigs) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     from rich.table import Table
 
     is_terminal = sys.stdout.isatty()
-    console = Console(width=None if is_terminal else PIPE_WIDTH, highlight=False)
+    # What others wrote is shown as it is: a host name in brackets is no markup, and :1: no emoji.
+    console = Console(width=None if is_terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False)
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         is_number = column.endswith(">")
@@ -59,6 +60,11 @@ def time_text(timestamp_ms: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def printable(text: str) -> str:
+    """One line, whatever it holds: what others wrote must not move the cursor."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:

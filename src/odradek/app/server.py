@@ -20,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+from odradek.app import logs
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
 from odradek.coordination.fields import BadZnodeError
@@ -34,21 +35,29 @@ STOPPED, FAILED = 0, 1
 GARBAGE_OBJECTS_MIN = 20_000
 
 
-def run(config_path: Path | None, overrides: Sequence[str], insecure: bool) -> int:
+def run(
+    config_path: Path | None,
+    overrides: Sequence[str],
+    insecure: bool,
+    log_format: str = logs.TEXT,
+    log_levels: Sequence[str] = (),
+) -> int:
     """Serve until SIGTERM or Ctrl-C; the exit status.  Raises ConfigError before anything was touched."""
     settings = load(config_path, overrides, insecure=insecure)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logs.install(log_format, log_levels)
     if settings.without_effect:
         log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
     _allow_open_files()
     try:
         return uvloop.run(_serve(settings))
     except (CannotListen, DirectoryInUse, WrongDirectory, Unavailable, BadZnodeError) as error:
-        sys.stderr.write(f"odradek serve: {error}\n")
+        sentence = str(error)
     except DiskFailed as failed:
-        sys.stderr.write(
-            f"odradek serve: {failed.filename} can't be used: {(failed.strerror or str(failed)).lower()}\n"
-        )
+        sentence = f"{failed.filename} can't be used: {(failed.strerror or str(failed)).lower()}"
+    if log_format == logs.JSON:
+        log.critical("%s", sentence)
+    else:
+        sys.stderr.write(f"odradek serve: {sentence}\n")
     return FAILED
 
 
@@ -83,7 +92,14 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     """
     error = context.get("exception")
     is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
-    log.log(logging.CRITICAL if is_fatal else logging.ERROR, "%s", context.get("message"), exc_info=error)
+    peer = context["transport"].get_extra_info("peername") if "transport" in context else None
+    log.log(
+        logging.CRITICAL if is_fatal else logging.ERROR,
+        "%s",
+        context.get("message"),
+        exc_info=error,
+        extra={"connection": f"{peer[0]}:{peer[1]}"} if peer else None,
+    )
     if is_fatal:
         os._exit(FAILED)
 

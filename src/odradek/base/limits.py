@@ -15,7 +15,19 @@ DECODED_ELEMENTS_MAX = 1_000_000
 # A peer's message may not hold up the others while it is decoded: this many take a tenth of a second.
 REQUEST_ELEMENTS_MAX = 100_000
 TAGGED_FIELDS_MAX = 1_000
-RECEIVE_BUFFER_BYTES = 256 * KIB
+# A connection's receive buffer begins small, grows to the second while reads fill it with few requests, and may keep
+# the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than
+# the second beyond the request it completes: a request of 14 bytes weighs 340 in memory.
+RECEIVE_BUFFER_BYTES_MIN = 16 * KIB
+RECEIVE_BUFFER_BYTES = 64 * KIB
+RECEIVE_BUFFER_KEPT_BYTES_MAX = 2 * MIB
+REQUESTS_PER_READ_TO_GROW_MAX = 128
+# All receive buffers above their first 16 KiB together, unless queued.max.request.bytes says else; one request more may
+# be on its way (wire/budget.py).
+RECEIVE_BUDGET_BYTES = 256 * MIB
+# While somebody waits for room in the budget, whoever holds some has to bring so much from one look to the next.
+RECEIVE_LOOK_SECONDS = 3
+RECEIVE_BYTES_PER_LOOK_MIN = 256 * KIB
 PRODUCE_OUTLINES_MAX = 256  # Of one connection; each takes about half a kilobyte.
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
 
@@ -48,4 +60,6 @@ assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT <= INT32_MAX, "index positions are 32-bit"
 assert REQUEST_BYTES_MAX <= SEGMENT_BYTES_DEFAULT, "what one request holds must fit into one segment"
-assert RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX, "larger requests get a buffer of their own"
+assert RECEIVE_BUFFER_BYTES_MIN < RECEIVE_BUFFER_BYTES < RECEIVE_BUFFER_KEPT_BYTES_MAX
+assert RECEIVE_BUFFER_KEPT_BYTES_MAX < REQUEST_BYTES_MAX, "larger requests get a buffer of their own"
+assert BATCH_BYTES_MAX < RECEIVE_BUFFER_KEPT_BYTES_MAX, "a producer of full batches keeps its buffer"

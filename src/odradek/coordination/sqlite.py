@@ -23,12 +23,14 @@ from typing import Self
 
 from odradek.coordination.sqlite_file import failures, open_database
 from odradek.coordination.sqlite_nodes import Change, Writer, read_children, read_data, read_stat
+from odradek.coordination.sqlite_room import is_short, make_good, make_log_short, open_reserve
 from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, forget_strays, is_dead
 from odradek.coordination.tree import (
     ANY_VERSION,
     Create,
     EventKind,
     MultiFailed,
+    NoRoom,
     Operation,
     Result,
     SessionExpired,
@@ -55,10 +57,21 @@ _PRUNE_EVERY = 256
 
 
 class SqliteTree:
-    """A Tree.  Opening it makes the file where there is none, begins a session, and ends those of dead processes."""
+    """A Tree.  Opening it makes the file where there is none, begins a session, and ends those of dead processes.
 
-    def __init__(self, path: Path, *, session_timeout_ms: int = SESSION_TIMEOUT_MS, poll_ms: int = POLL_MS) -> None:
+    `durable` False waits for no disk: for a tree that is gone with its folder anyway.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        poll_ms: int = POLL_MS,
+        durable: bool = True,
+    ) -> None:
         self._path = path
+        self._durable = durable
         self._poll_s = poll_ms / 1000
         self._tend_s = min(session_timeout_ms / 3, TEND_MS_MAX) / 1000
         self._lock = threading.RLock()
@@ -66,8 +79,13 @@ class SqliteTree:
         self._watches = Watches(self._caller)
         self._listeners: list[SessionListener] = []
         self._is_closed = self._is_expired = False
-        self._database = open_database(path)
-        self._session = SessionFile(path)
+        open_reserve(path)
+        self._database = open_database(path, durable=durable)
+        try:
+            self._session = SessionFile(path)
+        except OSError as error:
+            self._database.close()
+            raise Unavailable(detail=f"No session can be begun beside {path}: {error.strerror or error}.") from error
         try:
             self._seen = self._begin_session(session_timeout_ms)
         except BaseException:
@@ -117,6 +135,22 @@ class SqliteTree:
             return names
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        if any(isinstance(operation, Create) and not operation.ephemeral for operation in operations):
+            self._check_room()
+        try:
+            return self._multi(operations)
+        except NoRoom:
+            with self._lock, failures(self._path):
+                make_log_short(self._database)
+            return self._multi(operations)
+
+    def _check_room(self) -> None:
+        """What is kept for deleting things is not for making new ones."""
+        with suppress(OSError):
+            if is_short(self._path):
+                raise NoRoom(detail=f"The disk is full: nothing can be added to the metadata file {self._path}.")
+
+    def _multi(self, operations: Sequence[Operation]) -> list[Result]:
         results: list[Result] = []
         with self._write() as writer:
             for index, operation in enumerate(operations):
@@ -131,18 +165,25 @@ class SqliteTree:
             self._listeners.append(listener)
 
     def close(self) -> None:
+        self._close(ends_session=True)
+
+    def abandon(self) -> None:
+        """Leave as a killed process does: the session stays behind, and whoever comes next finds it dead."""
+        self._close(ends_session=False)
+
+    def _close(self, *, ends_session: bool) -> None:
         with self._lock:
             if self._is_closed:
                 return
             self._watches.clear()  # Whoever leaves is not told what leaving changes.
-            if not self._is_expired:
+            if ends_session and not self._is_expired:
                 # A session that can't be ended now is ended by whoever finds its file without a lock.
                 with suppress(TreeFailed), self._write() as writer:
                     writer.end_session(self.session_id)
             self._is_closed = True
             with suppress(sqlite3.Error):
                 self._database.close()
-            self._session.close()
+            self._session.close(is_over=ends_session)
         self._wake.set()
         self._caller.close()
         if threading.current_thread() is not self._keeper:
@@ -260,7 +301,8 @@ class SqliteTree:
         """The zxid the session begins at."""
         # Without waiting for the disk: after a power cut all sessions are dead anyway, and what is synced later takes
         # this with it.
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        if self._durable:
+            self._database.execute("PRAGMA synchronous = NORMAL")
         with failures(self._path):
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -271,7 +313,8 @@ class SqliteTree:
                 with suppress(sqlite3.Error):
                     self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("PRAGMA synchronous = FULL")
+            if self._durable:
+                self._database.execute("PRAGMA synchronous = FULL")
         return zxid
 
     def _end_dead_sessions(self) -> int:
@@ -313,8 +356,8 @@ class SqliteTree:
                     self._tend()
             except SessionExpired:
                 return
-            except TreeFailed as failed:
-                _LOG.warning("%s", failed)
+            except (TreeFailed, OSError) as failed:
+                _LOG.warning("the metadata file could not be looked after and will be again: %s", failed)
 
     def _poll(self) -> None:
         with self._lock:
@@ -339,6 +382,9 @@ class SqliteTree:
                     for session_id in dead:
                         writer.end_session(session_id)
                         forget(self._path, session_id)
+            if self._durable:
+                with failures(self._path):
+                    make_good(self._database, self._path)
 
     def _read_data_version(self) -> int:
         with failures(self._path):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from odradek.coordination.tree import Unavailable
+from odradek.coordination.tree import NoRoom, Unavailable
 
 APPLICATION_ID = 0x4F445254  # "ODRT"; PRAGMA application_id, by which a foreign file is known.
 SCHEMA_VERSION = 1
@@ -53,19 +53,22 @@ INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0, 0, 0, 0);
 """
 
 
-def open_database(path: Path) -> sqlite3.Connection:
-    """Raises Unavailable for what can't be opened, is no tree, or is of a newer release."""
+def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
+    """Raises Unavailable for what can't be opened, is no tree, or is of a newer release.
+
+    Not durable: what was committed survives the process, but perhaps not a power cut.
+    """
     with failures(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                _make(path)
+                _make(path, durable)
         except OSError as error:
             raise Unavailable(detail=f"The metadata file {path} can't be made: {error.strerror or error}.") from error
         database = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             _check(database, path)
-            database.execute("PRAGMA synchronous = FULL")
+            database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         except BaseException:
             database.close()
             raise
@@ -78,11 +81,17 @@ def failures(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise Unavailable(detail=_sentence(path, error)) from error
+        kind = NoRoom if _code(error) == sqlite3.SQLITE_FULL else Unavailable
+        raise kind(detail=_sentence(path, error)) from error
+
+
+def _code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
 
 
 def _sentence(path: Path, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"The metadata file {path} has been locked by another process for {BUSY_TIMEOUT_S:.0f} s."
     if code == sqlite3.SQLITE_NOTADB:
@@ -94,7 +103,7 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
     return f"The metadata file {path} can't be used: {error}."
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, durable: bool) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         memory.executescript(_SCHEMA)
         image = bytearray(memory.serialize())
@@ -104,12 +113,18 @@ def _make(path: Path) -> None:
         with aside.open("xb") as file:
             file.write(image)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         with suppress(FileExistsError):
             os.link(aside, path)
     finally:
         aside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

@@ -16,6 +16,7 @@ import os
 import struct
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _BEAT = struct.Struct("<q")
@@ -26,6 +27,7 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+@cache  # Asked again when descriptors have run out, it would look as if the machine had been started anew.
 def boot_id() -> str:
     try:
         return _BOOT_ID.read_text().strip()
@@ -54,8 +56,10 @@ class SessionFile:
     def beat(self) -> None:
         os.pwrite(self._descriptor, _BEAT.pack(monotonic_ms()), 0)
 
-    def close(self) -> None:
-        self._path.unlink(missing_ok=True)
+    def close(self, *, is_over: bool = True) -> None:
+        """Not over: the file stays, without a lock, as after the end of a process."""
+        if is_over:
+            self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
     def _is_in_place(self) -> bool:

@@ -106,6 +106,10 @@ class Unavailable(TreeFailed):
     """The tree can't be reached now, or its file is no tree; a change may or may not have been made."""
 
 
+class NoRoom(Unavailable):
+    """The disk under the tree is full; nothing was changed."""
+
+
 class MultiFailed(TreeFailed):
     """Nothing of a multi was done, since `error` stood against the operation at `index`."""
 

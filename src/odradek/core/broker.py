@@ -69,6 +69,9 @@ class Broker:
         self._staged: dict[Partition, None] = {}
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] | None = None  # While a round of syncs is under way.
+        # What could not be done since too many files are open, or the disk is full: tried again about once a second.
+        self._postponed: dict[TopicPartition, None] = {}
+        self._unopened: dict[TopicPartition, None] = {}
         self._changes: list[Change] = []
         self._chores: list[Chore] = []
         self._tokens = 0
@@ -120,12 +123,18 @@ class Broker:
             if partition is None or syncing is None or partition is not syncing[name] or not partition.is_online:
                 continue
             if isinstance(flush, DiskFailed):
-                # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
-                _LOG.error("%s goes offline, its sync failed: %s", name, flush)
-                partition.take_offline()
-                self.lot.happened(name)
+                self._sync_failed(name, partition, flush)
             elif partition.flushed(flush, now.wall):
                 self.lot.happened(name)
+
+    def _sync_failed(self, name: TopicPartition, partition: Partition, failed: DiskFailed) -> None:
+        if failed.is_out_of_files:
+            self._postponed[name] = None
+            return
+        # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
+        _LOG.error("%s goes offline, its sync failed: %s", name, failed)
+        partition.take_offline()
+        self.lot.happened(name)
 
     # Topics.
 
@@ -172,8 +181,19 @@ class Broker:
                 log.flush(now.wall)
         except (DiskFailed, Refused) as failed:
             _LOG.error("%s is offline: %s", name, failed)
+            if isinstance(failed, DiskFailed) and failed.is_full:
+                self._unopened[name] = None
             return None
         return log
+
+    def _open_again(self, name: TopicPartition, now: Moment) -> None:
+        topic, present = self.view.topics.get(name.topic), self.partitions.get(name)
+        if topic is None or present is None or present.is_online:
+            return
+        log = self._log(name, topic.id, present.configs, now)
+        if log is not None:
+            self.partitions[name] = Partition(name, log, present.info, present.configs)
+            self.lot.happened(name)
 
     def _drop(self, topic: TopicName, now: Moment) -> None:
         known = self.view.topics.get(topic)
@@ -197,16 +217,31 @@ class Broker:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
         if self._unsynced and self._syncing is None:
-            known = ((name, self.partitions.get(name)) for name in self._unsynced)
-            self._syncing = {name: one for name, one in known if one is not None and one.is_online}
-            effects.append(Sync({name: one.log.begin_flush() for name, one in self._syncing.items()}))
-            self._unsynced.clear()
+            effects.append(self._begin_sync())
         return effects
+
+    def _begin_sync(self) -> Sync:
+        self._syncing, flushes = {}, {}
+        for name in self._unsynced:
+            partition = self.partitions.get(name)
+            if partition is None or not partition.is_online:
+                continue
+            try:
+                flushes[name] = partition.log.begin_flush()
+                self._syncing[name] = partition
+            except DiskFailed as failed:  # A file that has to be opened for it.
+                self._sync_failed(name, partition, failed)
+        self._unsynced.clear()
+        return Sync(flushes)
 
     def keep_house(self, now: Moment) -> None:
         """About once a second: retention, flushes that are due, checkpoints, files whose time is over."""
         due = self._housekeeping.tick(now, self.partitions)
-        self._unsynced.update(dict.fromkeys(due.to_sync))
+        self._unsynced.update(dict.fromkeys(due.to_sync) | self._postponed)
+        self._postponed.clear()
+        unopened, self._unopened = self._unopened, {}
+        for name in unopened:
+            self._open_again(name, now)
         self._chores.extend(due.chores)
 
     def stop(self, now: Moment) -> list[str]:

@@ -5,6 +5,7 @@ Each has Kafka's own interval.  Deciding costs microseconds a partition; what ta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
 from odradek.log.disk import DiskFailed
+
+_LOG = logging.getLogger(__name__)
 
 
 class Due(NamedTuple):
@@ -65,5 +68,7 @@ def _retain(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> None
         if partition.is_online:
             try:
                 partition.log.delete_old_segments(now.wall, partition.positions.high_watermark)
-            except DiskFailed:
-                partition.take_offline()
+            except DiskFailed as failed:
+                _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
+                if not failed.is_full:  # Of a full disk the next round may get something back.
+                    partition.take_offline()

@@ -16,7 +16,7 @@ from odradek.core.partition import Partition
 from odradek.record.batch import CODEC_MASK, HEADER_BYTES, Batch
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec, decompress
-from odradek.record.records import Record, iter_records
+from odradek.record.survey import survey
 
 AS_PRODUCED = "producer"
 # As compression.type names them; the levels are those of compression.<codec>.level.
@@ -68,16 +68,12 @@ def _look_into(partition: Partition, batch: Batch, now: Moment) -> None:
     if not needs_key and not has_oldest:
         return
     oldest = TimestampMs(now.wall - configs.message_timestamp_before_max_ms) if has_oldest else None
-    for record in iter_records(batch):
-        _check(partition, record, needs_key, oldest)
-
-
-def _check(partition: Partition, record: Record, needs_key: bool, oldest: TimestampMs | None) -> None:
-    if needs_key and record.key is None:
+    told = survey(batch)
+    if needs_key and told.null_keys:
         text = f"Compacted topic cannot accept message without key in topic partition {partition.topic_partition}."
         raise Refused(ErrorCode.INVALID_RECORD, text)
-    if oldest is not None and record.timestamp < oldest:
-        raise _out_of_bounds(partition, record.timestamp, "earlier", oldest)
+    if oldest is not None and told.oldest < oldest:
+        raise _out_of_bounds(partition, told.oldest, "earlier", oldest)
 
 
 def _out_of_bounds(partition: Partition, timestamp: int, how: str, bound: int) -> Refused:

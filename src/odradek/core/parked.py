@@ -63,9 +63,6 @@ class ParkingLot:
             heapq.heappush(self._buckets, bucket)
         waiting.add(parked)
 
-    def is_watched(self, key: Hashable) -> bool:
-        return key in self._by_key
-
     def happened(self, key: Hashable, news: object = None) -> None:
         """Something happened to the key: complete whoever had been waiting for just that."""
         waiting = self._by_key.get(key)

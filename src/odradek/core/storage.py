@@ -61,8 +61,13 @@ class Storage:
             if log.topic_id in (None, topic_id):
                 return log
             directory.delete(name, now)
-        known_id = None if topic_id == ZERO_UUID else topic_id
-        return self._emptiest().create(name, known_id, log_config(configs), now)
+        directory = next((one for one in self._directories if one.is_made(name)), None) or self._emptiest()
+        return directory.create(name, _known(topic_id), log_config(configs), now)
+
+    def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
+        """The files of a new partition, before open() asks for its log; in any thread."""
+        if not any(name in directory.logs or name in directory.offline for directory in self._directories):
+            self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
         for directory in self._directories:
@@ -89,4 +94,8 @@ class Storage:
         return [text for directory in self._directories for text in directory.close(now, high_watermarks)]
 
     def _emptiest(self) -> LogDirectory:
-        return min(self._directories, key=lambda directory: len(directory.logs))
+        return min(self._directories, key=lambda directory: directory.count)
+
+
+def _known(topic_id: Uuid) -> Uuid | None:
+    return None if topic_id == ZERO_UUID else topic_id

@@ -62,9 +62,6 @@ class File(Protocol):
     def pread(self, position: int, size: int) -> bytes:
         """Fewer bytes than size only at the end of the file."""
 
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """The bytes if they can be had without waiting for a disk, else None."""
-
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -131,10 +128,6 @@ class FileSlice:
             raise DiskFailed(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)
         return data
 
-    def read_cached(self) -> bytes | bytearray | None:
-        """All of it if no disk has to be waited for, else None: then read() belongs in a thread."""
-        return self.file.read_cached(self.position, self.size)
-
     def send_to(self, socket: int, size_max: int) -> int | None:
         """Sends what a non-blocking socket takes of it now: bytes go from the page cache to the network unseen.
 
@@ -149,6 +142,10 @@ class FileSlice:
             sent = os.sendfile(socket, descriptor, self.position, size)
         except BlockingIOError:
             return 0
+        except OSError as error:
+            if error.errno == errno.EIO:  # No socket says that.
+                raise DiskFailed.of(error, self.file.path) from None
+            raise
         if not sent:
             raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return sent
@@ -174,9 +171,6 @@ class NoFile:
         raise AssertionError("there is no file")
 
     def pread(self, position: int, size: int) -> bytes:
-        return b""
-
-    def read_cached(self, position: int, size: int) -> bytes:
         return b""
 
     def truncate(self, size: int) -> None:
@@ -215,11 +209,10 @@ def is_cached(descriptor: int, position: int, size: int) -> bool:
 class RealFile:
     """A file descriptor, closed with the last reference."""
 
-    __slots__ = ("_fd", "_nowait", "path")
+    __slots__ = ("_fd", "path")
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
-        self._nowait = READ_NOWAIT
         self.path = path
 
     def write(self, position: int, data: Buffer) -> None:
@@ -257,22 +250,6 @@ class RealFile:
             return os.pread(self._fd, size, position)
         except OSError as error:
             raise DiskFailed.of(error, self.path) from None
-
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        if not self._nowait:
-            return self.pread(position, size)
-        buffer = bytearray(size)
-        try:
-            got = os.preadv(self._fd, [buffer], position, self._nowait)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno not in _NOWAIT_UNSUPPORTED:
-                raise DiskFailed.of(error, self.path) from None
-            # A file system that cannot say (some tmpfs and overlay): reading is all there is.
-            self._nowait = 0
-            return self.pread(position, size)
-        return buffer if got == size else None
 
     def truncate(self, size: int) -> None:
         try:

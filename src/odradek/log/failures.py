@@ -14,8 +14,16 @@ class DiskFailed(OSError):
 
     @property
     def is_full(self) -> bool:
-        """No room: the log is whole and works again once there is some.  Any other failure is the end of it."""
-        return self.errno in (errno.ENOSPC, errno.EDQUOT)
+        """No room, on the disk or among the open files: the log is whole and works again once there is some.
+
+        Any other failure is the end of it.
+        """
+        return self.errno in (errno.ENOSPC, errno.EDQUOT) or self.is_out_of_files
+
+    @property
+    def is_out_of_files(self) -> bool:
+        """Too many are open already: the disk was not even asked, and may be later."""
+        return self.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class DirectoryInUse(OSError):

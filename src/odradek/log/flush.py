@@ -48,8 +48,8 @@ class Flush:
                 self._if_there(lambda path: self._disk.open(path).sync(), path)
             for directory in self._directories:
                 self._if_there(self._disk.sync_directory, directory)
-        except DiskFailed:
-            self.has_failed = True
+        except DiskFailed as failure:
+            self.has_failed = not failure.is_out_of_files
             raise
 
     def _if_there(self, sync: Callable[[str], None], path: str) -> None:

@@ -46,6 +46,7 @@ class Reaper:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._waiting: list[tuple[TimestampMs, str, bool]] = []
+        self._latest_ms = TimestampMs(0)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -76,6 +77,11 @@ class Reaper:
 
     def begin(self, now_ms: TimestampMs) -> Reap | None:
         """What is due, None if nothing is."""
+        if now_ms < self._latest_ms:
+            # The clock was set back: what waits would wait that much longer.  Shifted alike, they stay a heap.
+            back = self._latest_ms - now_ms
+            self._waiting = [(TimestampMs(due - back), path, is_one) for due, path, is_one in self._waiting]
+        self._latest_ms = now_ms
         files: list[str] = []
         directories: list[str] = []
         while self._waiting and self._waiting[0][0] <= now_ms:

@@ -19,9 +19,10 @@ from odradek.log.epochs import LeaderEpochs
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.leftovers import SegmentFiles, segment_files, snapshot_names
 from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_stem
-from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk, walk_checked
+from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk, walk_runs
 from odradek.log.segment import Segment
 from odradek.record.batch import MAGIC
+from odradek.record.kernels.runs import Runs
 
 
 @dataclass(slots=True)
@@ -173,12 +174,14 @@ def _check_segment(opening: Opening, segment: Segment, scan: _Scan) -> int:
     segment.forget_indexes()
     config, good, end = opening.config, 0, scan.end_offset
     latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
+    runs = Runs(segment.base_offset, end, latest, config.index_interval_bytes)
     with suppress(Damaged):
-        for place in walk_checked(segment.file, 0, segment.size):
+        for place in walk_runs(segment.file, 0, segment.size, runs):
             first = place.base_offset if place.magic == MAGIC else place.last_offset
             if first < end or not segment.can_hold(place.last_offset):
                 break  # A batch that is whole, and yet can't follow what is before it.
             segment.index(place, config)
+            segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
             good, end = place.end, Offset(place.last_offset + 1)
             if place.leader_epoch > latest:
                 latest = place.leader_epoch

@@ -1,7 +1,7 @@
 """Offsets by time (KIP-79, KIP-734): the time index to near the place, headers to the batch, then its records.
 
 Timestamps are the producers' and need not ascend, so a segment is skipped only if its greatest is too small, and so is
-a batch.  The one batch that has the record is decoded; of formats before 2 the answer is the batch.
+a batch.  The one batch that has the record is surveyed; of formats before 2 the answer is the batch.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.scan import Place
 from odradek.log.segment import Segment
 from odradek.record.batch import MAGIC, Batch
-from odradek.record.records import decode
+from odradek.record.survey import survey
 
 
 class TimedOffset(NamedTuple):
@@ -68,7 +67,5 @@ def _in_batch(segment: Segment, place: Place, timestamp: TimestampMs, start: Off
     batch = Batch.trusted(segment.file.pread(place.position, place.size))
     if batch.is_log_append_time:
         return TimedOffset(place.max_timestamp, Offset(max(place.base_offset, start)), place.leader_epoch)
-    for record in decode(batch, BATCH_DECOMPRESSED_BYTES_MAX):
-        if record.timestamp >= timestamp and record.offset >= start:
-            return TimedOffset(record.timestamp, record.offset, place.leader_epoch)
-    return None
+    found = survey(batch, wanted=timestamp, start=start).found
+    return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)

@@ -46,7 +46,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._shell = listener.shell
-        self._wire = Connection(listener.request_bytes_max)
+        share = listener.budget.join(self._balance, self._is_too_slow)
+        self._wire = Connection(listener.request_bytes_max, share=share)
         self._parked: dict[Parked[Encoded], tuple[Request, float]] = {}  # With when each came.
         self._unhandled: deque[Request] = deque()
         self._staged: list[tuple[Request, Staged]] = []
@@ -72,7 +73,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
         self._unhandled.clear()
-        self._wire = NOBODY  # The receive buffer goes now, and not when the garbage is collected.
+        self._wire.leave()
+        self._wire = NOBODY
         self._outbox.drop()
         self._listener.forget(self)
         for parked in self._parked:
@@ -148,6 +150,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active = now.steady
         if not self._is_too_far_behind():
             self._handle_requests(now, began)
+        if not self._unhandled:
+            self._wire.all_looked_at()
         if self._wire.failure is not None and not self._unhandled and not self._is_closing:
             self._give_up(self._wire.failure)
         self.send()
@@ -227,7 +231,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._unhandled and not too_far and not self._is_going_on:
             self._is_going_on = True
             self._shell.loop.call_soon(self._go_on)
-        is_paused = too_far or bool(self._unhandled)
+        is_paused = too_far or bool(self._unhandled) or self._wire.is_starved
         if is_paused == self._is_reading_paused:
             return
         self._is_reading_paused = is_paused
@@ -242,6 +246,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._work()
             self._shell.settle()
 
+    def _is_too_slow(self) -> None:
+        """It holds memory that others wait for, and brings next to nothing."""
+        peer = self._peer
+        log.warning("%s is closed: slow, and others wait for its memory", peer.address, extra=log_fields.of_peer(peer))
+        self.abort()
+
     def _give_up(self, reason: Exception, request: Request | None = None) -> None:
         peer = self._peer
         fields = log_fields.of_peer(peer) if request is None else log_fields.of_request(peer, request)
@@ -252,6 +262,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_closing = True
         self._unhandled.clear()
         self._transport.pause_reading()
+        self._wire.leave()
         self._outbox.put(self._wire.data_to_send())
         self._outbox.close_when_empty()
 

@@ -7,9 +7,12 @@ import logging
 import socket
 from collections import Counter
 
+from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.connection import ClientConnection
+from odradek.net.descriptors import are_left
 from odradek.net.shell import Shell
+from odradek.wire.budget import ReceiveBudget
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ class Listener:
         connections_max: int,
         connections_per_address_max: int,
         backlog: int,
+        budget: ReceiveBudget | None = None,
         receive_buffer_bytes: int = SYSTEM_DEFAULT,
         send_buffer_bytes: int = SYSTEM_DEFAULT,
     ) -> None:
@@ -43,12 +47,15 @@ class Listener:
         self.name = name
         self.advertised = advertised
         self.request_bytes_max = request_bytes_max
+        self.budget = ReceiveBudget() if budget is None else budget  # One for all listeners of a broker.
         self._connections_max = connections_max
         self._backlog = max(backlog, BACKLOG_MIN)
         self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
         self._per_address_max = connections_per_address_max
         self._connections: dict[ClientConnection, str] = {}
         self._by_address: Counter[str] = Counter()
+        self._turned_away = 0
+        self._next_warning = 0
         self._server: asyncio.Server | None = None
         self.host = ""
         self.port = 0
@@ -60,7 +67,8 @@ class Listener:
                 lambda: ClientConnection(self), host or None, port, backlog=self._backlog, start_serving=False
             )
         except (OSError, socket.gaierror) as error:
-            raise CannotListen(_why(self.name, host, port, error)) from error
+            where = f"{self.name}://{host or '0.0.0.0'}:{port}"
+            raise CannotListen(why_not(where, error, "listeners=")) from error
         for one in self._server.sockets:
             for option, size in self._buffers.items():
                 if size != SYSTEM_DEFAULT:
@@ -74,12 +82,27 @@ class Listener:
 
     def admit(self, connection: ClientConnection, address: str) -> bool:
         """Count a new connection; False if it is one too many."""
-        if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
-            log.warning("%s is turned away: too many connections", address)
+        reason = self._why_not(address)
+        if reason is not None:
+            self._turn_away(address, reason)
             return False
         self._connections[connection] = address
         self._by_address[address] += 1
         return True
+
+    def _turn_away(self, address: str, reason: str) -> None:
+        """A line about it, and one a second at most: whoever is turned away comes back at once."""
+        self._turned_away += 1
+        now = self.shell.now().steady
+        if now >= self._next_warning:
+            self._next_warning = now + SECOND_MS
+            fields = {"connection": address, "listener": self.name}
+            log.warning("%s is turned away: %s (%d since the start)", address, reason, self._turned_away, extra=fields)
+
+    def _why_not(self, address: str) -> str | None:
+        if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
+            return "too many connections"
+        return None if are_left() else "too many open files; the rest is kept for the logs (ulimit -n)"
 
     def forget(self, connection: ClientConnection) -> None:
         address = self._connections.pop(connection, None)
@@ -108,12 +131,12 @@ class Listener:
         return len(self._connections)
 
 
-def _why(name: str, host: str, port: int, error: OSError) -> str:
+def why_not(where: str, error: OSError, setting: str) -> str:
+    """One sentence: what keeps us from listening there."""
     import errno  # Only where something is wrong already.
 
-    where = f"{name}://{host or '0.0.0.0'}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"Cannot listen on {where}: the port is in use; stop what uses it, or set another with listeners=."
+        return f"Cannot listen on {where}: the port is in use; stop what uses it, or set another with {setting}."
     if error.errno == errno.EADDRNOTAVAIL:
         return f"Cannot listen on {where}: this machine has no such address."
     if error.errno in (errno.EACCES, errno.EPERM):

@@ -44,6 +44,9 @@ class Loop(Protocol):
 
     def soon(self, work: Callable[[], None]) -> None: ...
 
+    def read_failed(self, path: str, error: OSError) -> None:
+        """A log's file can't be read; whoever asks for it next is to be told."""
+
 
 class Outbox:
     """Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection."""
@@ -99,14 +102,17 @@ class Outbox:
                 if left <= 0 and self._chunks:
                     self._is_busy = True
                     self._loop.soon(self._its_turn)
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
         if self._closes_when_empty and not self._chunks and not self._is_busy:
             self._transport.close()  # It sends what it has queued first.
 
-    def _give_up(self) -> None:
+    def _give_up(self, error: BaseException) -> None:
+        """An answer's length was promised already; there is no other way to say that it can't be kept."""
         self.drop()
         self._transport.abort()
+        if isinstance(error, OSError) and error.filename is not None:  # A file's, not the socket's.
+            self._loop.read_failed(error.filename, error)
 
     def _send_bytes(self) -> int:
         ready: list[bytes] = []
@@ -148,9 +154,9 @@ class Outbox:
         self._is_busy = False
         if self._is_dropped:
             return
-        if done.exception() is not None:
-            # The length was promised already; there is no other way to say that it can't be kept.
-            self._give_up()
+        error = done.exception()
+        if error is not None:
+            self._give_up(error)
             return
         self._write(done.result())
         self._go_on()

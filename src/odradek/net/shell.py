@@ -22,6 +22,7 @@ from odradek.api.outcome import Encoded, Outcome
 from odradek.base.units import SECOND_MS, TimestampMs
 from odradek.core.broker import Broker
 from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, Synced
+from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.net.traffic import Traffic
@@ -97,6 +98,16 @@ class Shell:
         """When everybody else has had a turn."""
         self.loop.call_soon(work)
 
+    def read_failed(self, path: str, error: OSError) -> None:
+        """The partition that has this file goes offline, and whoever waits for it hears of it."""
+        directory = path.rpartition("/")[0]
+        for name, partition in self.broker.partitions.items():
+            if partition.is_online and partition.log.directory == directory:
+                log.error("%s goes offline, it can't be read: %s", name, error)
+                partition.take_offline()
+                self.broker.lot.happened(name)
+                self.soon(self.settle)
+
     def stop_answering(self) -> None:
         """Everyone who waits gets the answer there is now."""
         self._is_stopped = True
@@ -109,8 +120,23 @@ class Shell:
         """Finish what threads do, then close the logs.  The loop may end afterwards."""
         self._changes.shutdown(wait=True)
         self._threads.shutdown(wait=True)
-        for problem in self.broker.stop(self.now()):
+        now = self.now()
+        with ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-closing") as threads:
+            closings = [closing for directory in self.broker.storage for closing in directory.begin_close(now.wall)]
+            for _ in threads.map(lambda closing: closing.run(), closings):
+                pass
+        for problem in self.broker.stop(now):
             log.error("not stopped cleanly: %s", problem)
+
+    def abandon(self) -> None:
+        """End without a word to anybody: what threads have begun they finish, and the logs are left as they are."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for threads in (self._changes, self._threads):
+            threads.shutdown(wait=True, cancel_futures=True)
+        for directory in self.broker.storage:
+            directory.abandon()
 
     def _back_on_loop(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
         if not self._is_stopped:
@@ -128,14 +154,19 @@ class Shell:
     def _start(self, effect: Effect) -> None:
         match effect:
             case Sync():
-                self.in_thread(effect.run, self._sync_ended)
+                self.in_thread(lambda: _timed(effect), self._sync_ended)
             case Chores():
                 self.in_thread(effect.run, _log_failures)
             case CreateTopics() | GrowTopics() | DeleteTopics():
-                self._submit(self._changes, lambda: self._change_metadata(effect), self._change_ended)
+                self._submit(self._changes, lambda: self._change(effect), self._change_ended)
 
-    def _sync_ended(self, done: Future[Synced]) -> None:
-        self.broker.synced(done.result(), self.now())
+    def _change(self, change: Change) -> Changed:
+        return make_logs(self.broker, self._change_metadata(change), self.now().wall)
+
+    def _sync_ended(self, done: Future[tuple[Synced, float]]) -> None:
+        synced, seconds = done.result()
+        self.traffic.syncs.add(seconds)
+        self.broker.synced(synced, self.now())
         self.settle()
 
     def _change_ended(self, done: Future[Changed]) -> None:
@@ -163,6 +194,12 @@ class Shell:
             self.broker.keep_house(now)
             self._next_housekeeping = now.steady + HOUSEKEEPING_MS
         self.settle()
+
+
+def _timed(sync: Sync) -> tuple[Synced, float]:
+    """What came of a round of syncs, and how long the disk took."""
+    began = time.monotonic()
+    return sync.run(), time.monotonic() - began
 
 
 def _log_failures(done: Future[list[OSError]]) -> None:

@@ -10,7 +10,7 @@ BUCKETS = 27  # Bucket n counts what took less than 2ⁿ µs; the last but one e
 
 
 class Latencies:
-    """How often, and how long, one version of one API was answered: from its arrival until its answer was ready."""
+    """How often something was done, and how long it took."""
 
     __slots__ = ("buckets", "count", "seconds")
 
@@ -27,9 +27,13 @@ class Latencies:
 
 
 class Traffic:
-    """One broker's.  `requests` is by (API key, version), as the client asked."""
+    """One broker's.
 
-    __slots__ = ("bytes_in", "bytes_out", "connections_accepted", "connections_refused", "requests")
+    `requests` is by (API key, version), as the client asked: from a request's arrival until its answer was ready.
+    `syncs` are the rounds of syncs, as the disk took them.
+    """
+
+    __slots__ = ("bytes_in", "bytes_out", "connections_accepted", "connections_refused", "requests", "syncs")
 
     def __init__(self) -> None:
         self.bytes_in = 0
@@ -37,6 +41,7 @@ class Traffic:
         self.connections_accepted = 0
         self.connections_refused = 0
         self.requests: dict[tuple[int, int], Latencies] = {}
+        self.syncs = Latencies()
 
     def answered(self, api_key: int, api_version: int, seconds: float) -> None:
         latencies = self.requests.get((api_key, api_version))

@@ -9,18 +9,28 @@ A frame, and the header in front of the body:
 │ tagged fields (flexible versions) │ body ...
 
 Requests are parsed where they were received, and their bodies are views of that place: they hold until the next
-get_buffer or receive_data.  One buffer is used again and again.  A frame that doesn't fit gets a larger one, which
-doubles as bytes arrive, so a length that lies costs its sender as much as us.  A bytearray with views can't be
-resized: a buffer is always replaced, never grown.
+get_buffer or receive_data.  One buffer is used again and again; a connection that nobody uses has none.  A frame that
+doesn't fit gets a larger one, which doubles as bytes arrive, so a length that lies costs its sender as much as us, and
+whose size is a share of what all connections may hold together (wire/budget.py): without room the connection
+`is_starved`, and is not to be read from until its share says so.  A bytearray with views can't be resized: a buffer is
+always replaced, never grown.
 """
 
 from __future__ import annotations
 
+from mmap import mmap
 from struct import Struct
 from struct import error as struct_error
 
-from odradek.base.limits import RECEIVE_BUFFER_BYTES, REQUEST_BYTES_MAX
+from odradek.base.limits import (
+    RECEIVE_BUFFER_BYTES,
+    RECEIVE_BUFFER_BYTES_MIN,
+    RECEIVE_BUFFER_KEPT_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    REQUESTS_PER_READ_TO_GROW_MAX,
+)
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
+from odradek.wire.budget import Share
 from odradek.wire.errors import Malformed, cut_short
 from odradek.wire.primitives import Buffer, Chunk
 from odradek.wire.request import Request
@@ -36,6 +46,8 @@ _unpack_header = Struct(">hhi").unpack_from
 _unpack_length = Struct(">h").unpack_from
 _new = object.__new__
 
+READS_PER_REVIEW = 64  # After so many the buffer is made as large as they needed it.
+
 _NEVER = 1 << 15  # No version is that high.
 # The APIs whose every version has a client id in its header.
 _FLEXIBLE_FROM: dict[int, int] = {
@@ -46,16 +58,38 @@ _FLEXIBLE_FROM: dict[int, int] = {
 _flexible_from = _FLEXIBLE_FROM.get
 
 
+class _Pages(mmap):
+    """A large buffer, straight from the system and back: the allocator keeps much of what it gets back."""
+
+    def startswith(self, prefix: bytes, start: int) -> bool:
+        return self[start : start + len(prefix)] == prefix
+
+
+def _space(size: int) -> bytearray | _Pages:
+    return bytearray(size) if size <= RECEIVE_BUFFER_BYTES else _Pages(-1, size)
+
+
 class Connection:
     """Raises Malformed for what is no request; what came before it is handed out first (see `failure`)."""
 
-    def __init__(self, request_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        buffer_bytes: int = RECEIVE_BUFFER_BYTES_MIN,
+        share: Share | None = None,
+    ) -> None:
         self.request_bytes_max = request_bytes_max  # May be raised when the peer has authenticated itself.
         # Set when bytes were no request.  The call that finds them returns the requests before them if there are any;
         # every later call raises it.  After the answers the connection is to be closed.
         self.failure: Malformed | None = None
-        self._buffer_bytes = buffer_bytes
-        self._use(bytearray(buffer_bytes))
+        self._share = Share() if share is None else share
+        self._share.let_go = self._let_go
+        self._bytes_min = buffer_bytes
+        self._bytes_next = buffer_bytes  # What get_buffer makes it, when it is free to.
+        self._use(bytearray())
+        self._reads = self._peak_bytes = 0  # Since the last review.
+        self._is_looked_at = True  # By whoever handles the requests: nothing in the buffer is needed any more.
+        self._is_outgrown = False  # By a request that began in a smaller buffer.
         self._start = 0  # Parsed up to here,
         self._end = 0  # received up to here.
         self._client_id_bytes = b""  # The last client id: a connection's requests all have the same.
@@ -70,25 +104,35 @@ class Connection:
         """Requests handed out whose answers have not come, or wait for earlier ones."""
         return self._next_request - self._next_answer
 
+    @property
+    def is_starved(self) -> bool:
+        """The buffer is full of a request that is not whole, and there is no room for more of it."""
+        return self._share.is_waiting
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Space for received bytes, never empty.  Bodies handed out before are void from here on."""
         if self.failure is not None:
             raise self.failure
         if self._start == self._end:
             self._start = self._end = 0
-            if len(self._buffer) != self._buffer_bytes:
-                self._use(bytearray(self._buffer_bytes))
+            if len(self._buffer) != self._bytes_next:
+                self._use(_space(self._bytes_next))
         elif self._start:
-            self._move(self._buffer_bytes)
+            is_enough = self._end - self._start < self._bytes_next
+            self._move(self._bytes_next if is_enough else len(self._buffer))
         if self._end == len(self._buffer):
-            self._move(min(2 * self._end, self._frame_bytes()))
-        return self._view[self._end :]
+            self._move(self._outgrown_bytes())
+        end = self._end
+        # Not much more than the request that is on its way, even where there is room: see limits.
+        known = end if end < _SIZE_BYTES else max(end, _SIZE_BYTES + int(_unpack_size(self._buffer, 0)[0]))
+        return self._view[end : known + RECEIVE_BUFFER_BYTES]
 
     def buffer_updated(self, nbytes: int) -> list[Request]:
         """The requests that are complete now that `nbytes` were put into the buffer.  Raises Malformed."""
         if self.failure is not None:
             raise self.failure
         self._end += nbytes
+        self._share.received += nbytes
         requests: list[Request] = []
         try:
             self._parse(requests)
@@ -96,7 +140,30 @@ class Connection:
             self.failure = malformed
             if not requests:
                 raise
+        if requests:
+            self._is_looked_at = False
+        self._peak_bytes = max(self._peak_bytes, self._end)
+        if self._end == len(self._buffer):
+            self._filled(len(requests))
+        self._reads += 1
+        if self._reads == READS_PER_REVIEW:
+            self._review()
         return requests
+
+    def all_looked_at(self) -> None:
+        """Every request handed out so far was handled: their bytes may go."""
+        self._is_looked_at = True
+        if self._is_outgrown and (self._start or not self._end):
+            self._is_outgrown = False
+            if len(self._buffer) > RECEIVE_BUFFER_KEPT_BYTES_MAX or self._share.is_over:
+                self._move(self._bytes_min)
+            self._share.is_done()
+
+    def leave(self) -> None:
+        """Nothing will be received any more: the buffer goes now, and not when the garbage is collected."""
+        self._share.leave()
+        self._start = self._end = 0
+        self._use(bytearray())
 
     def receive_data(self, data: Buffer) -> list[Request]:
         """The same for bytes that lie elsewhere: they are copied.  Raises Malformed."""
@@ -128,9 +195,37 @@ class Connection:
         ready, self._ready = self._ready, []
         return ready
 
-    def _use(self, buffer: bytearray) -> None:
+    def _use(self, buffer: bytearray | _Pages) -> None:
         self._buffer = buffer
         self._view = memoryview(buffer)
+        size = len(buffer)
+        if self._bytes_min <= size <= RECEIVE_BUFFER_KEPT_BYTES_MAX:
+            self._bytes_next = size
+        self._share.holds(max(size - self._bytes_min, 0))
+
+    def _filled(self, requests: int) -> None:
+        """A read took all the space there was."""
+        size = len(self._buffer)
+        if self._end - self._start == size:
+            if self.failure is None:
+                self._is_outgrown = True
+                self._share.needs(self._outgrown_bytes() - self._bytes_min)
+        elif requests <= REQUESTS_PER_READ_TO_GROW_MAX and size < RECEIVE_BUFFER_BYTES:
+            larger = min(4 * size, RECEIVE_BUFFER_BYTES)
+            if self._share.may_have(larger - self._bytes_min):
+                self._bytes_next = larger
+
+    def _review(self) -> None:
+        """Is the buffer much larger than anything that came?"""
+        if self._peak_bytes <= self._bytes_next // 4:
+            self._bytes_next = max(self._bytes_next // 2, self._bytes_min)
+        self._reads = self._peak_bytes = 0
+
+    def _let_go(self) -> None:
+        if self._start == self._end and self._is_looked_at and self._buffer:
+            self._start = self._end = 0
+            self._use(bytearray())
+            self._bytes_next = self._bytes_min
 
     def _move(self, size: int) -> None:
         """Puts what is not parsed yet to the front of a buffer of `size` bytes, or more if it needs them."""
@@ -139,12 +234,19 @@ class Connection:
         if size == len(self._buffer):
             self._view[: len(rest)] = rest
         else:
-            self._use(bytearray(size))
+            self._use(_space(size))
             self._view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
-    def _frame_bytes(self) -> int:
-        return _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0])
+    def _outgrown_bytes(self) -> int:
+        """The next size of a buffer that is full of one frame's beginning.
+
+        The frame's own if that is large, as such a buffer is not used again.
+        """
+        doubled = 2 * self._end
+        if doubled <= RECEIVE_BUFFER_KEPT_BYTES_MAX:
+            return doubled
+        return min(doubled, _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0]))
 
     def _parse(self, requests: list[Request]) -> None:
         """Appends every whole request and moves past it, up to one that isn't whole."""

@@ -179,7 +179,9 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         "authorizer.class.name is set, but access control is not supported yet: leave it out, or say --insecure.",
     ),
     ({"log.dirs": "", "log.dir": ""}, "log.dirs must name at least one folder for the logs."),
-    ({"broker.id": "-2"}, "Invalid value -2 for configuration node.id: Value must be at least 0"),
+    ({"broker.id": "-2"}, "Invalid value -2 for configuration broker.id: Value must be at least 0"),
+    ({"node.id": "-2"}, "Invalid value -2 for configuration node.id: Value must be at least 0"),
+    ({"broker.id": "one"}, "Invalid value one for configuration broker.id: Not a number of type INT"),
     (
         {"broker.id.generation.enable": "false"},
         "broker.id must be set, since broker.id.generation.enable is false.",

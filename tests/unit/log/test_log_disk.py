@@ -20,6 +20,7 @@ from odradek.log.disk import (
     Entry,
     FileSlice,
     RealDisk,
+    is_cached,
     read_file,
     replace_file,
 )
@@ -131,7 +132,7 @@ def test_a_slice_outlives_its_file(tmp_path: Path) -> None:
     piece = FileSlice(file, 2, 6)
     del file
     DISK.unlink(f"{tmp_path}/f")
-    assert piece.read() == piece.read_cached() == b"234567"
+    assert piece.read() == b"234567"
     assert piece.part(4, 100).read() == b"67"
     assert piece.part(6, 1).size == 0
 
@@ -143,7 +144,6 @@ def test_a_slice_of_a_file_that_was_cut_fails(tmp_path: Path) -> None:
     file.truncate(5)
     with pytest.raises(DiskFailed, match="3 bytes at 2 instead of 6"):
         piece.read()
-    assert piece.read_cached() is None
 
 
 def test_files_close_with_their_last_reference(tmp_path: Path) -> None:
@@ -156,29 +156,27 @@ def test_files_close_with_their_last_reference(tmp_path: Path) -> None:
 
 
 def test_the_empty_slice_opens_nothing() -> None:
-    assert EMPTY_SLICE.read() == EMPTY_SLICE.read_cached() == b""
+    assert EMPTY_SLICE.read() == b""
     assert EMPTY_SLICE.part(0, 10).size == 0
 
 
-def test_cold_pages_are_not_waited_for(tmp_path: Path) -> None:
+def test_what_was_written_is_cached_and_cold_pages_are_waited_for(tmp_path: Path) -> None:
     file = DISK.create(f"{tmp_path}/f")
     file.write(0, b"x" * 1_000_000)
-    assert file.read_cached(0, 1_000_000) == b"x" * 1_000_000
+    assert is_cached(file.fileno(), 0, 1_000_000)
     file.sync()
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    # The kernel may keep pages, and some file systems can't say; but what comes is right, and read() waits.
-    assert file.read_cached(0, 1_000_000) in (None, b"x" * 1_000_000)
+    # The kernel may keep pages, and some file systems can't say; read() waits.
     assert FileSlice(file, 0, 1_000_000).read() == b"x" * 1_000_000
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no tmpfs at /dev/shm")
-def test_file_systems_that_cannot_say_are_read() -> None:
+def test_file_systems_that_cannot_say_count_as_cached() -> None:
     path = f"/dev/shm/odradek-test-{os.getpid()}"
     file = DISK.create(path)
     DISK.unlink(path)
     file.write(0, b"content")
-    for _ in range(2):
-        assert file.read_cached(0, 7) == b"content"
+    assert is_cached(file.fileno(), 0, 7)
 
 
 def test_a_directory_is_locked_once(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Loop:
         self.traffic = Traffic()
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(2)
+        self.unreadable: list[str] = []
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:
         self._threads.submit(work).add_done_callback(lambda done: self._loop.call_soon_threadsafe(then, done))
@@ -34,15 +35,20 @@ class Loop:
     def soon(self, work: Callable[[], None]) -> None:
         self._loop.call_soon(work)
 
+    def read_failed(self, path: str, error: OSError) -> None:
+        self.unreadable.append(path)
+
 
 class Protocol(asyncio.Protocol):
     """As a connection wires its outbox to its transport."""
 
     outbox: Outbox
+    loop: Loop
     is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.outbox = Outbox(cast(asyncio.WriteTransport, transport), Loop(), lambda: None)
+        self.loop = Loop()
+        self.outbox = Outbox(cast(asyncio.WriteTransport, transport), self.loop, lambda: None)
 
     def pause_writing(self) -> None:
         self.outbox.pause()
@@ -156,6 +162,7 @@ def test_bytes_that_can_not_be_read_end_the_connection(file: File, kind: type[Fi
         assert received in (b"", b"length", b"length" + slice_bytes(FileSlice(file, 10_240_000 - 10, 10)))
         await asyncio.sleep(0.05)
         assert protocol.is_lost
+        assert protocol.loop.unreadable == [file.path if kind is FileSlice else "nowhere"]
 
     run(work())
 

@@ -115,6 +115,7 @@ def test_interpreted_without_cython_installed() -> None:
         "sys.path[:0] = ['tests']\n"
         "from support.record_kernels import kernel\n"
         "assert kernel('decode', 'interpreted').validate(b'', 0) == -1\n"
+        "assert kernel('runs', 'interpreted').Runs(0, 0, -1, 0).run(b'', 0) == 0\n"
         "assert kernel('murmur', 'interpreted').murmur2(b'21') == 3321034988"
     )
     done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)}, check=False)

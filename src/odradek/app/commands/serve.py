@@ -7,7 +7,7 @@ the same options and says what is wrong.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,27 +18,37 @@ class Serve(NamedTuple):
     config_path: Path | None
     overrides: list[str]
     is_insecure: bool
+    log_format: str = "text"
+    log_levels: tuple[str, ...] = ()
+
+
+_OPTIONS = frozenset({"--override", "--log-format", "--log-level"})
 
 
 def parse(arguments: Sequence[str]) -> Serve | None:
-    """[server.properties] [--override key=value ...] [--insecure]; None for anything else."""
+    """[server.properties] [--insecure] and options with a value, as --name value or --name=value.
+
+    None for anything else.
+    """
     config_path: Path | None = None
-    overrides: list[str] = []
     is_insecure = False
-    rest: Iterator[str] = iter(arguments)
+    values: dict[str, list[str]] = {name: [] for name in _OPTIONS}
+    rest = iter(arguments)
     for argument in rest:
+        name, equals, value = argument.partition("=")
         if argument == "--insecure":
             is_insecure = True
-        elif argument == "--override" or argument.startswith("--override="):
-            override = argument.removeprefix("--override=") if "=" in argument else next(rest, None)
-            if override is None:
+        elif name in _OPTIONS:
+            given = value if equals else next(rest, None)
+            if given is None:
                 return None
-            overrides.append(override)
+            values[name].append(given)
         elif argument.startswith("-") or config_path is not None:
             return None
         else:
             config_path = Path(argument)
-    return Serve(config_path, overrides, is_insecure)
+    formats = values["--log-format"] or ["text"]
+    return Serve(config_path, values["--override"], is_insecure, formats[-1], tuple(values["--log-level"]))
 
 
 def start(serve: Serve) -> int:
@@ -48,7 +58,7 @@ def start(serve: Serve) -> int:
     try:
         from odradek.app.server import run
 
-        return run(serve.config_path, serve.overrides, serve.is_insecure)
+        return run(serve.config_path, serve.overrides, serve.is_insecure, serve.log_format, serve.log_levels)
     except ConfigError as error:
         sys.stderr.write(f"odradek serve: {error}\n")
         return 2

@@ -56,6 +56,17 @@ def serve_command(
             "--insecure", metavar="", help="Let anyone on the network in, where a listener is not on loopback."
         ),
     ] = False,
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="text|json", help="How log lines on standard error look.")
+    ] = "text",
+    log_level: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log-level",
+            metavar="[LOGGER=]LEVEL",
+            help="What is logged, INFO unless given; odradek.request=DEBUG logs every request.  Repeat for more.",
+        ),
+    ] = None,
 ) -> int:
     """Run a broker until Ctrl-C or SIGTERM.
 
@@ -63,7 +74,7 @@ def serve_command(
     its data in ./odradek-data.  One line on standard output says when it
     is ready: ready PLAINTEXT://127.0.0.1:9092
     """
-    return serve.start(serve.Serve(config, list(override or ()), insecure))
+    return serve.start(serve.Serve(config, list(override or ()), insecure, log_format, tuple(log_level or ())))
 
 
 def add_serve(app: typer.Typer) -> None:
@@ -100,6 +111,12 @@ def add_log(app: typer.Typer) -> None:
     app.add_typer(log.app, name="log")
 
 
+def add_doctor(app: typer.Typer) -> None:
+    from odradek.app.commands.doctor import doctor
+
+    app.command("doctor")(doctor)
+
+
 VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "serve": add_serve,
     "produce": add_produce,
@@ -107,6 +124,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "load": add_load,
     "topic": add_topic,
     "log": add_log,
+    "doctor": add_doctor,
 }
 
 

@@ -22,8 +22,10 @@ class BrokerConfigs(LayeredConfigs):
         texts = dict(texts)
         if texts.get("broker.id", "").strip() != "-1":  # -1 asks for a generated id.
             for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-                if one in texts:  # Two names of one thing, as in Kafka 3 and 4.
-                    texts.setdefault(other, texts[one])
+                if one in texts and other not in texts:  # Two names of one thing, as in Kafka 3 and 4.
+                    # What is wrong with it is said of the name that was written.
+                    BROKER_KEYS[other]._replace(name=one).parse(texts[one])
+                    texts[other] = texts[one]
         own = {name: BROKER_KEYS[name].parse(text) for name, text in (defaults or {}).items()}
         configs = cls((Layer.parse(ConfigSource.STATIC_BROKER_CONFIG, texts),), own)
         check_defaults(configs)

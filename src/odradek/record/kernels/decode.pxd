@@ -3,6 +3,8 @@ from odradek.record.kernels._copy cimport copy_bytes, wrap64
 
 cdef long long MILLIS_MAX
 cdef long long MICROS_MAX
+cdef long long INT64_MAX
+cdef long long INT64_MIN
 
 
 @cython.final
@@ -81,3 +83,26 @@ cdef long long micros(long long timestamp) noexcept nogil
 
 @cython.locals(source=Payload, skipper=Decoder, end=Py_ssize_t, index=Py_ssize_t, length=cython.longlong)
 cpdef Py_ssize_t validate(data, Py_ssize_t count) except? -2
+
+
+@cython.final
+cdef class Survey:
+    cdef readonly long long oldest, newest, found_offset, found_timestamp
+    cdef readonly Py_ssize_t null_keys
+    cdef readonly bint is_found
+    cdef Decoder skipper
+    cdef long long wanted_timestamp, start
+
+    cpdef seek(self, long long timestamp, long long start)
+    @cython.locals(
+        source=Payload,
+        end=Py_ssize_t,
+        index=Py_ssize_t,
+        key_at=Py_ssize_t,
+        length=cython.longlong,
+        timestamp=cython.longlong,
+        offset=cython.longlong,
+    )
+    cpdef Py_ssize_t run(
+        self, data, Py_ssize_t count, long long base_offset, long long base_timestamp
+    ) except? -2

@@ -27,6 +27,9 @@ COMPILED = bool(cython.compiled)
 MILLIS_MAX = 9_223_372_036_854_775
 MICROS_MAX = 9_223_372_036_854_775_807
 
+INT64_MAX = (1 << 63) - 1
+INT64_MIN = -INT64_MAX - 1
+
 FIRST_CAPACITY = 1024
 
 
@@ -376,3 +379,53 @@ def validate(data: Bytes, count: int) -> int:
             return index
         source.end = end
     return -1 if source.position == end else count
+
+
+class Survey:
+    """What the records of one batch say together: their times, whether each has a key, and the first at a time."""
+
+    def __init__(self) -> None:
+        self.oldest = 0
+        self.newest = 0
+        self.null_keys = 0
+        self.is_found = False
+        self.found_offset = 0
+        self.found_timestamp = 0
+        self.skipper = Decoder(False, False, False)
+        self.seek(INT64_MAX, 0)
+
+    def seek(self, timestamp: int, start: int) -> None:
+        """Found will be the first record from offset `start` on whose timestamp is at least that."""
+        self.wanted_timestamp = timestamp
+        self.start = start
+
+    def run(self, data: Bytes, count: int, base_offset: int, base_timestamp: int) -> int:
+        """Reads all records; -1 if all is well, else the index of the bad one, `count` as decode says it."""
+        source = Payload(data)
+        end = source.end
+        self.oldest = INT64_MAX
+        self.newest = INT64_MIN
+        self.null_keys = 0
+        self.is_found = False
+        for index in range(count):
+            length = source.varint()
+            if source.failed or length < 1 or length > end - source.position:
+                return index
+            source.end = source.position + length
+            source.position += 1  # Attributes.
+            timestamp = wrap64(base_timestamp + source.varlong())
+            offset = wrap64(base_offset + source.varint())
+            key_at = source.position
+            if source.sized() < 0:
+                self.null_keys += 1
+            source.position = key_at
+            if source.failed or self.skipper.skip(source) < 0 or source.position != source.end:
+                return index
+            source.end = end
+            self.oldest = min(self.oldest, timestamp)
+            self.newest = max(self.newest, timestamp)
+            if timestamp >= self.wanted_timestamp and offset >= self.start and not self.is_found:
+                self.is_found = True
+                self.found_offset = offset
+                self.found_timestamp = timestamp
+        return -1 if source.position == end else count

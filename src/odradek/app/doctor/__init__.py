@@ -1,0 +1,10 @@
+"""What a client would see of a cluster, step by step, and what to change: the command `odradek doctor`.
+
+    examination ──> reach      names, addresses, connections
+                ├─> speech     who answers, if it is not Kafka
+                ├─> clients    which clients have versions in common with the broker
+                └─> cluster    metadata ──> advertised   each broker where it says it is
+                                        └─> topics       partitions without a leader, missing replicas
+
+Each step gives findings; the first that leaves nothing to ask ends the examination.  Every wait has an end.
+"""

@@ -1,0 +1,152 @@
+"""Each broker at the address it advertises: that is where a client goes after its first question, wherever it came in.
+
+The classic mistake is an address that means something else to whoever reads it: localhost, the name of a container, an
+address inside a container network, a port before it was mapped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from odradek.app.doctor.cluster import Cluster, Identity, ask_cluster, ask_identity
+from odradek.app.doctor.findings import Finding, note, ok, wrong
+from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loopback, resolve
+from odradek.app.doctor.speech import recognise
+from odradek.client.config import Address, ClientConfig
+from odradek.client.connection import Connection, text_of
+from odradek.client.errors import ClientError
+from odradek.client.metadata import Broker
+
+BROKERS_MAX = 200
+AT_ONCE = 16
+CONTAINER_ID = re.compile(r"[0-9a-f]{12}")
+CONTAINER_NETWORK = IPv4Network("172.16.0.0/12")  # Where docker takes its networks from.
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """The way in: the address that was given, where it led, and who answered there."""
+
+    given: Address
+    ip: str
+    cluster: Cluster
+    identity: Identity | None
+    timeout_seconds: float
+
+    @property
+    def node(self) -> int | None:
+        """The broker behind the given address, if that is known."""
+        if self.identity is not None and self.identity.node >= 0:
+            return self.identity.node
+        return self.cluster.brokers[0].id if len(self.cluster.brokers) == 1 else None
+
+
+def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Finding]:
+    brokers = sorted(entrance.cluster.brokers, key=lambda broker: broker.id)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        yield from threads.map(lambda broker: examine_broker(broker, entrance, config), brokers[:BROKERS_MAX])
+    if len(brokers) > BROKERS_MAX:
+        yield note("brokers", f"{len(brokers) - BROKERS_MAX} more brokers were not looked at")
+
+
+def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> Finding:
+    """The first thing that is wrong with where it says it is."""
+    check, where = f"broker {broker.id}", text_of(broker.address)
+    advice = advice_for(broker, entrance)
+    why = unusable(broker, entrance)
+    if why is not None:
+        return wrong(check, f"advertises {where}: {why}", advice)
+    try:
+        ips = resolve(broker.host, broker.port, entrance.timeout_seconds)
+    except Unresolved as unresolved:
+        says = f"advertises {where}, and {broker.host} has no address here{kind_of_name(broker.host)}: {unresolved}"
+        return wrong(check, says, advice)
+    attempts = [attempt(ip, broker.port, entrance.timeout_seconds) for ip in ips]
+    reached = next((one for one in attempts if one.is_connected), None)
+    if reached is None:
+        failures = ", ".join(f"{one.ip} {one.failure}" for one in attempts)
+        return wrong(check, f"advertises {where}, which cannot be reached from here: {failures}{network(ips)}", advice)
+    return examine_peer(broker, reached, entrance, config)
+
+
+def examine_peer(broker: Broker, reached: Attempt, entrance: Entrance, config: ClientConfig) -> Finding:
+    """Whether the one who answers there is that broker of that cluster."""
+    check, where = f"broker {broker.id}", text_of(broker.address)
+    try:
+        connection = Connection(reached.address, config)
+    except ClientError:
+        speech = recognise(reached.address, entrance.timeout_seconds)
+        return wrong(check, f"advertises {where}, but there is {speech.what}", advice_for(broker, entrance))
+    try:
+        cluster = ask_cluster(connection, with_topics=False)
+        identity = ask_identity(connection, [one.id for one in entrance.cluster.brokers])
+    except ClientError as error:
+        return wrong(check, f"advertises {where}, but there: {error}", advice_for(broker, entrance))
+    finally:
+        connection.close()
+    if cluster.id != entrance.cluster.id:
+        says = f"advertises {where}, but there is another cluster ({cluster.id})"
+        return wrong(check, says, advice_for(broker, entrance))
+    if identity is not None and identity.node != broker.id:
+        who = f"broker {identity.node}" if identity.node >= 0 else "a broker that is not in the cluster's metadata"
+        says = f"advertises {where}, but there is {who}"
+        return wrong(check, says, advice_for(broker, entrance))
+    whom = "clients on this machine only" if is_loopback(broker.host) else f"{reached.connect_ms:.1f} ms"
+    return ok(check, f"advertises {where}, and is there ({whom})")
+
+
+def unusable(broker: Broker, entrance: Entrance) -> str | None:
+    """Why an address cannot be right, whatever answers there; None if it may be."""
+    ip = as_ip(broker.host)
+    if not broker.host or not 0 < broker.port < 65536:
+        return "no client can connect to that"
+    if ip is not None and ip.is_unspecified:
+        return "that is where a broker listens, and no place to connect to"
+    if is_loopback(broker.host) and not is_loopback(entrance.ip):
+        return "to each client that is the client's own machine"
+    return None
+
+
+def kind_of_name(host: str) -> str:
+    if CONTAINER_ID.fullmatch(host):
+        return " (it looks like the id of a container)"
+    if "." not in host:
+        return " (the name of a container or a machine, known only where the broker runs?)"
+    return ""
+
+
+def network(ips: Iterable[str]) -> str:
+    found = [as_ip(ip) for ip in ips]
+    inside = any(isinstance(ip, IPv4Address) and ip in CONTAINER_NETWORK for ip in found)
+    return " (an address inside a container network?)" if inside else ""
+
+
+def advice_for(broker: Broker, entrance: Entrance) -> str:
+    """One sentence with the whole setting, where it is known what it has to be."""
+    if broker.id != entrance.node:
+        setting = f"advertised.listeners=PLAINTEXT://HOST:{broker.port}"
+        return f"Set {setting} on broker {broker.id}, HOST being where clients reach that broker, and restart it."
+    setting = corrected(entrance.identity, broker.address, entrance.given)
+    if broker.address == entrance.given:
+        # It is there for us, and is not what it says: nothing that this broker could say instead is known.
+        return f"Give broker {broker.id} an address of its own in advertised.listeners, and restart it."
+    return f"Set advertised.listeners={setting} on broker {broker.id} and restart it."
+
+
+def corrected(identity: Identity | None, present: Address, right: Address) -> str:
+    """The broker's setting with the one address replaced; what other listeners advertise stays."""
+    listeners = identity.listeners if identity else {}
+    entries = [entry.strip() for entry in listeners.get("advertised.listeners", "").split(",") if entry.strip()]
+    wanted = f"://{text_of(present)}"
+    if any(entry.endswith(wanted) for entry in entries):
+        return ",".join(
+            f"{entry.removesuffix(wanted)}://{text_of(right)}" if entry.endswith(wanted) else entry for entry in entries
+        )
+    # Not set: listeners are advertised as they are, so the one with this port is meant.
+    named = [entry.strip() for entry in listeners.get("listeners", "").split(",")]
+    name = next((entry.partition("://")[0] for entry in named if entry.endswith(f":{present[1]}")), "PLAINTEXT")
+    return f"{name}://{text_of(right)}"

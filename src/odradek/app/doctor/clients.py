@@ -1,0 +1,97 @@
+"""Which clients have versions in common with a broker: by the versions alone, as a client decides it too.
+
+The ranges were read from the clients themselves in the versions named: ApiKeys of the Java client, the schemas and
+classes of the Python ones; the debug log of librdkafka tells only the newest versions it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
+from odradek.client.versions import ApiRange
+from odradek.wire.api_keys import ApiKey
+
+Ranges = Mapping[int, ApiRange]
+
+USES: dict[str, tuple[ApiKey, ...]] = {
+    "produce": (ApiKey.METADATA, ApiKey.PRODUCE),
+    "consume": (ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH),
+    "groups": (
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+    ),
+    "idempotence": (ApiKey.INIT_PRODUCER_ID,),
+}
+GROUPS_ADVICE = "Assign partitions by hand (assign() rather than subscribe())."
+IDEMPOTENCE_ADVICE = "Set enable.idempotence=false in Java producers from 3.0 on, where it is true unless set."
+
+
+class Client(NamedTuple):
+    """A client and the versions it has of what it needs."""
+
+    name: str
+    ranges: Ranges
+
+    def lacks(self, use: str, apis: Ranges) -> list[str]:
+        """The APIs of this use without a version that both sides have."""
+        return [name_of(key) for key in USES[use] if not overlap(self.ranges[key], apis.get(key))]
+
+
+def client(name: str, ranges: str) -> Client:
+    """The ranges stand in the order of KEYS."""
+    pairs = (each.split("-") for each in ranges.split())
+    return Client(name, {key: ApiRange(int(low), int(high)) for key, (low, high) in zip(KEYS, pairs, strict=True)})
+
+
+KEYS = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.LIST_OFFSETS, ApiKey.FETCH, *USES["groups"], *USES["idempotence"])
+CLIENTS = (
+    client("Java 4.3", "0-13 3-13 1-11 4-18  0-6 0-9 0-5 0-4 0-5 2-10 1-10  0-5"),
+    client("librdkafka 2.16", "0-13 0-10 0-7 0-16  0-2 0-5 0-3 0-3 0-1 0-9 0-9  0-4"),
+    client("kafka-python 3.0", "0-13 3-13 1-11 4-18  0-6 0-9 0-5 0-4 0-5 2-10 1-10  0-6"),
+    client("aiokafka 0.14", "0-5 0-8 0-5 0-11  0-1 0-5 0-3 0-1 0-1 0-3 0-3  0-0"),
+)
+
+
+def overlap(ours: ApiRange, theirs: ApiRange | None) -> bool:
+    return theirs is not None and ours.lowest <= theirs.highest and theirs.lowest <= ours.highest
+
+
+def name_of(key: ApiKey) -> str:
+    return "".join(word.capitalize() for word in key.name.split("_"))
+
+
+def examine_clients(apis: Ranges) -> Iterable[Finding]:
+    """Producing and consuming, then what some can do without."""
+    missing = {one.name: one.lacks("produce", apis) + one.lacks("consume", apis) for one in CLIENTS}
+    fine = [name for name, lacks in missing.items() if not lacks]
+    for name, lacks in missing.items():
+        if lacks and fine:
+            says = f"{name} shares no version of {listed(list(dict.fromkeys(lacks)))} with this broker"
+            yield note("clients", says, "Use an older version of the client, or upgrade the broker.")
+    if not fine:
+        lacks = sorted({api for some in missing.values() for api in some})
+        advice = "Give the address of a broker: no client can produce to this and consume from it."
+        yield wrong("clients", f"no client shares a version of {listed(lacks)} with this broker", advice)
+        return
+    yield ok("clients", f"{listed(fine)} can produce and consume")
+    able = [one for one in CLIENTS if one.name in fine]
+    yield optional_use("groups", "consumer groups", able, apis, GROUPS_ADVICE)
+    yield optional_use("idempotence", "idempotent producers", able, apis, IDEMPOTENCE_ADVICE)
+
+
+def optional_use(use: str, what: str, able: Sequence[Client], apis: Ranges, advice: str) -> Finding:
+    """What those who can produce and consume can do without."""
+    without = {one.name: one.lacks(use, apis) for one in able}
+    lacks = sorted({api for some in without.values() for api in some})
+    if not lacks:
+        return ok(use, f"{'all of them' if len(able) > 1 else able[0].name} can use {what}")
+    unable = [name for name, lacking in without.items() if lacking]
+    who = "no client can use" if len(unable) == len(able) else f"{listed(unable)} cannot use"
+    return note(use, f"{who} {what} here: {listed(lacks)} missing or too old", advice)

@@ -1,0 +1,82 @@
+"""What one broker tells of the cluster and of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT16_MAX, NO_BROKER
+from odradek.client.connection import Connection
+from odradek.client.errors import ClientError, KafkaUnavailable, NotKafka, Unsupported
+from odradek.client.metadata import Broker, Metadata, Topic
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.wire.schema import schema_of
+
+BROKER_RESOURCE = 4
+MAY_CREATE_SINCE = 4
+LISTENER_KEYS = ("advertised.listeners", "listeners")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Metadata as one broker gave it."""
+
+    id: str | None
+    controller: int
+    brokers: tuple[Broker, ...]
+    topics: tuple[Topic, ...]
+
+
+class Identity(NamedTuple):
+    """Which broker answered, and its listener configuration, where it tells."""
+
+    node: int
+    listeners: dict[str, str]
+
+
+def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
+    """Raises KafkaUnavailable, NotKafka; Unsupported for what is no broker's listener."""
+    theirs = connection.apis.get(ApiKey.METADATA)
+    if theirs is None:
+        raise Unsupported("it does not tell its cluster (no Metadata)")
+    version = min(schema_of(MetadataRequest).versions[-1], theirs.highest)
+    request = MetadataRequest(
+        topics=None if with_topics and version else [],  # Version 0 asks for all of them with none.
+        allow_auto_topic_creation=version < MAY_CREATE_SINCE,
+    )
+    answer = connection.call(request, MetadataResponse, version=version)
+    metadata = Metadata()
+    topics = metadata.merge(answer)
+    return Cluster(answer.cluster_id, answer.controller_id, tuple(metadata.brokers.values()), tuple(topics))
+
+
+def ask_identity(connection: Connection, nodes: Iterable[int]) -> Identity | None:
+    """Which of these brokers is at the other end: only that one tells its own configuration.
+
+    NO_BROKER if it is none of them; None if it does not say: too old, or this client may not ask.
+    """
+    resources = [
+        DescribeConfigsResource(
+            resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=list(LISTENER_KEYS)
+        )
+        for node in list(nodes)[:INT16_MAX]
+    ]
+    try:
+        answer = connection.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+    except (KafkaUnavailable, NotKafka):
+        raise
+    except ClientError:
+        return None
+    for result in answer.results:
+        if result.error_code == ErrorCode.NONE and result.resource_name.isdecimal():
+            return Identity(int(result.resource_name), {each.name: each.value or "" for each in result.configs})
+    is_none_of_them = answer.results and all(one.error_code == ErrorCode.INVALID_REQUEST for one in answer.results)
+    return Identity(NO_BROKER, {}) if is_none_of_them else None

@@ -1,0 +1,142 @@
+"""The steps, in the order in which a client takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+from odradek.app.doctor.advertised import Entrance, examine_brokers
+from odradek.app.doctor.clients import examine_clients
+from odradek.app.doctor.cluster import Cluster, ask_cluster, ask_identity
+from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
+from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
+from odradek.app.doctor.speech import recognise, sasl_mechanisms
+from odradek.app.doctor.topics import examine_topics
+from odradek.app.output import plural
+from odradek.base.units import MIB
+from odradek.client.config import Address, ClientConfig
+from odradek.client.connection import Connection, text_of
+from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, NotKafka, Unsupported
+from odradek.wire.api_keys import ApiKey
+
+ANSWER_BYTES_MAX = 100 * MIB
+
+CONNECT_ADVICE = {
+    "refused": "Start the broker, or give the port that it listens on (`listeners` in server.properties).",
+    "unreachable": "Give an address this machine has a route to, or mend the network between them.",
+}
+TIMEOUT_ADVICE = "Look for a firewall or a security group that drops packets to this port, or a wrong address."
+
+
+def examine(address: Address, timeout_seconds: float) -> Iterator[Finding]:
+    """Findings as they are made.  timeout_seconds bounds each single wait."""
+    try:
+        ips = resolve(address[0], address[1], timeout_seconds)
+    except Unresolved as unresolved:
+        advice = f"Give a name or an address that this machine knows; {address[0]} is in neither DNS nor /etc/hosts."
+        yield wrong("address", f"{address[0]} has no address here: {unresolved}", advice)
+        return
+    if as_ip(address[0]) is None:
+        yield ok("address", f"{address[0]} is {', '.join(f'{ip} ({kind(ip)})' for ip in ips)}")
+    else:
+        yield ok("address", f"{address[0]} ({kind(address[0])})")
+    attempts = [attempt(ip, address[1], timeout_seconds) for ip in ips]
+    yield from connection_findings(address, attempts)
+    reached = next((one for one in attempts if one.is_connected), None)
+    if reached is not None:
+        yield from examine_peer(address, reached, timeout_seconds)
+
+
+def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[Finding]:
+    reached = [one for one in attempts if one.is_connected]
+    failed = [one for one in attempts if not one.is_connected]
+    failures = ", ".join(f"{one.ip} {one.failure}" for one in failed)
+    if not reached:
+        advice = CONNECT_ADVICE.get(failed[0].failure or "", TIMEOUT_ADVICE)
+        yield wrong("connection", f"nobody answers at {text_of(address)}: {failures}", advice)
+        return
+    answered = ", ".join(f"{one.ip} answers in {one.connect_ms:.1f} ms" for one in reached)
+    if not failed:
+        yield ok("connection", answered)
+        return
+    first = " first" if attempts[0] in failed else ""
+    advice = f"Give {text_of(reached[0].address)} to clients that try only the first address, or listen on all of them."
+    yield note("connection", f"{answered}; clients that try another{first} fail: {failures}", advice)
+
+
+def examine_peer(address: Address, reached: Attempt, timeout_seconds: float) -> Iterable[Finding]:
+    """From the first byte on."""
+    config = patient_for(address, timeout_seconds)
+    try:
+        connection = Connection(reached.address, config)
+    except (KafkaUnavailable, NotKafka):
+        speech = recognise(reached.address, timeout_seconds)
+        yield wrong("protocol", f"{text_of(address)} is {speech.what}", speech.advice)
+        return
+    except ErrorAnswer as error:
+        yield wrong("protocol", f"Kafka, but {error}", "Look into the broker's log.")
+        return
+    with closing(connection):
+        yield ok("protocol", f"Kafka in plaintext, with {len(connection.apis)} APIs")
+        if ApiKey.METADATA not in connection.apis:
+            advice = "Give the port of a broker's listener: the one here is in controller.listener.names."
+            yield wrong("protocol", "this is a controller's listener, which answers no client", advice)
+            return
+        yield from examine_clients(connection.apis)
+        yield from examine_broker(address, reached, connection, config, timeout_seconds)
+
+
+def patient_for(address: Address, timeout_seconds: float) -> ClientConfig:
+    wait_ms = max(int(timeout_seconds * 1000), 1)
+    return ClientConfig(
+        text_of(address),
+        client_id="odradek-doctor",
+        connect_timeout_ms=wait_ms,
+        request_timeout_ms=wait_ms,
+        response_bytes_max=ANSWER_BYTES_MAX,
+    )
+
+
+def examine_broker(
+    address: Address, reached: Attempt, connection: Connection, config: ClientConfig, timeout_seconds: float
+) -> Iterable[Finding]:
+    """What the broker tells of its cluster, and whether that is so."""
+    try:
+        cluster = ask_cluster(connection, with_topics=True)
+        identity = ask_identity(connection, [broker.id for broker in cluster.brokers])
+    except Unsupported as unsupported:
+        yield wrong("cluster", str(unsupported), "Use a client of the broker's own age.")
+        return
+    except ClientError as error:
+        yield refused(reached.address, error, timeout_seconds)
+        return
+    yield from cluster_findings(cluster)
+    entrance = Entrance(address, reached.ip, cluster, identity, timeout_seconds)
+    yield from examine_brokers(entrance, config)
+    yield from examine_topics(cluster)
+
+
+def refused(address: Address, error: ClientError, timeout_seconds: float) -> Finding:
+    """It speaks Kafka, but does not answer Metadata: it wants to know who asks, or it is in trouble."""
+    mechanisms = sasl_mechanisms(address, timeout_seconds)
+    if mechanisms is None:
+        return wrong("cluster", f"the broker does not tell its cluster: {error}", "Look into the broker's log.")
+    advice = (
+        "Give the port of a listener without SASL, or configure the client with security.protocol=SASL_PLAINTEXT and "
+        f"sasl.mechanism={mechanisms[0] if mechanisms else 'PLAIN'}."
+    )
+    return wrong("cluster", f"this listener wants its clients to log in (SASL: {listed(mechanisms)})", advice)
+
+
+def cluster_findings(cluster: Cluster) -> Iterable[Finding]:
+    brokers = plural(len(cluster.brokers), "broker")
+    ids = {broker.id for broker in cluster.brokers}
+    if not ids:
+        advice = "Wait until a broker is registered, then look into its log if none is."
+        yield wrong("cluster", f"cluster {cluster.id}, no broker", advice)
+    elif cluster.controller not in ids:
+        advice = "Start the controllers (controller.quorum.voters), or with ZooKeeper look whether that is reachable."
+        says = f"cluster {cluster.id}, {brokers}, no controller: topics can be neither created nor deleted"
+        yield note("cluster", says, advice)
+    else:
+        yield ok("cluster", f"cluster {cluster.id}, {brokers}, controller {cluster.controller}")

@@ -1,0 +1,105 @@
+"""From a name to addresses, from an address to a connection: each address tried by itself, in the system's order."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from queue import Empty, SimpleQueue
+
+from odradek.client.config import Address
+from odradek.client.connection import reason_of
+
+UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
+
+
+class Unresolved(Exception):
+    """A name without addresses; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One address and how connecting to it went: after so many milliseconds, or not, and why not."""
+
+    ip: str
+    port: int
+    connect_ms: float | None = None
+    failure: str | None = None
+
+    @property
+    def address(self) -> Address:
+        return self.ip, self.port
+
+    @property
+    def is_connected(self) -> bool:
+        return self.failure is None
+
+
+def resolve(host: str, port: int, timeout_seconds: float) -> list[str]:
+    """The addresses of a name, in the order in which the system would try them.  Raises Unresolved."""
+    outcome: SimpleQueue[list[str] | Exception] = SimpleQueue()
+    # Nothing can interrupt a lookup; one that takes too long is left behind, and does not keep the process.
+    threading.Thread(target=_look_up, args=(host, port, outcome), daemon=True).start()
+    try:
+        found = outcome.get(timeout=timeout_seconds)
+    except Empty:
+        raise Unresolved(f"no name server answered within {timeout_seconds:g} s") from None
+    if isinstance(found, OSError):
+        raise Unresolved(reason_of(found))
+    if isinstance(found, Exception):
+        raise Unresolved("it is no host name")
+    return found
+
+
+def _look_up(host: str, port: int, outcome: SimpleQueue[list[str] | Exception]) -> None:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        outcome.put(list(dict.fromkeys(str(address[0]) for *_, address in found)))
+    except (OSError, ValueError) as error:  # ValueError: a label that is empty, too long, or no text at all.
+        outcome.put(error)
+
+
+def attempt(ip: str, port: int, timeout_seconds: float) -> Attempt:
+    """Connect, and hang up again."""
+    began = time.monotonic()
+    try:
+        with socket.create_connection((ip, port), timeout_seconds) as connected:
+            if connected.getsockname() == connected.getpeername():  # It met itself; see client.connection.connect.
+                return Attempt(ip, port, failure="refused")
+    except OSError as error:
+        return Attempt(ip, port, failure=_failure(error, timeout_seconds))
+    return Attempt(ip, port, (time.monotonic() - began) * 1000)
+
+
+def _failure(error: OSError, timeout_seconds: float) -> str:
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return f"no answer within {timeout_seconds:g} s"
+    if error.errno == errno.ECONNREFUSED:
+        return "refused"
+    if error.errno in UNREACHABLE:
+        return "unreachable"
+    return reason_of(error)
+
+
+def as_ip(host: str) -> IPv4Address | IPv6Address | None:
+    """None for a name."""
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """True for what every machine takes for itself."""
+    ip = as_ip(host)
+    if ip is None:
+        return host.lower().rstrip(".") in ("localhost", "localhost.localdomain")
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return (mapped or ip).is_loopback
+
+
+def kind(ip: str) -> str:
+    return "IPv6" if ":" in ip else "IPv4"

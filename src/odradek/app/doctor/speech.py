@@ -1,0 +1,207 @@
+"""Who answers, where it is no plaintext Kafka: a few words are said, and the first bytes of the answer tell.
+
+Each word goes over a connection of its own, since most servers hang up on what they do not understand.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from contextlib import suppress
+from struct import Struct, pack
+from typing import NamedTuple
+
+from odradek.client.config import Address
+from odradek.wire.client import encode_request
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.primitives import Chunk
+
+HEARD_BYTES_MIN = 16  # As many as any sign needs.
+HEARD_BYTES_MAX = 4096
+CORRELATION_ID = 0x0DDADE5
+SASL_HANDSHAKE, METADATA = 17, 3
+SHORT_PAUSE_SECONDS = 1.0
+
+_HEADER = Struct(">hhih")
+_ANSWER = Struct(">ii")
+
+PORT_ADVICE = "Give the port of a Kafka listener, the one that `listeners` of server.properties names (often 9092)."
+TLS_ADVICE = (
+    "Give the port of a PLAINTEXT listener, or configure the client for TLS with security.protocol=SSL and a trust "
+    "store that knows the broker's certificate."
+)
+ZOOKEEPER_ADVICE = (
+    "Give the broker's address instead of ZooKeeper's: port 9092 rather than 2181, and --bootstrap-server rather "
+    "than --zookeeper."
+)
+OLD_ADVICE = "Upgrade the broker: clients of today need Kafka 0.10 or newer."
+SILENT_ADVICE = (
+    "Look whether the broker behind this address is alive: a proxy without a broker, a process that is stopped "
+    "(SIGSTOP, a debugger), or a full disk answer like this."
+)
+CLOSED_ADVICE = (
+    "Look whether a broker runs behind this address: the port of a container or of a load balancer whose broker is "
+    "down accepts connections and drops them."
+)
+
+
+class Speech(NamedTuple):
+    """Who answers, as the end of `this is ...`, and what to do about it."""
+
+    what: str
+    advice: str
+
+
+HTTP = Speech("an HTTP server", PORT_ADVICE)
+TLS = Speech("a TLS listener", TLS_ADVICE)
+KAFKA_OVER_TLS = Speech("Kafka behind TLS", TLS_ADVICE)
+ZOOKEEPER = Speech("ZooKeeper", ZOOKEEPER_ADVICE)
+OLD_KAFKA = Speech("Kafka of a version before 0.10, or one that does not answer ApiVersions", OLD_ADVICE)
+SILENT = Speech("something that accepts connections and never answers", SILENT_ADVICE)
+CLOSED = Speech("something that accepts connections and drops them without a word", CLOSED_ADVICE)
+UNKNOWN = Speech("no Kafka", PORT_ADVICE)
+
+SIGNS: tuple[tuple[bytes, Speech], ...] = (
+    (b"HTTP/", HTTP),
+    (b"<", HTTP),  # HTTP 0.9 has no header.
+    (b"\x15\x03", TLS),  # An alert.
+    (b"\x16\x03", TLS),  # A handshake.
+    (b"imok", ZOOKEEPER),
+    (b"ruok is not", ZOOKEEPER),
+    (b"This ZooKeeper", ZOOKEEPER),
+    (b"SSH-", Speech("an SSH server", PORT_ADVICE)),
+    (b"-ERR", Speech("a Redis server", PORT_ADVICE)),
+    (b"-DENIED", Speech("a Redis server", PORT_ADVICE)),
+    (b"AMQP", Speech("an AMQP broker, such as RabbitMQ", PORT_ADVICE)),
+    (b"INFO {", Speech("a NATS server", PORT_ADVICE)),
+    (b"220", Speech("a mail or FTP server", PORT_ADVICE)),
+)
+
+
+def recognise(address: Address, timeout_seconds: float) -> Speech:
+    """Says a few words and listens.  Takes at most about five times timeout_seconds, or five seconds."""
+    pause = min(timeout_seconds, SHORT_PAUSE_SECONDS)
+    answers = []
+    for words in (api_versions(), client_hello(), b"ruok", b"GET / HTTP/1.0\r\n\r\n"):
+        heard = exchange(address, words, pause)
+        known = told_by(heard or b"")
+        if known is TLS:
+            return KAFKA_OVER_TLS if is_kafka_over_tls(address, timeout_seconds) else TLS
+        if known is not None:
+            return known
+        answers.append(heard)
+    heard = exchange(address, frame(METADATA, 0, pack(">i", 0)), pause)
+    if heard is not None and is_kafka(heard):
+        return OLD_KAFKA
+    answers.append(heard)
+    if any(answers):
+        return UNKNOWN
+    return CLOSED if b"" in answers else SILENT
+
+
+def told_by(heard: bytes) -> Speech | None:
+    if len(heard) >= 9 and heard[:2] == b"\0\0" and heard[3:9] == b"\x04\0\0\0\0\0":
+        return Speech("an HTTP/2 server (gRPC?)", PORT_ADVICE)  # Its first frame: SETTINGS on stream 0.
+    return next((speech for sign, speech in SIGNS if heard.startswith(sign)), None)
+
+
+def exchange(address: Address, words: bytes, timeout_seconds: float) -> bytes | None:
+    """The first bytes of the answer; b"" if the connection was closed without any, None if nothing came in time."""
+    try:
+        with socket.create_connection(address, timeout_seconds) as stream:
+            return listen(stream, words, timeout_seconds)
+    except OSError:
+        return b""
+
+
+def listen(stream: socket.socket, words: bytes, timeout_seconds: float) -> bytes | None:
+    deadline = time.monotonic() + timeout_seconds
+    heard = b""
+    try:
+        stream.sendall(words)
+        while len(heard) < HEARD_BYTES_MIN:
+            stream.settimeout(max(deadline - time.monotonic(), 0.001))
+            received = stream.recv(HEARD_BYTES_MAX)
+            if not received:
+                break
+            heard += received
+    except TimeoutError:
+        return heard or None
+    except OSError:  # Reset: what had come before counts.
+        pass
+    return heard
+
+
+# Kafka, asked by hand: what no message of the wire layer is for.
+
+
+def api_versions() -> bytes:
+    request = ApiVersionsRequest(client_software_name="odradek", client_software_version="doctor")
+    return b"".join(map(_bytes, encode_request(request, 3, CORRELATION_ID, "odradek-doctor")))
+
+
+def _bytes(chunk: Chunk) -> bytes:
+    assert isinstance(chunk, bytes | bytearray | memoryview), "nothing is spliced into it"
+    return bytes(chunk)
+
+
+def frame(api_key: int, version: int, body: bytes) -> bytes:
+    """A request with header version 1 and no client id."""
+    rest = _HEADER.pack(api_key, version, CORRELATION_ID, -1) + body
+    return pack(">i", len(rest)) + rest
+
+
+def is_kafka(heard: bytes) -> bool:
+    """An answer's length and the correlation id that was asked with."""
+    if len(heard) < _ANSWER.size:
+        return False
+    length, correlation_id = _ANSWER.unpack_from(heard)
+    return bool(length >= 4 and correlation_id == CORRELATION_ID)
+
+
+def client_hello() -> bytes:
+    """The first bytes that a TLS client says."""
+    said = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        _unchecked_tls().wrap_bio(ssl.MemoryBIO(), said).do_handshake()
+    return said.read()
+
+
+def is_kafka_over_tls(address: Address, timeout_seconds: float) -> bool:
+    try:
+        with (
+            socket.create_connection(address, timeout_seconds) as stream,
+            _unchecked_tls().wrap_socket(stream) as secured,
+        ):
+            return is_kafka(listen(secured, api_versions(), timeout_seconds) or b"")
+    except OSError:  # It may want a certificate of ours.
+        return False
+
+
+def _unchecked_tls() -> ssl.SSLContext:
+    """Trusts anyone: nothing is told to the peer, and nothing it tells is used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def sasl_mechanisms(address: Address, timeout_seconds: float) -> list[str] | None:
+    """What a listener that wants SASL has to offer; None if it wants none.
+
+    │ i32 length │ i32 correlation id │ i16 error │ i32 count │ each: i16 length, name │
+    """
+    heard = exchange(address, frame(SASL_HANDSHAKE, 1, pack(">h", 0)), timeout_seconds)
+    unsupported_mechanism = 33
+    if not heard or len(heard) < 14 or not is_kafka(heard):
+        return None
+    error, count = Struct(">hi").unpack_from(heard, 8)
+    if error != unsupported_mechanism:
+        return None
+    names, at = [], 14
+    for _ in range(min(max(count, 0), 32)):
+        size = int.from_bytes(heard[at : at + 2], "big")
+        names.append(heard[at + 2 : at + 2 + size].decode(errors="replace"))
+        at += 2 + size
+    return [name for name in names if name]

@@ -1,0 +1,92 @@
+"""Metrics for Prometheus, on a port of their own: GET /metrics, in threads of their own.
+
+A scrape asks the loop for a snapshot and waits for it, a bounded time; what it gets it writes out in its thread.  A
+broker whose loop hangs still answers: that it hangs, since when, and what the process takes.
+
+Imported only where metrics.listener is set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from odradek.app.listeners import Endpoint
+from odradek.app.metrics_http import HttpServer
+from odradek.app.metrics_loop_lag import LoopLag
+from odradek.app.metrics_snapshot import Collection, Ends, Snapshot
+from odradek.core.broker import Broker
+from odradek.core.configs.definition import ConfigError
+from odradek.net.listener import CannotListen, Listener, why_not
+from odradek.net.shell import Shell
+
+try:
+    from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+    from prometheus_client.metrics_core import Metric as Family
+    from prometheus_client.registry import Collector
+except ImportError as missing:
+    raise ConfigError(
+        "metrics.listener is set, but prometheus_client is not installed: pip install 'odradek[metrics]'."
+    ) from missing
+
+from odradek.app import metrics_families as families
+
+log = logging.getLogger(__name__)
+
+LOOP_SECONDS_MAX = 3.0  # Prometheus itself waits for ten.
+
+
+class Metrics(Collector):
+    """One broker's.  Raises CannotListen."""
+
+    def __init__(self, address: Endpoint, shell: Shell, listeners: Sequence[Listener]) -> None:
+        self._shell = shell
+        self._listeners = listeners
+        self._lag = LoopLag(shell.loop)
+        self._ends = Ends()
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        try:
+            self._server = HttpServer(address.host, address.port, make_wsgi_app(registry))
+        except OSError as error:
+            raise CannotListen(why_not(f"metrics.listener {address}", error, "metrics.listener=")) from error
+        self.address = Endpoint(address.host, self._server.port)
+
+    def start(self) -> None:
+        """Answer, if only that the loop is busy: opening the logs may take a while."""
+        self._lag.start()
+        self._server.start()
+
+    def begin(self, broker: Broker) -> None:
+        """There is a broker, and nobody has written to it yet."""
+        self._ends.begin(broker)
+        log.info("metrics are at http://%s/metrics", self.address)
+
+    def stop(self) -> None:
+        self._lag.stop()
+        self._server.stop()
+
+    def describe(self) -> list[Family]:
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        """In the thread of a scrape."""
+        overdue_seconds = self._lag.overdue()
+        snapshot = self._snapshot()
+        if snapshot is not None:
+            yield from families.of_snapshot(snapshot)
+        yield from families.of_loop(snapshot is not None, max(overdue_seconds, self._lag.overdue()))
+
+    def _snapshot(self) -> Snapshot | None:
+        collection = Collection(self._shell, self._listeners, self._lag, self._ends)
+        try:
+            self._shell.loop.call_soon_threadsafe(collection.begin)
+            return collection.done.result(LOOP_SECONDS_MAX)
+        except TimeoutError:
+            collection.done.cancel()
+        except RuntimeError:
+            pass  # The loop has ended.
+        except Exception:
+            log.exception("a scrape failed here")
+        return None

@@ -1,0 +1,106 @@
+"""A snapshot as the families that prometheus_client writes out.  Done in the thread of the scrape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+
+from odradek import __version__
+from odradek.app import metrics_table as table
+from odradek.app.metrics_snapshot import Histogram, OneLog, Snapshot
+from odradek.net.traffic import BUCKETS, MICROSECONDS
+
+# Bucket n of Latencies ends at 2ⁿ µs.  Finer than 16 µs nobody asks, and the last has no end.
+FIRST_SHOWN, LAST_SHOWN = 4, BUCKETS - 2
+BOUNDS = tuple(str(2**n / MICROSECONDS) for n in range(FIRST_SHOWN, LAST_SHOWN + 1))
+
+SAMPLES_PER_TURN = 50
+PAUSE_SECONDS = 0.0002
+
+Thing = TypeVar("Thing")
+Value = tuple[Sequence[str], float]
+
+
+def _paced(things: Iterable[Thing]) -> Iterator[Thing]:
+    """Let others have the interpreter again and again: the loop, above all."""
+    for number, thing in enumerate(things, start=1):
+        if number % SAMPLES_PER_TURN == 0:
+            time.sleep(PAUSE_SECONDS)
+        yield thing
+
+
+class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only goes over it.
+    def __iter__(self) -> Iterator[object]:
+        return _paced(super().__iter__())
+
+
+def of_loop(is_responsive: bool, overdue_seconds: float) -> list[Family]:
+    """What there is to say without the loop."""
+    return [_one(table.LOOP_RESPONSIVE, int(is_responsive)), _one(table.LOOP_OVERDUE, overdue_seconds)]
+
+
+def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
+    s = snapshot
+    yield _family(table.APP_INFO, [((__version__, str(s.broker_id), s.cluster_id), 1)])
+    yield _family(table.REQUESTS, [(labels, one.times) for labels, one in s.requests.items()])
+    yield _histogram(table.TOTAL_TIME, s.requests.items())
+    yield _one(table.BYTES_IN, s.bytes_in)
+    yield _one(table.BYTES_OUT, s.bytes_out)
+    yield _family(table.CONNECTIONS, [((listener,), count) for listener, count in s.connections.items()])
+    yield _one(table.CONNECTIONS_MADE, s.connections_accepted)
+    yield _one(table.CONNECTIONS_REFUSED, s.connections_refused)
+    yield _family(table.MESSAGES_IN, [((topic,), count) for topic, count in s.messages_in.items()])
+    yield _family(table.TOPIC_BYTES_IN, [((topic,), count) for topic, count in s.topic_bytes_in.items()])
+    yield _of_logs(table.LOG_SIZE, s, lambda log: log.size_bytes)
+    yield _of_logs(table.LOG_START, s, lambda log: log.start_offset)
+    yield _of_logs(table.LOG_END, s, lambda log: log.end_offset)
+    yield _of_logs(table.LOG_SEGMENTS, s, lambda log: log.segments)
+    yield _histogram(table.FLUSH_TIME, [((), s.syncs)])
+    yield _one(table.PARTITIONS, s.partitions)
+    yield _one(table.LEADERS, s.leaders)
+    yield _one(table.OFFLINE, s.offline)
+    yield _one(table.UNDER_REPLICATED, s.under_replicated)
+    yield _one(table.PURGATORY, s.parked)
+    yield _one(table.FETCH_SESSIONS, s.fetch_sessions)
+    yield _histogram(table.LOOP_LAG, [((), s.lag)])
+    yield _one(table.LOOP_LAG_MAX, s.lag_max_seconds)
+    yield _one(table.SCRAPE_LOOP, s.loop_seconds)
+
+
+def _one(metric: table.Metric, value: float) -> Family:
+    return _family(metric, [((), value)])
+
+
+def _of_logs(metric: table.Metric, snapshot: Snapshot, value: Callable[[OneLog], float]) -> Family:
+    return _family(metric, (((log.topic, log.partition), value(log)) for log in snapshot.logs))
+
+
+def _family(metric: table.Metric, values: Iterable[Value]) -> Family:
+    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = make(metric.name, metric.meaning, labels=metric.labels)
+    for labels, value in _paced(values):
+        family.add_metric(labels, value)
+    family.samples = _PacedSamples(family.samples)
+    return family
+
+
+def _histogram(metric: table.Metric, values: Iterable[tuple[Sequence[str], Histogram]]) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    for labels, histogram in values:
+        family.add_metric(labels, cumulative(histogram), histogram.seconds)
+    family.samples = _PacedSamples(family.samples)
+    return family
+
+
+def cumulative(histogram: Histogram) -> list[tuple[str, float]]:
+    below = sum(histogram.buckets[:FIRST_SHOWN])
+    buckets: list[tuple[str, float]] = []
+    for bound, count in zip(BOUNDS, histogram.buckets[FIRST_SHOWN:], strict=False):
+        below += count
+        buckets.append((bound, below))
+    buckets.append(("+Inf", histogram.times))
+    return buckets

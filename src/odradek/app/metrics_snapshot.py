@@ -1,0 +1,173 @@
+"""What a scrape takes from the broker: copies, made on the loop, where nothing changes meanwhile.
+
+A broker has thousands of partitions, and the loop has clients to serve: partitions are read a few at a time, and the
+loop goes round between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from odradek.api.log_fields import api_name
+from odradek.app.metrics_loop_lag import LoopLag
+from odradek.base.units import TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.broker import Broker
+from odradek.core.partition import Partition
+from odradek.net.listener import Listener
+from odradek.net.shell import Shell
+from odradek.net.traffic import Latencies
+
+PARTITIONS_PER_TURN = 200
+
+
+class Histogram(NamedTuple):
+    """A copy of Latencies."""
+
+    times: int
+    seconds: float
+    buckets: tuple[int, ...]
+
+    @classmethod
+    def of(cls, latencies: Latencies) -> Histogram:
+        return cls(latencies.count, latencies.seconds, tuple(latencies.buckets))
+
+
+class OneLog(NamedTuple):
+    topic: str
+    partition: str
+    size_bytes: int
+    start_offset: int
+    end_offset: int
+    segments: int
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One broker at one moment, but for the partitions, each of which is from a moment of its own soon after."""
+
+    broker_id: int
+    cluster_id: str
+    requests: Mapping[tuple[str, str], Histogram]
+    syncs: Histogram
+    bytes_in: int
+    bytes_out: int
+    connections: Mapping[str, int]
+    connections_accepted: int
+    connections_refused: int
+    parked: int
+    fetch_sessions: int
+    lag: Histogram
+    lag_max_seconds: float
+    logs: list[OneLog] = field(default_factory=list)
+    messages_in: dict[str, int] = field(default_factory=dict)
+    topic_bytes_in: dict[str, int] = field(default_factory=dict)
+    partitions: int = 0
+    leaders: int = 0
+    offline: int = 0
+    under_replicated: int = 0
+    loop_seconds: float = 0.0
+
+
+class Ends:
+    """Where each log ended when the broker started: what came since is what clients wrote.
+
+    By topic id, since a topic that is deleted and made again begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._at_start: dict[tuple[Uuid, int], int] = {}
+
+    def begin(self, broker: Broker) -> None:
+        for name, partition in broker.partitions.items():
+            if partition.is_online:
+                self._at_start[_key(broker, name)] = partition.log.end_offset
+
+    def since_start(self, broker: Broker, name: TopicPartition, end: int) -> int:
+        return max(0, end - self._at_start.get(_key(broker, name), 0))
+
+
+def _key(broker: Broker, name: TopicPartition) -> tuple[Uuid, int]:
+    return broker.view.topics[name.topic].id, name.partition
+
+
+class Collection:
+    """One scrape's way over the loop.  `done` gets the snapshot; cancelled, the loop does no more for it."""
+
+    def __init__(self, shell: Shell, listeners: Sequence[Listener], lag: LoopLag, ends: Ends) -> None:
+        self.done: Future[Snapshot] = Future()
+        self._shell = shell
+        self._listeners = listeners
+        self._lag = lag
+        self._ends = ends
+        self._partitions: Iterator[tuple[TopicPartition, Partition]]
+        self._snapshot: Snapshot
+
+    def begin(self) -> None:
+        """On the loop."""
+        if self.done.set_running_or_notify_cancel():
+            self._step(self._take_totals)
+
+    def _step(self, work: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        try:
+            is_done = work()
+        except Exception as error:  # A scrape that fails must not end the broker.
+            self.done.set_exception(error)
+            return
+        self._snapshot.loop_seconds += time.monotonic() - began
+        if is_done:
+            self.done.set_result(self._snapshot)
+        else:
+            self._shell.soon(lambda: self._step(self._take_partitions))
+
+    def _take_totals(self) -> bool:
+        broker, traffic = self._shell.broker, self._shell.traffic
+        self._partitions = iter(list(broker.partitions.items()))
+        self._snapshot = Snapshot(
+            broker_id=broker.id,
+            cluster_id=broker.view.cluster_id,
+            requests={
+                (api_name(key), str(version)): Histogram.of(latencies)
+                for (key, version), latencies in sorted(traffic.requests.items())
+            },
+            syncs=Histogram.of(traffic.syncs),
+            bytes_in=traffic.bytes_in,
+            bytes_out=traffic.bytes_out,
+            connections={listener.name: len(listener) for listener in self._listeners},
+            connections_accepted=traffic.connections_accepted,
+            connections_refused=traffic.connections_refused,
+            parked=len(broker.lot),
+            fetch_sessions=len(broker.sessions),
+            lag=Histogram.of(self._lag.lags),
+            lag_max_seconds=self._lag.max_seconds,
+        )
+        return False
+
+    def _take_partitions(self) -> bool:
+        broker, snapshot = self._shell.broker, self._snapshot
+        taken = list(islice(self._partitions, PARTITIONS_PER_TURN))
+        for name, partition in taken:
+            if broker.partitions.get(name) is not partition:
+                continue  # Deleted since the last turn.
+            snapshot.partitions += 1
+            if partition.info.leader == broker.id:
+                snapshot.leaders += 1
+                snapshot.under_replicated += len(partition.info.isr) < len(partition.info.replicas)
+            if not partition.is_online:
+                snapshot.offline += 1
+                continue
+            log = partition.log
+            topic = str(name.topic)
+            snapshot.logs.append(
+                OneLog(topic, str(name.partition), log.size, log.start_offset, log.end_offset, len(log.segments))
+            )
+            written = self._ends.since_start(broker, name, log.end_offset)
+            snapshot.messages_in[topic] = snapshot.messages_in.get(topic, 0) + written
+            snapshot.topic_bytes_in[topic] = snapshot.topic_bytes_in.get(topic, 0) + log.appended_bytes
+        return len(taken) < PARTITIONS_PER_TURN

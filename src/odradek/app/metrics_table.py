@@ -1,0 +1,238 @@
+"""Every metric this broker shows: the families are made from this table, and so is the table in docs/OPERATIONS.md.
+
+Names are those of Kafka's MBeans in snake case, times in seconds as Prometheus has them; what Kafka has no MBean for
+begins with odradek_.  `python -m odradek.app.metrics_table` prints the table.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+class Metric(NamedTuple):
+    """One family.  `name` is as scraped, but for the _bucket, _sum and _count of a histogram."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    unit: str
+    meaning: str
+    mbean: str = ""
+
+
+def _counter(name: str, labels: str, unit: str, meaning: str, mbean: str = "") -> Metric:
+    return Metric(name, "counter", tuple(labels.split()), unit, meaning, mbean)
+
+
+def _gauge(name: str, labels: str, unit: str, meaning: str, mbean: str = "") -> Metric:
+    return Metric(name, "gauge", tuple(labels.split()), unit, meaning, mbean)
+
+
+def _histogram(name: str, labels: str, meaning: str, mbean: str = "") -> Metric:
+    return Metric(name, "histogram", tuple(labels.split()), "seconds", meaning, mbean)
+
+
+# What a scrape always has, even while the loop does not answer.
+LOOP_RESPONSIVE = _gauge(
+    "odradek_event_loop_responsive", "", "0 or 1", "Whether the loop answered this scrape in time; 0: only what follows"
+)
+LOOP_OVERDUE = _gauge(
+    "odradek_event_loop_overdue_seconds", "", "seconds", "How long the loop has been held up at this moment"
+)
+
+LOOP_LAG = _histogram("odradek_event_loop_lag_seconds", "", "How late the loop came to a tick every 100 ms")
+LOOP_LAG_MAX = _gauge("odradek_event_loop_lag_max_seconds", "", "seconds", "The greatest lag of the last 30 to 60 s")
+SCRAPE_LOOP = _gauge("odradek_scrape_loop_seconds", "", "seconds", "How much of the loop's time this scrape took")
+
+APP_INFO = _gauge(
+    "kafka_server_app_info",
+    "version broker_id cluster_id",
+    "1",
+    "Which broker this is; the version is Odradek's",
+    "kafka.server:type=app-info,id=*",
+)
+REQUESTS = _counter(
+    "kafka_network_request_metrics_requests_total",
+    "request version",
+    "requests",
+    "Requests that were handled, by API and version",
+    "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*",
+)
+TOTAL_TIME = _histogram(
+    "kafka_network_request_metrics_total_time_seconds",
+    "request version",
+    "From a request's turn until its answer is ready, waiting for data or for a sync included",
+    "kafka.network:type=RequestMetrics,name=TotalTimeMs,request=*",
+)
+BYTES_IN = _counter(
+    "kafka_server_socket_server_metrics_incoming_byte_total",
+    "",
+    "bytes",
+    "Received from clients on all listeners",
+    "kafka.server:type=socket-server-metrics incoming-byte-total",
+)
+BYTES_OUT = _counter(
+    "kafka_server_socket_server_metrics_outgoing_byte_total",
+    "",
+    "bytes",
+    "Sent to clients on all listeners",
+    "kafka.server:type=socket-server-metrics outgoing-byte-total",
+)
+CONNECTIONS = _gauge(
+    "kafka_server_socket_server_metrics_connection_count",
+    "listener",
+    "connections",
+    "Open now",
+    "kafka.server:type=socket-server-metrics,listener=* connection-count",
+)
+CONNECTIONS_MADE = _counter(
+    "kafka_server_socket_server_metrics_connection_creation_total",
+    "",
+    "connections",
+    "Accepted on all listeners",
+    "kafka.server:type=socket-server-metrics connection-creation-total",
+)
+CONNECTIONS_REFUSED = _counter(
+    "odradek_connections_refused_total", "", "connections", "Closed at once: max.connections or max.connections.per.ip"
+)
+MESSAGES_IN = _counter(
+    "kafka_server_broker_topic_metrics_messages_in_total",
+    "topic",
+    "records",
+    "Written to a topic here; the sum over topics is the broker's",
+    "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=*",
+)
+TOPIC_BYTES_IN = _counter(
+    "kafka_server_broker_topic_metrics_bytes_in_total",
+    "topic",
+    "bytes",
+    "Of batches written to a topic here; the sum over topics is the broker's",
+    "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=*",
+)
+LOG_SIZE = _gauge(
+    "kafka_log_log_size", "topic partition", "bytes", "Size of a partition's log", "kafka.log:type=Log,name=Size"
+)
+LOG_START = _gauge(
+    "kafka_log_log_start_offset",
+    "topic partition",
+    "offset",
+    "The first offset that is still there",
+    "kafka.log:type=Log,name=LogStartOffset",
+)
+LOG_END = _gauge(
+    "kafka_log_log_end_offset",
+    "topic partition",
+    "offset",
+    "The offset of the next record",
+    "kafka.log:type=Log,name=LogEndOffset",
+)
+LOG_SEGMENTS = _gauge(
+    "kafka_log_log_num_log_segments",
+    "topic partition",
+    "segments",
+    "Segment files of a partition's log",
+    "kafka.log:type=Log,name=NumLogSegments",
+)
+FLUSH_TIME = _histogram(
+    "kafka_log_log_flush_time_seconds",
+    "",
+    "Rounds of syncs to disk: one round makes durable whatever waits for it, in every log",
+    "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+)
+PARTITIONS = _gauge(
+    "kafka_server_replica_manager_partition_count",
+    "",
+    "partitions",
+    "Partitions that this broker has",
+    "kafka.server:type=ReplicaManager,name=PartitionCount",
+)
+LEADERS = _gauge(
+    "kafka_server_replica_manager_leader_count",
+    "",
+    "partitions",
+    "Partitions that this broker leads",
+    "kafka.server:type=ReplicaManager,name=LeaderCount",
+)
+OFFLINE = _gauge(
+    "kafka_server_replica_manager_offline_replica_count",
+    "",
+    "partitions",
+    "Partitions whose disk has failed",
+    "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
+)
+UNDER_REPLICATED = _gauge(
+    "kafka_server_replica_manager_under_replicated_partitions",
+    "",
+    "partitions",
+    "Led here, and a replica is not in sync",
+    "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
+)
+PURGATORY = _gauge(
+    "kafka_server_delayed_operation_purgatory_size",
+    "",
+    "requests",
+    "Requests that wait for data, a sync or a change",
+    "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=*",
+)
+FETCH_SESSIONS = _gauge(
+    "kafka_server_fetch_session_cache_num_incremental_fetch_sessions",
+    "",
+    "sessions",
+    "Incremental fetch sessions",
+    "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
+)
+
+METRICS = (
+    APP_INFO,
+    REQUESTS,
+    TOTAL_TIME,
+    BYTES_IN,
+    BYTES_OUT,
+    CONNECTIONS,
+    CONNECTIONS_MADE,
+    CONNECTIONS_REFUSED,
+    MESSAGES_IN,
+    TOPIC_BYTES_IN,
+    LOG_SIZE,
+    LOG_START,
+    LOG_END,
+    LOG_SEGMENTS,
+    FLUSH_TIME,
+    PARTITIONS,
+    LEADERS,
+    OFFLINE,
+    UNDER_REPLICATED,
+    PURGATORY,
+    FETCH_SESSIONS,
+    LOOP_LAG,
+    LOOP_LAG_MAX,
+    SCRAPE_LOOP,
+    LOOP_RESPONSIVE,
+    LOOP_OVERDUE,
+)
+
+# Of the process, by prometheus_client itself.
+PROCESS_METRICS = (
+    _counter("process_cpu_seconds_total", "", "seconds", "Processor time, of user and system"),
+    _gauge("process_resident_memory_bytes", "", "bytes", "Resident memory"),
+    _gauge("process_virtual_memory_bytes", "", "bytes", "Virtual memory"),
+    _gauge("process_open_fds", "", "descriptors", "Open file descriptors"),
+    _gauge("process_max_fds", "", "descriptors", "How many there may be"),
+    _gauge("process_start_time_seconds", "", "seconds", "When the process started, since 1970"),
+)
+
+
+def markdown() -> list[str]:
+    """The table in docs/OPERATIONS.md."""
+    rows = ["| metric | type | labels | unit | meaning | MBean of Kafka |", "|---|---|---|---|---|---|"]
+    for metric in (*METRICS, *PROCESS_METRICS):
+        labels = ", ".join(metric.labels)
+        mbean = f"`{metric.mbean}`" if metric.mbean else ""
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.unit} | {metric.meaning} | {mbean} |")
+    return rows
+
+
+if __name__ == "__main__":
+    print("\n".join(markdown()))

@@ -1,0 +1,93 @@
+"""Room kept for the tree on its disk, so that whoever has filled that can delete topics to get some back.
+
+    ballast    free pages in the database, and a write-ahead log that was once as long: a deletion overwrites both, and
+               nothing has to grow.  What topics use up of it is made good while there is room.
+    reserve    a file beside the database, removed when a process starts on a full disk: opening takes some room
+
+Nobody else can take the ballast: room that is only given back, others that write to the same disk would have at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+PAGE_BYTES = 4096
+BALLAST_PAGES = 256
+RESERVE_BYTES = 1 << 20
+# With less than this the disk counts as full: nothing new is made, and neither ballast nor reserve are made good.
+SHORT_BYTES = 4 << 20
+
+
+def _reserve_of(tree: Path) -> Path:
+    return tree.with_name(f"{tree.name}.reserve")
+
+
+def is_short(tree: Path) -> bool:
+    """The disk is as good as full."""
+    status = os.statvfs(tree.parent)
+    return status.f_bavail * status.f_frsize < SHORT_BYTES
+
+
+def open_reserve(tree: Path) -> None:
+    """Before the tree is opened: give the reserve back if there is no other room."""
+    with suppress(OSError):
+        if is_short(tree):
+            _reserve_of(tree).unlink(missing_ok=True)
+
+
+def make_good(database: sqlite3.Connection, tree: Path) -> None:
+    """What is missing of ballast and reserve, if there is room.  Raises sqlite3.Error, OSError."""
+    if is_short(tree):
+        return
+    if not _reserve_of(tree).exists():
+        _make_reserve(_reserve_of(tree))
+    if not _has_ballast(database, tree):
+        _make_ballast(database)
+
+
+def make_log_short(database: sqlite3.Connection) -> None:
+    """What the write-ahead log holds goes to the database, so that the log is written from its beginning again."""
+    database.execute("PRAGMA wal_checkpoint(RESTART)")
+
+
+def _make_reserve(path: Path) -> None:
+    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        aside.rename(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _has_ballast(database: sqlite3.Connection, tree: Path) -> bool:
+    (free,) = database.execute("PRAGMA freelist_count").fetchone()
+    log = tree.with_name(f"{tree.name}-wal")
+    return free >= BALLAST_PAGES // 2 and log.exists() and log.stat().st_size >= BALLAST_PAGES * PAGE_BYTES
+
+
+def _make_ballast(database: sqlite3.Connection) -> None:
+    """Pages are written, so that the disk has them, and freed again."""
+    for statements in (
+        ("DROP TABLE IF EXISTS ballast", "CREATE TABLE ballast (data BLOB)", _INSERT),
+        ("DROP TABLE ballast",),
+    ):
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in statements:
+                database.execute(statement)
+            database.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+        make_log_short(database)
+
+
+_INSERT = f"INSERT INTO ballast VALUES (zeroblob({BALLAST_PAGES * PAGE_BYTES}))"

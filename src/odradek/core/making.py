@@ -1,0 +1,31 @@
+"""New partitions' files, made beside the loop: a busy file system takes milliseconds for each of a thousand names."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from odradek.base.units import TimestampMs, TopicPartition
+from odradek.core.broker import Broker
+from odradek.core.cluster import TopicInfo
+from odradek.core.effects import Changed
+from odradek.log.checkpoints import BadCheckpoint
+from odradek.log.disk import DiskFailed
+
+
+def make_logs(broker: Broker, changed: Changed, now: TimestampMs) -> Changed:
+    """Between the change of the tree and `Broker.changed`, in the thread of the former.  Gives `changed` on.
+
+    Of the broker it only reads, and what fails here is tried again, and told, by `Broker.changed`.
+    """
+    for topic in changed.topics.values():
+        if topic is not None:
+            with suppress(DiskFailed, BadCheckpoint):
+                _make(broker, topic, now)
+    return changed
+
+
+def _make(broker: Broker, topic: TopicInfo, now: TimestampMs) -> None:
+    configs = broker.configs.for_topic(topic.configs)
+    for index, info in enumerate(topic.partitions):
+        if broker.id in info.replicas:
+            broker.storage.make(TopicPartition(topic.name, index), topic.id, configs, now)

@@ -1,0 +1,31 @@
+"""Looks after the budget of receive buffers from time to time, on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from odradek.base.limits import RECEIVE_LOOK_SECONDS
+from odradek.wire.budget import ReceiveBudget
+
+
+class BudgetWatch:
+    """From `start` to `stop`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, budget: ReceiveBudget) -> None:
+        self._loop = loop
+        self._budget = budget
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._due = self._loop.time() + RECEIVE_LOOK_SECONDS
+        self._timer = self._loop.call_later(RECEIVE_LOOK_SECONDS, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        # Late means that this process was stopped or starved: what the peers sent meanwhile is not read yet.
+        is_late = self._loop.time() - self._due > RECEIVE_LOOK_SECONDS / 10
+        self._budget.look(may_blame=not is_late)
+        self.start()

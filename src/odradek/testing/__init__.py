@@ -1,0 +1,33 @@
+"""A broker for tests: in the test's own process, on a free port, in a temporary directory, in one line.
+
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.address})
+
+It is the broker that `odradek serve` runs, with real sockets and real files, on a thread of its own; and it has faults
+on demand.  docs/TESTING.md shows all of it.  What pytest loads of this package when nobody uses it is this file and
+plugin.py: everything else is imported by its first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.testing.broker import Broker
+    from odradek.testing.faults import Fault, Faults, Seen
+    from odradek.testing.host import BrokerFailed
+
+__all__ = ["Broker", "BrokerFailed", "Fault", "Faults", "Seen"]
+
+_HOMES = {"Broker": "broker", "BrokerFailed": "host", "Fault": "faults", "Faults": "faults", "Seen": "faults"}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

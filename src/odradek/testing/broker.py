@@ -1,0 +1,202 @@
+"""The broker that a test holds: its life, its address, its topics.  docs/TESTING.md has the examples."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from odradek.app.building import Running
+from odradek.app.config import Settings, settings
+from odradek.testing import topics
+from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts
+from odradek.testing.faults import Faults
+from odradek.testing.host import BrokerFailed, Host
+from odradek.testing.injection import Injection
+from odradek.testing.port import HOST, Port
+
+
+class Broker:
+    """One broker in this process, on a thread and a loop of its own; for `with`, or `async with`.
+
+    Configuration is that of a Kafka broker: `Broker(num_partitions=3)` or `Broker({"num.partitions": 3})`.  Without a
+    `directory` the data lies in a temporary one, which is removed at the end, and no write waits for the disk.  A
+    `directory` is kept, and written to as a broker in production writes.
+
+    Methods block, for milliseconds, and may be called from any thread.  If the broker comes to an end by a failure of
+    its own, the next method that is called raises BrokerFailed, and the end of the `with` does.
+    """
+
+    def __init__(
+        self,
+        configs: Mapping[str, Value] = NO_CONFIGS,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        port: int = 0,
+        **keywords: Value,
+    ) -> None:
+        """Raises ConfigError for what no broker of Kafka could be configured to."""
+        self.faults = Faults()
+        self._texts = texts(configs, keywords)
+        self._given_directory = None if directory is None else Path(directory).absolute()
+        self._wanted_port = port
+        self._directory: Path | None = self._given_directory
+        self._port: Port | None = None
+        self._host: Host | None = None
+        self._process = os.getpid()
+        self._settings(Path("nowhere"), port)  # What is wrong with the configuration is said here.
+
+    # Where it is.
+
+    @property
+    def address(self) -> str:
+        """As clients take it for bootstrap.servers; the same from the first start to the end."""
+        return f"{HOST}:{self.port}"
+
+    bootstrap_servers = address
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise RuntimeError("a broker that was not started has no port yet")
+        return self._port.number
+
+    @property
+    def directory(self) -> Path:
+        """Where its data lies, in Kafka's own files: `directory / "orders-0"` is a partition."""
+        if self._directory is None:
+            raise RuntimeError("a broker that was not started has no directory yet")
+        return self._directory
+
+    @property
+    def is_running(self) -> bool:
+        return self._host is not None
+
+    # Its life.
+
+    def start(self) -> Self:
+        """Serve; after `stop` or `kill` with the same data on the same port.
+
+        Raises what keeps a broker from starting, each in words for a person: CannotListen, DirectoryInUse, ...
+        """
+        if self._host is not None:
+            raise RuntimeError("the broker is running")
+        if self._port is None:
+            self._port = Port(self._wanted_port)
+            atexit.register(self._at_exit)
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="odradek-"))
+        try:
+            self._host = Host(
+                self._settings(self._directory, self._port.number),
+                durable=self._given_directory is not None,
+                prepare=self._prepare,
+            )
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Cleanly, as after SIGTERM: who waits is answered, the logs are closed.  Nothing happens if it is stopped."""
+        host, self._host = self._host, None
+        if host is not None:
+            host.stop()
+            host.check()
+
+    def kill(self) -> None:
+        """As kill -9: connections drop, nobody is answered, and no log is closed; the next start recovers them."""
+        host, self._host = self._host, None
+        if host is not None:
+            host.abandon()
+            host.check()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop, give the port back, and remove the directory if it is a temporary one.  `with` does it."""
+        try:
+            self.stop()
+        finally:
+            self._give_back()
+
+    def check(self) -> None:
+        """Raises BrokerFailed if it has stopped by itself."""
+        if self._host is not None:
+            self._host.check()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BrokerFailed as failed:
+            if error is None:
+                raise
+            error.add_note(f"And {failed}")  # Most likely the reason of it.
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    # Its topics.
+
+    def create_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, Value] = NO_CONFIGS) -> None:
+        """`partitions` None is `num.partitions` of the broker, which is 1 unless configured.
+
+        Raises Refused, with the error code that a client would get.
+        """
+        named = {key: text(value) for key, value in configs.items()}
+        self._live().ask(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
+
+    def delete_topic(self, name: str) -> None:
+        """Raises Refused."""
+        self._live().ask(partial(topics.delete_topic, name=name))
+
+    def topics(self) -> list[str]:
+        return self._live().ask(topics.names)
+
+    def _live(self) -> Host:
+        if self._host is None:
+            raise RuntimeError("the broker is not running")
+        return self._host
+
+    # How it is put together.
+
+    def _settings(self, directory: Path, port: int) -> Settings:
+        return settings({**self._texts, **places(directory, port)})
+
+    def _prepare(self, running: Running) -> None:
+        running.shell.dispatch = Injection(self.faults, running.shell)
+
+    def _give_back(self) -> None:
+        atexit.unregister(self._at_exit)
+        if self._port is not None:
+            self._port.release()
+            self._port = None
+        if self._given_directory is None and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def _at_exit(self) -> None:
+        """For who did not close it.  A process that was forked off has the object, but not the broker."""
+        if os.getpid() == self._process:
+            with suppress(Exception):
+                self.close()

@@ -1,0 +1,41 @@
+"""What a test says of the broker's configuration, as the texts that a server.properties would have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from odradek.core.configs.definition import ConfigError
+from odradek.testing.port import HOST
+
+Value = str | int | float | bool | list[str] | tuple[str, ...] | Path
+NO_CONFIGS: Mapping[str, Value] = MappingProxyType({})
+
+_OURS = {
+    "listeners": "port=",
+    "port": "port=",
+    "host.name": "port=",
+    "log.dirs": "directory=",
+    "log.dir": "directory=",
+    "metadata.log.dir": "directory=",
+}
+
+
+def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
+    """Keywords have '_' for '.', which no name of Kafka's has.  Raises ConfigError for what the broker sets itself."""
+    named = {**configs, **{name.replace("_", "."): value for name, value in keywords.items()}}
+    for name in named:
+        if name in _OURS:
+            raise ConfigError(f"{name} is set by the test's broker; give {_OURS[name]} instead.")
+    return {name: text(value) for name, value in named.items()}
+
+
+def text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def places(directory: Path, port: int) -> dict[str, str]:
+    return {"listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(directory)}

@@ -1,0 +1,150 @@
+"""Error answers as a broker gives them: for the topics that are meant, with the others served as ever.
+
+Most requests are parted: what is meant is refused as the API itself refuses it, the rest goes to the broker, and the
+two answers are put together.  Two kinds are served first and then spoilt: Fetch, whose session must get to know what
+the client believes to be in it, and Metadata, whose brokers a client needs whatever is wrong with a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from odradek.api.call import Call
+from odradek.api.outcome import Encoded
+from odradek.api.table import Api
+from odradek.base.errors import ErrorCode
+from odradek.core.fetch_sessions import FetchKey
+from odradek.core.parked import Parked
+from odradek.testing.frames import frame_of
+from odradek.testing.topics_named import FIELDS, name_of, names_anything, parted
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.client import decode_response, encode_request
+from odradek.wire.connection import Connection
+from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from odradek.wire.messages.metadata import MetadataResponse
+from odradek.wire.request import Request
+from odradek.wire.response import encode_response
+
+Answer = Encoded | Parked[Encoded]
+Serve = Callable[[Request], Answer]
+
+FETCH_ERROR_SINCE = 7
+# What Fetch says of the whole request, and not of a partition.
+_OF_THE_SESSION = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class ErrorAnswer:
+    """The answer to one request.  `serve` gives a request to the broker; `topic` None means all of it."""
+
+    def __init__(self, api: Api, call: Call, request: Request, body: Any, serve: Serve) -> None:
+        self._api = api
+        self._call = call
+        self._request = request
+        self._body = body
+        self._serve = serve
+
+    def make(self, code: ErrorCode, topic: str | None) -> Answer:
+        """Raises ConnectionAbortedError where an error can't be answered (acks 0)."""
+        key = self._api.key
+        if key is ApiKey.FETCH and not (code in _OF_THE_SESSION and self._call.version >= FETCH_ERROR_SINCE):
+            return self._served(lambda frame: self._spoilt_fetch(frame, code, topic))
+        if key is ApiKey.METADATA:
+            return self._served(lambda frame: self._spoilt_metadata(frame, code, topic))
+        if topic is None:
+            return self._refused(self._body, code)
+        its, rest = parted(self._call.broker, key, self._body, topic)
+        if not names_anything(key, rest):
+            return self._refused(its, code)
+        return self._merged(rest, self._api.refuse(self._call, its, code))
+
+    def _refused(self, body: Any, code: ErrorCode) -> Encoded:
+        response = self._api.refuse(self._call, body, code)
+        if response is None:
+            raise ConnectionAbortedError("a test wants an error, and there is no answer to carry it")
+        return encode_response(self._request, response)
+
+    def _merged(self, rest: Any, refused: object | None) -> Answer:
+        outcome = self._serve(self._of_its_own(rest))
+        if refused is None:
+            raise ConnectionAbortedError("a test wants an error, and there is no answer to carry it")
+
+        def merged(served: Encoded) -> Encoded:
+            response = self._decoded(served, type(refused))
+            field = FIELDS[self._api.key].response
+            getattr(response, field).extend(getattr(refused, field))
+            return encode_response(self._request, response)
+
+        if isinstance(outcome, Parked):
+            return Parked(outcome.condition, outcome.deadline, lambda: merged(outcome.then()))
+        return merged(outcome)
+
+    def _of_its_own(self, body: object) -> Request:
+        """A request in bytes of its own, as a connection would hand it on."""
+        asked = self._request
+        chunks = encode_request(body, asked.api_version, asked.correlation_id, asked.client_id)
+        (request,) = Connection().receive_data(frame_of(chunks))
+        return request
+
+    def _decoded(self, served: Encoded, response: type[Any]) -> Any:
+        return decode_response(response, self._call.version, frame_of(served)[4:])[1]
+
+    def _served(self, spoil: Callable[[Encoded], Encoded]) -> Answer:
+        outcome = self._serve(self._request)
+        if isinstance(outcome, Parked):
+            if self._api.key is ApiKey.FETCH:
+                return spoil(outcome.then())  # An error is not waited for.
+            return Parked(outcome.condition, outcome.deadline, lambda: spoil(outcome.then()))
+        return spoil(outcome)
+
+    def _spoilt_metadata(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:
+        response: MetadataResponse = self._decoded(served, MetadataResponse)
+        for entry in response.topics:
+            if self._is_meant(entry, topic):
+                entry.error_code = code
+                entry.partitions = []
+        return encode_response(self._request, response)
+
+    def _spoilt_fetch(self, served: Encoded, code: ErrorCode, topic: str | None) -> Encoded:
+        response: FetchResponse = self._decoded(served, FetchResponse)
+        kept = [entry for entry in response.responses if not self._is_meant(entry, topic)]
+        spoilt: dict[object, FetchableTopicResponse] = {}
+        for key in self._wanted(response.session_id):
+            entry = spoilt.get(key.topic)
+            if entry is None:
+                by_id = {"topic_id": key.topic} if isinstance(key.topic, bytes) else {"topic": key.topic}
+                entry = FetchableTopicResponse(partitions=[], **cast(dict[str, Any], by_id))
+                if not self._is_meant(entry, topic):
+                    continue
+                spoilt[key.topic] = entry
+            entry.partitions.append(_without_records(key.partition, code))
+        response.responses = [*kept, *spoilt.values()]
+        return encode_response(self._request, response)
+
+    def _wanted(self, session_id: int) -> list[FetchKey]:
+        """All that the client asked for, now or earlier in its session."""
+        session = self._call.broker.sessions.find(session_id)
+        if session is not None:
+            return list(session.wanted)
+        body: FetchRequest = self._body
+        by_id = self._api.key is ApiKey.FETCH and any(any(topic.topic_id) for topic in body.topics)
+        return [
+            FetchKey(cast(Any, topic.topic_id if by_id else topic.topic), part.partition)
+            for topic in body.topics
+            for part in topic.partitions
+        ]
+
+    def _is_meant(self, entry: object, topic: str | None) -> bool:
+        return topic is None or name_of(self._call.broker, entry) == topic
+
+
+def _without_records(partition: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )

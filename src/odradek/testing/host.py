@@ -1,0 +1,133 @@
+"""One broker on a loop of its own, in a thread of its own: what the test's thread sees of it.
+
+What escapes a callback there ends the process when `odradek serve` runs it.  Here the process is the user's: the
+broker stops as if it were killed, the error is logged, and `check` raises it in the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import uvloop
+
+from odradek.app.building import Running, start
+from odradek.app.config import Settings
+
+log = logging.getLogger(__name__)
+
+SECONDS_MAX = 60  # For whatever is asked of the loop; a test should end rather than hang.
+
+Result = TypeVar("Result")
+
+
+class BrokerFailed(RuntimeError):
+    """The broker stopped by itself, or does not do what it was told; `__cause__` says why."""
+
+
+class Host:
+    """Starting one raises what app/building.start raises.  Then `stop` or `abandon`, once.
+
+    `prepare` is called on the loop before the first client is answered.
+    """
+
+    def __init__(self, settings: Settings, *, durable: bool, prepare: Callable[[Running], None]) -> None:
+        self._settings = settings
+        self._durable = durable
+        self._prepare = prepare
+        self._failure: BaseException | None = None
+        self._abandoning: asyncio.Task[None] | None = None
+        self._is_ending = False
+        self._loop = uvloop.new_event_loop()
+        self._loop.set_exception_handler(self._on_exception)
+        self._thread = threading.Thread(target=self._run, name="odradek-testing", daemon=True)
+        self._thread.start()
+        try:
+            self._running: Running = self._ask(self._start())
+        except BaseException:
+            self._end()
+            raise
+
+    def check(self) -> None:
+        """Raises BrokerFailed if it stopped by itself."""
+        if self._failure is not None:
+            raise BrokerFailed(f"the broker has stopped by itself: {self._failure!r}") from self._failure
+
+    def ask(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
+        """The answer to a question that is put on the broker's loop.  Raises BrokerFailed."""
+        self.check()
+        return self._ask(self._put(question))
+
+    def stop(self) -> None:
+        """Cleanly; raises what went wrong with it, and is stopped nevertheless."""
+        self._leave(Running.stop)
+
+    def abandon(self) -> None:
+        """As if the process were killed."""
+        self._leave(Running.abandon)
+
+    def _leave(self, way: Callable[[Running], Awaitable[None]]) -> None:
+        try:
+            self._ask(self._put(way) if self._abandoning is None else self._abandoned(self._abandoning))
+        finally:
+            self._end()
+
+    async def _start(self) -> Running:
+        running = await start(self._settings, self._loop, durable=self._durable)
+        self._prepare(running)
+        return running
+
+    async def _put(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
+        return await question(self._running)
+
+    async def _abandoned(self, abandoning: asyncio.Task[None]) -> None:
+        await abandoning
+
+    def _ask(self, question: Coroutine[Any, Any, Result]) -> Result:
+        """It runs on the loop, and the caller waits."""
+        asked = asyncio.run_coroutine_threadsafe(question, self._loop)
+        try:
+            return asked.result(SECONDS_MAX)
+        except TimeoutError:
+            if asked.done():
+                raise
+            asked.cancel()
+            raise BrokerFailed(f"the broker has not answered for {SECONDS_MAX} s") from None
+
+    # The thread.
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_cancel_tasks(self._loop))
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+    def _end(self) -> None:
+        self._is_ending = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(SECONDS_MAX)
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What escaped a callback; which of it is fatal is said in app/server."""
+        error = context.get("exception")
+        is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
+        if self._is_ending or self._failure is not None:
+            is_fatal = False  # It is over anyway.
+        log.log(logging.CRITICAL if is_fatal else logging.ERROR, "%s", context.get("message"), exc_info=error)
+        if is_fatal:
+            self._failure = error
+            self._abandoning = loop.create_task(self._running.abandon())
+
+
+async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Who still waits for an answer of a broker that is gone is told so."""
+    tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

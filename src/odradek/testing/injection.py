@@ -1,0 +1,154 @@
+"""Where faults happen: in the place of the shell's dispatch.
+
+    request ──> is a fault armed for its API? ── no ──> dispatch
+                       │ yes, and it matches
+                       ├── an error answer                     (error_answers)
+                       ├── dispatch, then its answer late      (Late)
+                       └── the connection closed: before dispatch, or when its answer is ready (Lost)
+
+An answer that is held back is a parked request with nothing to wait for but its deadline.  If the real one is parked
+too, that one is woken as ever and tells ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, cast
+
+from odradek.api.call import Call, Peer
+from odradek.api.outcome import Encoded, Outcome, Staged
+from odradek.api.table import BY_KEY
+from odradek.base.units import SECOND_MS, CorrelationId
+from odradek.core.broker import Broker
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked
+from odradek.net.shell import Dispatch, Shell
+from odradek.testing.error_answers import ErrorAnswer
+from odradek.testing.faults import Effect, Fault, Faults
+from odradek.testing.topics_named import topics_of
+from odradek.wire.compile import decode
+from odradek.wire.request import Request
+
+AFTERWARDS_MS = SECOND_MS
+
+
+class Injection:
+    """To be put into `shell.dispatch`, around what is there."""
+
+    def __init__(self, faults: Faults, shell: Shell) -> None:
+        self.faults = faults
+        self.shell = shell
+        self.dispatch = shell.dispatch
+
+    def __call__(self, broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
+        if not self.faults.is_armed(request.api_key):
+            return self.dispatch(broker, peer, request, now)
+        return _Faulty(self, peer, request, now).outcome()
+
+
+class _Faulty:
+    """One request for whose API a fault is armed."""
+
+    def __init__(self, injection: Injection, peer: Peer, request: Request, now: Moment) -> None:
+        self._faults = injection.faults
+        self._dispatch: Dispatch = injection.dispatch
+        self._shell = injection.shell
+        self._broker = injection.shell.broker
+        self._peer = peer
+        self._request = request
+        self._now = now
+
+    def outcome(self) -> Outcome:
+        request, broker = self._request, self._broker
+        api = BY_KEY[request.api_key]
+        if request.api_version not in api.versions:
+            return self._dispatch(broker, self._peer, request, self._now)
+        body: object = decode(api.request, request.api_version, request.body)
+        client_id = request.client_id or ""
+        fault = self._faults.take(request.api_key, client_id, topics_of(broker, api.key, body))
+        if fault is None:
+            return self._dispatch(broker, self._peer, request, self._now)
+        if fault.effect is Effect.ANSWER:
+            correlation_id = CorrelationId(request.correlation_id)
+            call = Call(broker, self._peer, request.api_version, request.client_id, correlation_id, self._now)
+            return ErrorAnswer(api, call, request, body, self._served).make(fault.error, fault.topic)
+        return self._held_back(fault)
+
+    def _held_back(self, fault: Fault) -> Outcome:
+        if fault.effect is Effect.DROP_BEFORE:
+            raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped before it is handled")
+        outcome = self._served(self._request)
+        if fault.effect is Effect.DELAY:
+            return self._late(outcome, round(fault.seconds * SECOND_MS))
+        if isinstance(outcome, Parked):
+            return Lost(self._shell, outcome).parked
+        raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
+
+    def _served(self, request: Request) -> Encoded | Parked[Encoded]:
+        """As dispatch serves it, and through with what was staged."""
+        outcome = self._dispatch(self._broker, self._peer, request, self._now)
+        if isinstance(outcome, Staged):
+            self._broker.commit(self._now)
+            return outcome.finish()
+        return outcome
+
+    def _late(self, outcome: Encoded | Parked[Encoded], delay_ms: int) -> Encoded | Parked[Encoded]:
+        if isinstance(outcome, Parked):
+            return Late(self._shell, outcome, delay_ms).parked
+        if outcome is None:
+            return None  # Nobody waits for an answer.
+        answer = outcome
+        return Parked(Nothing(), self._now.steady + delay_ms, lambda: answer)
+
+
+class Nothing:
+    """A condition that is never fulfilled: only the deadline ends the wait."""
+
+    keys: Iterable[object] = ()
+
+    def fulfilled_by(self, key: object, news: object) -> bool:
+        return False
+
+
+class Late:
+    """The owner of a parked request whose answer is to leave `delay_ms` after it could have."""
+
+    def __init__(self, shell: Shell, inner: Parked[Encoded], delay_ms: int) -> None:
+        self._shell = shell
+        self._delay_ms = delay_ms
+        # The latest time at which it can come about; brought forward when the real one is woken.
+        self.parked = Parked(Nothing(), inner.deadline + delay_ms, inner.then)
+        inner.owner = self
+        shell.broker.lot.park(inner)
+
+    def answer_parked(self, parked: Parked[Encoded]) -> None:
+        lot = self._shell.broker.lot
+        lot.forget(self.parked)
+        self.parked.deadline = self._shell.now().steady + self._delay_ms
+        lot.park(self.parked)
+
+    def send(self) -> None:
+        """The connection has nothing to send yet."""
+
+
+class Abortable(Protocol):
+    """The connection that owns a parked request."""
+
+    def abort(self) -> None: ...
+
+
+class Lost:
+    """The owner of a parked request whose connection is to be closed when the answer is ready."""
+
+    def __init__(self, shell: Shell, inner: Parked[Encoded]) -> None:
+        self._shell = shell
+        self.parked = Parked(Nothing(), inner.deadline + AFTERWARDS_MS, inner.then)
+        inner.owner = self
+        shell.broker.lot.park(inner)
+
+    def answer_parked(self, parked: Parked[Encoded]) -> None:
+        self._shell.broker.lot.forget(self.parked)
+        cast(Abortable, self.parked.owner).abort()
+
+    def send(self) -> None:
+        """There is nothing to send."""

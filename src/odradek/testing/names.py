@@ -1,0 +1,48 @@
+"""APIs and error codes as a test names them, and what to say when there is no such name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import TypeVar
+
+from odradek.api.table import BY_KEY
+from odradek.base.errors import ErrorCode
+from odradek.wire.api_keys import ApiKey
+
+Number = TypeVar("Number", bound=IntEnum)
+
+
+def api_named(name: str | ApiKey) -> ApiKey:
+    """In any spelling: ListOffsets, list_offsets.  Raises ValueError, which lists those there are."""
+    key = name if isinstance(name, ApiKey) else _find(name, ApiKey)
+    answered = [ApiKey(number) for number in sorted(BY_KEY)]
+    if key is None or key not in answered:
+        what = f"{name!r} is no API" if key is None else f"{key.title} is not answered here yet, so it can't fail"
+        raise ValueError(f"{what}; there are {', '.join(one.title for one in answered)}")
+    return key
+
+
+def error_named(name: str | ErrorCode) -> ErrorCode:
+    """Raises ValueError, with what the name may have meant, or every error there is."""
+    code = name if isinstance(name, ErrorCode) else _find(name, ErrorCode)
+    if code is None:
+        raise ValueError(f"{name!r} is no error of the protocol; {_meant(str(name), [one.name for one in ErrorCode])}")
+    if code is ErrorCode.NONE:
+        raise ValueError("NONE is no error; without a fault there is none")
+    return code
+
+
+def _find(name: str, among: type[Number]) -> Number | None:
+    return {_plain(one.name): one for one in among}.get(_plain(name))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    names = list(names)
+    near = get_close_matches(name.upper(), names, n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"

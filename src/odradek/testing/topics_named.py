@@ -1,0 +1,79 @@
+"""Which topics a request names, and how to take one of them out of it.
+
+Requests list their topics in one field, their answers in another; entries are names, or have a name, an id, or both.
+Fetch goes by sessions besides: what a session holds is not named again.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker import Broker
+from odradek.wire.api_keys import ApiKey
+
+
+class Fields(NamedTuple):
+    """Where the entries are."""
+
+    request: tuple[str, ...]
+    response: str
+
+
+FIELDS: dict[ApiKey, Fields] = {
+    ApiKey.PRODUCE: Fields(("topic_data",), "responses"),
+    ApiKey.FETCH: Fields(("topics",), "responses"),
+    ApiKey.LIST_OFFSETS: Fields(("topics",), "topics"),
+    ApiKey.METADATA: Fields(("topics",), "topics"),
+    ApiKey.CREATE_TOPICS: Fields(("topics",), "topics"),
+    ApiKey.DELETE_TOPICS: Fields(("topics", "topic_names"), "responses"),
+    ApiKey.CREATE_PARTITIONS: Fields(("topics",), "results"),
+    ApiKey.DESCRIBE_CONFIGS: Fields(("resources",), "results"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Fields(("topics",), "topics"),
+}
+_NAMES = ("name", "topic", "resource_name")
+
+
+def name_of(broker: Broker, entry: Any) -> str:
+    """The topic of one entry; "" if nobody has it."""
+    if isinstance(entry, str):
+        return entry
+    for field in _NAMES:
+        name = getattr(entry, field, None)
+        if name:
+            return str(name)
+    topic_id = Uuid(getattr(entry, "topic_id", ZERO_UUID))
+    return broker.view.names.get(topic_id, "")
+
+
+def topics_of(broker: Broker, api: ApiKey, body: Any) -> tuple[str, ...]:
+    """In the order of the request, each once."""
+    if api not in FIELDS:
+        return ()
+    entries = [entry for field in FIELDS[api].request for entry in getattr(body, field) or ()]
+    names = [name_of(broker, entry) for entry in entries]
+    if api is ApiKey.METADATA and body.topics is None:
+        names = list(broker.view.topics)
+    elif api is ApiKey.FETCH:
+        session = broker.sessions.find(body.session_id)
+        names += [] if session is None else [_name(broker, key.topic) for key in session.wanted]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _name(broker: Broker, topic: str | Uuid) -> str:
+    return broker.view.names.get(Uuid(topic), "") if isinstance(topic, bytes) else topic
+
+
+def parted(broker: Broker, api: ApiKey, body: Any, topic: str) -> tuple[Any, Any]:
+    """The request for this topic alone, and for all the others."""
+    its, rest = copy.copy(body), copy.copy(body)
+    for field in FIELDS[api].request:
+        entries = getattr(body, field) or []
+        setattr(its, field, [entry for entry in entries if name_of(broker, entry) == topic])
+        setattr(rest, field, [entry for entry in entries if name_of(broker, entry) != topic])
+    return its, rest
+
+
+def names_anything(api: ApiKey, body: Any) -> bool:
+    return any(getattr(body, field) for field in FIELDS[api].request)

@@ -1,0 +1,161 @@
+"""Recovery takes batches in runs; what it finds is what it would find one by one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simdisk import SimDisk
+
+from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.log import scan
+from odradek.log.config import LogConfig
+from odradek.log.scan import Damaged, walk_checked, walk_runs
+from odradek.log.segment import Segment
+from odradek.record.builder import encode_batch
+from support.record_kernels import LIVES, kernel
+
+PATH = "/data/t-0"
+INT32_MAX = 2**31 - 1
+
+
+class Given(NamedTuple):
+    """One batch: what it has, and how far behind the one before it begins."""
+
+    gap: int
+    epoch: int
+    times: list[int]
+    value_bytes: int
+
+
+class Found(NamedTuple):
+    """What recovery learns of a segment."""
+
+    good: int
+    end: int
+    epochs: list[tuple[int, int]]
+    max_timestamp: int
+    max_timestamp_offset: int
+    first_timestamp: int
+    offsets: bytes
+    times: bytes
+
+
+BATCHES = st.lists(
+    st.builds(
+        Given,
+        st.sampled_from([0, 0, 0, 0, 0, 0, 0, 1, 50, -1, INT32_MAX]),
+        st.sampled_from([0, 0, 0, 0, 1, 2, 7]),
+        st.lists(st.integers(-1, 20), min_size=1, max_size=3),
+        st.sampled_from([0, 1, 30, 200, 1500]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def written(batches: list[Given], base_offset: int) -> bytearray:
+    data, offset = bytearray(), base_offset
+    for one in batches:
+        offset = max(offset + one.gap, 0)
+        records = [(None, b"v" * one.value_bytes, [], time) for time in one.times]
+        epoch = LeaderEpoch(one.epoch)
+        data += encode_batch(records, base_offset=Offset(offset), leader_epoch=epoch)
+        offset += len(records)
+    return data
+
+
+def segment_of(data: bytes, base_offset: int) -> tuple[SimDisk, Segment]:
+    disk = SimDisk()
+    disk.make_directory(PATH)
+    made = Segment.create(disk, PATH, Offset(base_offset), TimestampMs(0), LogConfig())
+    made.file.write(0, data)
+    segment = Segment(disk, PATH, Offset(base_offset), TimestampMs(0), size=len(data))
+    segment.forget_indexes()
+    return disk, segment
+
+
+def recovered(data: bytes, base_offset: int, config: LogConfig, runs: object | None) -> Found:
+    """As recovery does it: with runs, or (None) one by one."""
+    disk, segment = segment_of(data, base_offset)
+    good, end, latest, epochs = 0, base_offset, -1, []
+    places = walk_checked(segment.file, 0, len(data))
+    if runs is not None:
+        places = walk_runs(segment.file, 0, len(data), runs)  # type: ignore[arg-type]  # Of either life.
+    with suppress(Damaged):
+        for place in places:
+            if place.base_offset < end or not segment.can_hold(place.last_offset):
+                break
+            segment.index(place, config)
+            if runs is not None:
+                segment.max_timestamp_offset = runs.max_timestamp_offset  # type: ignore[attr-defined]
+            good, end = place.end, place.last_offset + 1
+            if place.leader_epoch > latest:
+                latest = place.leader_epoch
+                epochs.append((latest, place.base_offset))
+    largest = segment.max_timestamp, segment.max_timestamp_offset
+    first = segment.first_timestamp
+    segment.seal()
+    index, times = (bytes(disk.open(part.path).pread(0, 1 << 20)) for part in (segment.offsets, segment.times))
+    return Found(good, end, epochs, *largest, first, index, times)
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_runs_are_as_good_as_single_batches(life: str) -> None:
+    runs = kernel("runs", life).Runs
+
+    @settings(max_examples=150, deadline=None)
+    @given(BATCHES, st.sampled_from([0, 1000]), st.sampled_from([0, 100, 700, 4096]), st.sampled_from([256, 1 << 20]))
+    def check(batches: list[Given], base_offset: int, interval_bytes: int, chunk_bytes: int) -> None:
+        data = bytes(written(batches, base_offset))
+        config = LogConfig(index_interval_bytes=interval_bytes)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scan, "CHECK_CHUNK_BYTES", chunk_bytes)
+            walker = runs(base_offset, base_offset, -1, interval_bytes)
+            assert recovered(data, base_offset, config, walker) == recovered(data, base_offset, config, None)
+
+    check()
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_damage_ends_them_alike(life: str) -> None:
+    runs = kernel("runs", life).Runs
+
+    @settings(max_examples=150, deadline=None)
+    @given(BATCHES, st.randoms(use_true_random=False), st.sampled_from([0, 700]))
+    def check(batches: list[Given], random: Random, interval_bytes: int) -> None:
+        data = written(batches, 0)
+        for _ in range(random.randint(0, 2)):
+            data[random.randrange(len(data))] = random.randrange(256)
+        cut = bytes(data[: random.choice([len(data), random.randrange(len(data) + 1)])])
+        config = LogConfig(index_interval_bytes=interval_bytes)
+        assert recovered(cut, 0, config, runs(0, 0, -1, interval_bytes)) == recovered(cut, 0, config, None)
+
+    check()
+
+
+@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("gap", [INT32_MAX - 3, INT32_MAX - 2])
+def test_an_offset_that_is_too_far_away_ends_a_run(life: str, gap: int) -> None:
+    """With three batches before it, the first is the last that a segment can hold, the second one too many."""
+    near, far = Given(0, 0, [1], 0), Given(gap, 0, [1], 0)
+    data = bytes(written([near, near, near, far], 0))
+    found = recovered(data, 0, LogConfig(), kernel("runs", life).Runs(0, 0, -1, 4096))
+    assert found == recovered(data, 0, LogConfig(), None)
+    assert found.end == (INT32_MAX + 1 if gap == INT32_MAX - 3 else 3)
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_garbage_makes_no_run(life: str) -> None:
+    runs, random = kernel("runs", life).Runs, Random(7)
+    for size in [0, 1, 60, 61, 62, 100, 1000] * 20:
+        data = bytearray(random.randbytes(size))
+        if size > 61:
+            data[8:12] = random.choice([b"\0\0\0\x31", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\x30"])
+            data[16] = 2
+        for start in (0, size // 2, size, size + 100):
+            assert runs(0, 0, -1, 4096).run(data, start) == 0

@@ -1,0 +1,95 @@
+"""The survey of a batch against its records one by one, for sound batches and for mangled ones."""
+
+from __future__ import annotations
+
+from random import Random
+from struct import Struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX, Offset, TimestampMs
+from odradek.record import survey as surveying
+from odradek.record.batch import Batch
+from odradek.record.builder import RecordIn, encode_batch
+from odradek.record.compression import Codec
+from odradek.record.records import decode
+from odradek.record.survey import Found, Surveyed, survey
+from support.record_kernels import INT64, LIVES, kernel, records
+
+RECORDS_COUNT_POSITION = 57
+CODECS = st.sampled_from(Codec)
+# Near each other, so that a wanted time is often between two of them.
+TIMES = st.integers(0, 20) | INT64
+
+
+def by_hand(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
+    """The dumb oracle."""
+    try:
+        found = decode(batch)
+    except Refused as refused:
+        return refused.code
+    times = [record.timestamp for record in found]
+    reaching = [each for each in found if each.timestamp >= wanted and each.offset >= start]
+    return Surveyed(
+        min(times, default=TimestampMs(INT64_MAX)),
+        max(times, default=TimestampMs(-INT64_MAX - 1)),
+        sum(record.key is None for record in found),
+        Found(reaching[0].timestamp, reaching[0].offset) if reaching else None,
+    )
+
+
+def by_kernel(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
+    try:
+        return survey(batch, wanted=TimestampMs(wanted), start=Offset(start))
+    except Refused as refused:
+        return refused.code
+
+
+def counting(data: bytearray, count: int) -> Batch:
+    """The batch with another records_count in its header."""
+    Struct(">i").pack_into(data, RECORDS_COUNT_POSITION, count)
+    return Batch.trusted(data)
+
+
+@pytest.fixture(params=LIVES)
+def life(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(surveying, "Survey", kernel("decode", request.param).Survey)
+    return str(request.param)
+
+
+def test_agrees_with_reading(life: str) -> None:
+    @settings(max_examples=150)
+    @given(records(TIMES), CODECS, TIMES, st.integers(-2, 14), st.booleans())
+    def check(rows: list[RecordIn], codec: Codec, wanted: int, start: int, stamped: bool) -> None:
+        data = bytearray(encode_batch(rows, codec, base_offset=Offset(3)))
+        batch = Batch.verified(data)
+        if stamped:
+            batch.stamp_log_append_time(TimestampMs(10))
+        told = by_kernel(batch, wanted, start)
+        assert not isinstance(told, ErrorCode)
+        assert told == by_hand(batch, wanted, start)
+
+    check()
+
+
+def test_agrees_on_mangled_records(life: str) -> None:
+    @settings(max_examples=300)
+    @given(records(TIMES), st.randoms(use_true_random=False), st.integers(-1, 1), TIMES)
+    def check(rows: list[RecordIn], random: Random, more: int, wanted: int) -> None:
+        data = bytearray(encode_batch(rows))
+        for _ in range(random.randint(0, 3)):
+            data[random.randrange(61, len(data))] = random.choice([0, 1, 2, 0x7F, 0x80, 0xFF, random.randrange(256)])
+        count = max(len(rows) + more, 1)
+        batch = counting(data, count)
+        assert by_kernel(batch, wanted, 0) == by_hand(batch, wanted, 0)
+
+    check()
+
+
+def test_counts_that_no_batch_has(life: str) -> None:
+    data = bytearray(encode_batch([(b"k", b"v", [], 1)]))
+    for count in (-2, -1, 2, 2**31 - 1):
+        assert by_kernel(counting(data, count), 0, 0) is ErrorCode.CORRUPT_MESSAGE

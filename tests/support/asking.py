@@ -1,0 +1,110 @@
+"""What most tests ask a broker for, in one call each, over a RawClient."""
+
+from __future__ import annotations
+
+import time
+
+from odradek.base.errors import ErrorCode
+from odradek.base.uuids import ZERO_UUID
+from odradek.record.batch import iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.records import decode
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.raw_client import RawClient
+
+ALL, LEADER = -1, 1
+PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS = 9, 12, 7, 6  # The versions that are spoken.
+MIB = 1 << 20
+
+
+def create(client: RawClient, *names: str, partitions: int = 1) -> list[ErrorCode]:
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        for name in names
+    ]
+    answer = client.ask(CreateTopicsRequest(topics=topics), CREATE_TOPICS, CreateTopicsResponse)
+    return [ErrorCode(topic.error_code) for topic in answer.topics]
+
+
+def created(client: RawClient, *names: str, partitions: int = 1) -> None:
+    assert set(create(client, *names, partitions=partitions)) == {ErrorCode.NONE}
+
+
+def delete(client: RawClient, name: str) -> ErrorCode:
+    states = [DeleteTopicState(name=name, topic_id=ZERO_UUID)]
+    answer = client.ask(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS, DeleteTopicsResponse)
+    return ErrorCode(answer.responses[0].error_code)
+
+
+def produce_request(
+    topic: str, *values: bytes, partition: int = 0, acks: int = ALL, timestamp_ms: int | None = None
+) -> ProduceRequest:
+    """One batch with a record for each value."""
+    now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+    records = encode_batch([(None, value, (), now) for value in values])
+    topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
+    return ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=topics)
+
+
+def produce(
+    client: RawClient,
+    topic: str,
+    *values: bytes,
+    partition: int = 0,
+    acks: int = ALL,
+    timestamp_ms: int | None = None,
+) -> tuple[ErrorCode, int]:
+    """The error, and the base offset or -1."""
+    request = produce_request(topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms)
+    (part,) = client.ask(request, PRODUCE, ProduceResponse).responses[0].partition_responses
+    return ErrorCode(part.error_code), part.base_offset
+
+
+def produced(
+    client: RawClient,
+    topic: str,
+    *values: bytes,
+    partition: int = 0,
+    acks: int = ALL,
+    timestamp_ms: int | None = None,
+) -> int:
+    """The base offset."""
+    error, offset = produce(client, topic, *values, partition=partition, acks=acks, timestamp_ms=timestamp_ms)
+    assert error == ErrorCode.NONE
+    return offset
+
+
+def fetch_request(
+    topic: str, offset: int, *, partition: int = 0, wait_ms: int = 0, bytes_max: int = 50 * MIB
+) -> FetchRequest:
+    asked = [FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)]
+    topics = [FetchTopic(topic=topic, partitions=asked)]
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=bytes_max, topics=topics, forgotten_topics_data=[])
+
+
+def fetch(
+    client: RawClient, topic: str, offset: int, *, partition: int = 0, wait_ms: int = 0, bytes_max: int = 50 * MIB
+) -> tuple[ErrorCode, list[tuple[int, bytes]]]:
+    """The error, and offsets and values from `offset` on, perhaps not all there are."""
+    request = fetch_request(topic, offset, partition=partition, wait_ms=wait_ms, bytes_max=bytes_max)
+    (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
+    records = [
+        (record.offset, bytes(record.value or b""))
+        for batch in iter_batches(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.
+        for record in decode(batch)
+    ]
+    return ErrorCode(part.error_code), [one for one in records if one[0] >= offset]
+
+
+def fetch_all(client: RawClient, topic: str, *, partition: int = 0) -> list[tuple[int, bytes]]:
+    """Offsets and values of everything there is to read."""
+    found: list[tuple[int, bytes]] = []
+    while True:
+        error, some = fetch(client, topic, found[-1][0] + 1 if found else 0, partition=partition)
+        assert error == ErrorCode.NONE
+        if not some:
+            return found
+        found += some

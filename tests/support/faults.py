@@ -1,0 +1,68 @@
+"""A disk that fails and a clock that jumps, for a broker process: faults.c, compiled when it is first needed."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import struct
+import subprocess
+from enum import IntFlag
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).with_name("faults.c")
+_CLOCK = struct.Struct("=q")
+_FAILING = struct.Struct("=ii")
+_FAILURES = struct.Struct("=q")
+_TEXT_AT = _CLOCK.size + _FAILING.size + _FAILURES.size
+_SIZE = _TEXT_AT + 1000
+
+
+class Operations(IntFlag):
+    NONE = 0
+    READS = 1
+    WRITES = 2
+    SYNCS = 4
+    OPENS = 8
+    ALL = 15
+
+
+class Faults:
+    """Give `environment` to a process; then say what fails, or what time it is.  Skips the test without a compiler."""
+
+    def __init__(self, directory: Path) -> None:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            pytest.skip("no C compiler")
+        library = directory / "faults.so"
+        command = [compiler, "-O1", "-Wall", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
+        subprocess.run(command, check=True)
+        self._control = directory / "faults.control"
+        self._control.write_bytes(bytes(_SIZE))
+        self.environment = {"LD_PRELOAD": str(library), "ODRADEK_FAULTS": str(self._control)}
+
+    def fail(self, operations: Operations, path_part: str, error: int = errno.EIO) -> None:
+        """From now on these operations end with that error on every file whose path contains `path_part`."""
+        self.repair()
+        self._write(_TEXT_AT, path_part.encode() + b"\0")
+        self._write(_CLOCK.size, _FAILING.pack(operations, error))
+
+    def repair(self) -> None:
+        self._write(_CLOCK.size, _FAILING.pack(Operations.NONE, 0))
+
+    @property
+    def failures(self) -> int:
+        """How often an operation was made to fail so far."""
+        data = self._control.read_bytes()
+        count: int = _FAILURES.unpack_from(data, _CLOCK.size + _FAILING.size)[0]
+        return count
+
+    def shift_clock(self, seconds: float) -> None:
+        """The wall clock is that much ahead of the true one; the steady clock stays as it is."""
+        self._write(0, _CLOCK.pack(int(seconds * 1e9)))
+
+    def _write(self, position: int, data: bytes) -> None:
+        with self._control.open("r+b") as file:
+            file.seek(position)
+            file.write(data)

@@ -1,0 +1,380 @@
+"""What the doctor says of servers that are no broker, and of clusters no healthy broker would tell of."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from odradek.app.doctor.advertised import Entrance, advice_for, corrected, unusable
+from odradek.app.doctor.clients import CLIENTS, USES, examine_clients
+from odradek.app.doctor.cluster import Cluster, Identity
+from odradek.app.doctor.examination import examine
+from odradek.app.doctor.findings import Finding, State, works
+from odradek.app.doctor.reach import as_ip, is_loopback
+from odradek.app.doctor.speech import recognise, told_by
+from odradek.app.main import main
+from odradek.base.errors import ErrorCode
+from odradek.client.metadata import Broker
+from odradek.client.versions import ApiRange
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.connection import Connection
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.wire.request import Request
+from support.scripted_broker import HangUp, ScriptedBroker
+
+WAIT_SECONDS = 0.3
+
+
+def examined(port: int, host: str = "127.0.0.1") -> list[Finding]:
+    return list(examine((host, port), WAIT_SECONDS))
+
+
+def only_wrong(findings: list[Finding]) -> Finding:
+    (found,) = [one for one in findings if one.state is State.WRONG]
+    assert found.advice, "what is wrong comes with what to do"
+    return found
+
+
+def noted(findings: list[Finding]) -> list[Finding]:
+    """The notes, but for those on what scripted brokers know nothing of."""
+    return [one for one in findings if one.state is State.NOTE and one.check not in ("groups", "idempotence")]
+
+
+# Servers that are no broker.
+
+
+@contextmanager
+def server(answer: bytes | None) -> Iterator[int]:
+    """Answers every connection's first bytes with these and hangs up; None: never answers."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    silent: list[socket.socket] = []
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                stream, _ = listener.accept()
+                if answer is None:
+                    silent.append(stream)
+                    continue
+                with stream, suppress(OSError):
+                    stream.recv(4096)
+                    stream.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+    for stream in silent:
+        stream.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "an SSH server"),
+        (b"-ERR unknown command\r\n", "a Redis server"),
+        (b"AMQP\x00\x00\x09\x01", "an AMQP broker, such as RabbitMQ"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS listener"),
+        (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00", "an HTTP/2 server (gRPC?)"),
+        (b"ruok is not executed because it is not in the whitelist.\n", "ZooKeeper"),
+        (b"something else altogether", "no Kafka"),
+        (b"", "something that accepts connections and drops them without a word"),
+        (None, "something that accepts connections and never answers"),
+    ],
+)
+def test_who_answers(answer: bytes | None, what: str) -> None:
+    with server(answer) as port:
+        assert only_wrong(examined(port)).says == f"127.0.0.1:{port} is {what}"
+
+
+def test_an_http_server() -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as http:
+        http.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        found = only_wrong(examined(http.server_port))
+        http.shutdown()
+    assert found.says.endswith("is an HTTP server")
+    assert "listeners" in (found.advice or "")
+
+
+def test_a_tls_server() -> None:
+    """It has no certificate, and so no cipher that we would take: it answers with an alert, as TLS servers do."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ADH:@SECLEVEL=0")
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                stream, _ = listener.accept()
+                with suppress(OSError), context.wrap_socket(stream, server_side=True):
+                    pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    address = listener.getsockname()[:2]
+    assert recognise(address, WAIT_SECONDS).what == "a TLS listener"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+def test_nobody_and_no_such_name() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    refused = only_wrong(examined(port))
+    assert (refused.check, "127.0.0.1 refused" in refused.says) == ("connection", True)
+    for name in ("no-such-host.invalid", "a" * 70, "a..b"):
+        found = only_wrong(examined(9092, name))
+        assert (found.check, name in found.says) == ("address", True)
+
+
+def test_nothing_is_told_by_nothing() -> None:
+    assert told_by(b"") is None
+    assert told_by(b"\x00\x00\x00\x06\x0d\xda\xde\x05\x00\x23") is None
+
+
+# Clusters in trouble.
+
+
+def partition(
+    index: int, leader: int, replicas: list[int], isr: list[int], error: int = 0
+) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=error, partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=isr
+    )
+
+
+class Patient(ScriptedBroker):
+    """Broker 1, with a cluster as a test wants it; tells its listeners as Kafka does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)],
+            cluster_id="c",
+            controller_id=1,
+            topics=[],
+        )
+        self.node = 1
+        self.listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+        self.on(MetadataRequest, lambda request, version: self.cluster)
+        self.on(DescribeConfigsRequest, self._configs)
+
+    def _configs(self, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
+        listeners = DescribeConfigsResourceResult(
+            name="advertised.listeners", value=self.listeners, read_only=True, is_sensitive=False
+        )
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(
+                    error_code=0 if one.resource_name == str(self.node) else ErrorCode.INVALID_REQUEST,
+                    error_message=None,
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                    configs=[listeners] if one.resource_name == str(self.node) else [],
+                )
+                for one in request.resources
+            ]
+        )
+
+    def _answer(self, connection: Connection, request: Request) -> None:
+        if request.api_key not in self.versions:
+            raise HangUp
+        super()._answer(connection, request)
+
+    def advertise(self, host: str, port: int) -> None:
+        self.cluster.brokers = [MetadataResponseBroker(node_id=1, host=host, port=port)]
+        self.listeners = f"INSIDE://kafka:9093,OUTSIDE://{host}:{port}"
+
+    def topic(self, *partitions: MetadataResponsePartition, error: int = 0) -> None:
+        self.cluster.topics = [MetadataResponseTopic(error_code=error, name="t", partitions=list(partitions))]
+
+
+@pytest.fixture
+def patient() -> Iterator[Patient]:
+    with Patient() as broker:
+        yield broker
+
+
+def test_a_healthy_cluster(patient: Patient) -> None:
+    patient.topic(partition(0, 1, [1], [1]))
+    findings = examined(patient.port)
+    assert works(findings)
+    checks = ["address", "connection", "protocol", "clients", "groups", "idempotence", "cluster", "broker 1", "topics"]
+    assert [one.check for one in findings] == checks
+
+
+def test_an_advertised_address_that_has_no_host(patient: Patient) -> None:
+    patient.advertise("no-such-host.invalid", 9092)
+    found = only_wrong(examined(patient.port))
+    assert "advertises no-such-host.invalid:9092, and no-such-host.invalid has no address here" in found.says
+    setting = f"advertised.listeners=INSIDE://kafka:9093,OUTSIDE://127.0.0.1:{patient.port}"
+    assert found.advice == f"Set {setting} on broker 1 and restart it."
+
+
+@pytest.mark.parametrize(("host", "port"), [("", 9092), ("127.0.0.1", 0), ("127.0.0.1", -1), ("0.0.0.0", 9092)])
+def test_an_advertised_address_that_is_none(patient: Patient, host: str, port: int) -> None:
+    patient.advertise(host, port)
+    assert only_wrong(examined(patient.port)).check == "broker 1"
+
+
+def test_an_advertised_address_where_nobody_is(patient: Patient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    patient.advertise("127.0.0.1", port)
+    assert "cannot be reached from here: 127.0.0.1 refused" in only_wrong(examined(patient.port)).says
+
+
+def test_an_advertised_address_where_somebody_else_is(patient: Patient) -> None:
+    with Patient() as other:
+        patient.advertise("127.0.0.1", other.port)
+        other.cluster.cluster_id = "d"
+        assert "there is another cluster (d)" in only_wrong(examined(patient.port)).says
+        other.cluster.cluster_id, other.node = "c", 2
+        assert "a broker that is not in the cluster's metadata" in only_wrong(examined(patient.port)).says
+        patient.cluster.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port))
+        found = only_wrong(examined(patient.port))
+        assert (found.check, "there is broker 2" in found.says) == ("broker 1", True)
+        other.on(MetadataRequest, hang_up)
+        assert {one.check for one in examined(patient.port) if one.state is State.WRONG} == {"broker 1", "broker 2"}
+    with server(b"SSH-2.0-x\r\n") as port:
+        patient.advertise("127.0.0.1", port)
+        assert only_wrong(examined(patient.port)).says.endswith("but there is an SSH server")
+
+
+def hang_up(request: MetadataRequest, version: int) -> MetadataResponse:
+    raise HangUp
+
+
+def test_a_broker_that_does_not_tell_its_cluster(patient: Patient) -> None:
+    patient.on(MetadataRequest, hang_up)
+    found = only_wrong(examined(patient.port))
+    assert (found.check, "does not tell its cluster" in found.says) == ("cluster", True)
+
+
+def test_no_brokers_and_no_controller(patient: Patient) -> None:
+    patient.cluster.controller_id = -1
+    (found,) = noted(examined(patient.port))
+    assert "no controller" in found.says
+    patient.cluster.brokers = []
+    assert "no broker" in only_wrong(examined(patient.port)).says
+
+
+def test_partitions_without_a_leader(patient: Patient) -> None:
+    offline = [partition(index, -1, [2], [2], ErrorCode.LEADER_NOT_AVAILABLE) for index in range(8)]
+    patient.topic(*offline, partition(8, 1, [1, 3], [1]))
+    findings = examined(patient.port)
+    found = only_wrong(findings)
+    assert found.says == "8 partitions without a leader: t-0, t-1, t-2, t-3, t-4 and 3 more"
+    assert (found.advice or "").startswith("Start 1 broker 2:")
+    lagging = findings[-1]
+    assert (lagging.state, lagging.says) == (State.NOTE, "1 partition with replicas that are not in sync: t-8")
+    patient.topic(partition(0, -1, [1], [1], ErrorCode.LEADER_NOT_AVAILABLE))
+    assert "log.dirs" in (only_wrong(examined(patient.port)).advice or "")
+
+
+def test_a_topic_that_cannot_be_seen(patient: Patient) -> None:
+    patient.topic(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    (found,) = noted(examined(patient.port))
+    assert found.says == "1 topic cannot be described: t (TOPIC_AUTHORIZATION_FAILED)"
+
+
+def test_what_a_terminal_must_not_be_told(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
+    patient.advertise("\x1b[2J[bold]x", 9092)
+    assert main(["doctor", f"127.0.0.1:{patient.port}", "--timeout", "0.3"]) == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\\x1b[2J[bold]x" in out
+
+
+def test_json(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["works"] is True
+    assert {one["state"] for one in told["findings"]} == {"ok", "note"}
+    patient.cluster.brokers = []
+    assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["works"] is False
+    assert [one["check"] for one in told["findings"] if one["state"] == "wrong"] == ["cluster"]
+
+
+# Decisions that need no server.
+
+
+def entrance(ip: str, node: int | None, *brokers: Broker) -> Entrance:
+    identity = None if node is None else Identity(node, {})
+    return Entrance((ip, 9092), ip, Cluster("c", 1, brokers, ()), identity, WAIT_SECONDS)
+
+
+def test_localhost_is_right_only_for_who_came_in_there() -> None:
+    for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"):
+        broker = Broker(1, host, 9092)
+        assert unusable(broker, entrance("127.0.0.1", 1, broker)) is None
+        assert unusable(broker, entrance("::1", 1, broker)) is None
+        assert "own machine" in (unusable(broker, entrance("192.0.2.7", 1, broker)) or "")
+
+
+def test_advice_names_what_is_known() -> None:
+    wrong, other = Broker(1, "localhost", 19092), Broker(2, "localhost", 19093)
+    alone = entrance("192.0.2.7", None, wrong)
+    assert advice_for(wrong, alone) == "Set advertised.listeners=PLAINTEXT://192.0.2.7:9092 on broker 1 and restart it."
+    among = entrance("192.0.2.7", 1, wrong, other)
+    assert "PLAINTEXT://192.0.2.7:9092 on broker 1" in advice_for(wrong, among)
+    assert "PLAINTEXT://HOST:19093 on broker 2" in advice_for(other, among)
+
+
+def test_only_the_wrong_listener_is_replaced() -> None:
+    present, right = ("kafka", 9092), ("::1", 29092)
+    told = Identity(1, {"advertised.listeners": "A://kafka:9092, B://kafka:9093", "listeners": "A://:9092,B://:9093"})
+    assert corrected(told, present, right) == "A://[::1]:29092,B://kafka:9093"
+    unset = Identity(1, {"advertised.listeners": "", "listeners": "A://:9093,B://:9092"})
+    assert corrected(unset, present, right) == "B://[::1]:29092"
+    assert corrected(None, present, right) == "PLAINTEXT://[::1]:29092"
+
+
+def test_addresses() -> None:
+    assert as_ip("fe80::1%eth0") is not None
+    assert as_ip("kafka") is None
+    assert not is_loopback("kafka")
+    assert not is_loopback("192.0.2.1")
+
+
+def test_clients_by_versions() -> None:
+    newest = {key: one.ranges[key] for one in CLIENTS[:1] for key in one.ranges}
+    assert [one.state for one in examine_clients(newest)] == [State.OK] * 3
+    without_groups = {key: each for key, each in newest.items() if key not in USES["groups"]}
+    found = list(examine_clients(without_groups))
+    assert [one.state for one in found] == [State.OK, State.NOTE, State.OK]
+    assert "no client can use consumer groups here: FindCoordinator" in found[1].says
+    del without_groups[ApiKey.INIT_PRODUCER_ID]
+    assert "enable.idempotence=false" in (list(examine_clients(without_groups))[-1].advice or "")
+    too_new = newest | {key: ApiRange(12, 13) for key in USES["produce"]}
+    assert {one.state for one in examine_clients(too_new)} == {State.OK, State.NOTE}
+    old = newest | dict.fromkeys(USES["produce"], ApiRange(0, 2))
+    told = [one.says for one in examine_clients(old)]
+    assert "Java 4.3 shares no version of Produce with this broker" in told
+    assert "librdkafka 2.16, aiokafka 0.14 can produce and consume" in told
+    (nobody,) = examine_clients({})
+    assert (nobody.state, "Produce" in nobody.says) == (State.WRONG, True)
