@@ -17,16 +17,14 @@ import pytest
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from odradek.client.config import ClientConfig
-from support.serving import Serving
+from odradek.testing import Broker
 
 
 @cache
 def odradek() -> str:
     if given := os.environ.get("ODRADEK_TEST_BROKER"):
         return given
-    broker = Serving(folder()).start()
-    atexit.register(broker.stop)
-    return broker.address
+    return Broker().start().address  # It ends with the process.
 
 
 @cache
