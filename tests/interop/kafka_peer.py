@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -30,15 +30,11 @@ DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 STORAGE = "kafka.tools.StorageTool"
 
 
-def _folder(version: str) -> Path:
-    return CACHE / f"kafka-{version}"
-
-
-def missing() -> str | None:
-    """Why there can be no real Kafka here, or None."""
+def missing(name: str = f"kafka-{VERSION}") -> str | None:
+    """Why jars of that name can't be run here, or None."""
     if shutil.which("java") is None:
-        return "needs java (17 or later) to run Apache Kafka"
-    if not _folder(VERSION).joinpath("complete").exists() and shutil.which("mvn") is None:
+        return "needs java (17 or later) to run what is of Apache Kafka"
+    if not (CACHE / name / "complete").exists() and shutil.which("mvn") is None:
         return "needs mvn to fetch the jars of Apache Kafka"
     return None
 
@@ -49,10 +45,31 @@ REAL_KAFKA = [pytest.mark.java, pytest.mark.skipif(missing() is not None, reason
 @cache
 def jars(version: str = VERSION) -> Path:
     """The folder with every jar of one version (4.0 or later)."""
-    folder = _folder(version)
+    return fetched(
+        f"kafka-{version}",
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+        ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
+    )
+
+
+@cache
+def client_jars(version: str) -> Path:
+    """The folder with the Java client of one version, of any age; it logs nothing."""
+    return fetched(
+        f"kafka-clients-{version}",
+        ("org.apache.kafka", "kafka-clients", version),
+        ("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+
+
+def fetched(name: str, *artifacts: tuple[str, str, str]) -> Path:
+    """The folder with these artifacts, as (group, artifact, version), and all that they need at run time."""
+    folder = CACHE / name
     if not (folder / "complete").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(_pom(version))
+        (folder / "pom.xml").write_text(_pom(artifacts))
         command = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={folder / 'libs'}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -60,13 +77,7 @@ def jars(version: str = VERSION) -> Path:
     return folder / "libs"
 
 
-def _pom(version: str) -> str:
-    artifacts = [
-        ("org.apache.kafka", "kafka_2.13", version),
-        ("org.apache.kafka", "kafka-tools", version),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
-        ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
-    ]
+def _pom(artifacts: Iterable[tuple[str, str, str]]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>"
         for group, artifact, number in artifacts

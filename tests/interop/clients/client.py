@@ -1,0 +1,116 @@
+"""What the tests ask of a client, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+from clients.records import Read, Record
+
+SECONDS_MAX = 30
+RECORD_BYTES_MAX = 1 << 20
+
+Question = Literal["earliest", "latest", "max timestamp"]
+
+
+class ClientError(Exception):
+    """What the user of a client saw.  `code` is Kafka's number of it where the client tells one."""
+
+    def __init__(self, code: int | None, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins; `at` is an offset or a time in ms.  `reset` is auto.offset.reset."""
+
+    where: Literal["beginning", "end", "offset", "time"]
+    at: int = 0
+    reset: Literal["earliest", "latest", "none"] = "none"
+
+
+BEGINNING, END = Start("beginning"), Start("end")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as its description tells it: for each partition its leader, by index."""
+
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`brokers` are host:port by id.  What a client does not tell is None."""
+
+    id: str | None
+    controller: int | None
+    brokers: Mapping[int, str]
+
+
+class Client(Protocol):
+    """One client on one broker.  Each call may raise ClientError."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def codecs(self) -> Sequence[str]: ...
+
+    @property
+    def sets_time(self) -> bool:
+        """Whether its user may give a record its timestamp."""
+
+    def writes(self, record: Record) -> bool:
+        """Whether it can write such a record, whatever its timestamp."""
+
+    def produce(
+        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> None:
+        """Write them to partition 0 in order, and wait for acks=all.  The bound is the client's own."""
+
+    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+        """Read so many records of partition 0, assigned and not subscribed."""
+
+    def close(self) -> None: ...
+
+
+class Particular(Client, Protocol):
+    """A client that does not hand out every record as it was written."""
+
+    def shows(self, record: Record) -> Record:
+        """How it hands out the record."""
+
+
+def as_shown(client: Client, record: Record) -> Record:
+    """How this client hands out the record; most do as it was written."""
+    return cast("Particular", client).shows(record) if hasattr(client, "shows") else record
+
+
+class Administrator(Client, Protocol):
+    """A client that administers too."""
+
+    @property
+    def answers(self) -> frozenset[Question]:
+        """Which questions its list_offsets can ask, besides a time."""
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None: ...
+
+    def create_partitions(self, topic: str, total: int) -> None: ...
+
+    def describe_topic(self, topic: str) -> Topic: ...
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]: ...
+
+    def describe_cluster(self) -> Cluster: ...
+
+    def list_offsets(self, topic: str, question: Question | int) -> int:
+        """Of partition 0; -1 where there is none."""
+
+    def delete_topic(self, topic: str) -> None: ...

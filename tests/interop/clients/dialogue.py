@@ -1,0 +1,146 @@
+"""A client in another language: a process that takes orders, a line of JSON in and a line of JSON out.
+
+Its packages come from `scripts/clients`; the programs are in ../go and ../node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Cluster, Question, Start, Topic
+from clients.records import CODECS, Read, Record
+
+INTEROP = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("ODRADEK_CLIENTS", Path.home() / ".cache" / "odradek-clients"))
+STOP_SECONDS_MAX = 10
+
+
+def lacks(language: str, sources: Iterable[Path]) -> str | None:
+    """Why its clients can't run here, or None: they must have been made from these files as they are now."""
+    try:
+        stamp = (CACHE / language / "stamp").read_text().split()[0]
+    except (FileNotFoundError, IndexError):
+        return f"needs the clients of {language}: scripts/clients {language}"
+    now = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    return None if stamp == now else f"has clients of another time: scripts/clients {language}"
+
+
+class DialogueClient:
+    """One process.  What a library can't do is said by the subclasses."""
+
+    name = ""
+    codecs: Sequence[str] = CODECS
+    sets_time = True
+    answers: frozenset[Question] = frozenset(("earliest", "latest"))
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.version: str = self._answer()["version"]
+
+    def writes(self, record: Record) -> bool:
+        return True
+
+    def produce(
+        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> None:
+        self._produce(topic, codec, records, record_bytes_max=record_bytes_max, idempotent=False)
+
+    def produce_idempotently(self, topic: str, records: Sequence[Record]) -> None:
+        self._produce(topic, "none", records, record_bytes_max=RECORD_BYTES_MAX, idempotent=True)
+
+    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+        place = {"where": start.where, "at": start.at, "reset": start.reset}
+        return [_read(one) for one in self.ask("consume", topic=topic, count=count, **place)]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self.ask("create_topic", topic=topic, partitions=partitions, configs=configs)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        self.ask("create_partitions", topic=topic, partitions=total)
+
+    def describe_topic(self, topic: str) -> Topic:
+        leaders = self.ask("describe_topic", topic=topic)
+        return Topic({int(index): leader for index, leader in leaders.items()})
+
+    def describe_configs(self, topic: str) -> dict[str, str | None]:
+        return dict(self.ask("describe_configs", topic=topic))
+
+    def describe_cluster(self) -> Cluster:
+        told = self.ask("describe_cluster")
+        brokers = {int(number): address for number, address in told["brokers"].items()}
+        return Cluster(told["id"] or None, told["controller"], brokers)
+
+    def list_offsets(self, topic: str, question: Question | int) -> int:
+        asked = {"question": "time", "at": question} if isinstance(question, int) else {"question": question}
+        return int(self.ask("list_offsets", topic=topic, **asked))
+
+    def delete_topic(self, topic: str) -> None:
+        self.ask("delete_topic", topic=topic)
+
+    def hold(self, topic: str, count: int) -> None:
+        """Connect so many clients at once, let each write its number, and keep them all."""
+        self.ask("hold", topic=topic, codec="none", count=count, record_bytes_max=RECORD_BYTES_MAX)
+
+    def release(self) -> None:
+        self.ask("release")
+
+    def ask(self, order: str, **details: object) -> Any:
+        """Raises ClientError with what the client's user would see."""
+        assert self._process.stdin is not None
+        # A program that says nothing for long is killed.
+        guard = threading.Timer(3 * SECONDS_MAX, self._process.kill)
+        guard.start()
+        try:
+            print(json.dumps({"do": order, **details}), file=self._process.stdin, flush=True)
+            answer = self._answer()
+        finally:
+            guard.cancel()
+        if error := answer.get("error"):
+            raise ClientError(error["code"], error["text"])
+        return answer["ok"]
+
+    def _produce(self, topic: str, codec: str, records: Sequence[Record], **settings: object) -> None:
+        self.ask("produce", topic=topic, codec=codec, records=[_in_json(one) for one in records], **settings)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        if line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        raise AssertionError(f"the client ended, with status {self._process.wait()}")
+
+
+def _in_json(one: Record) -> dict[str, object]:
+    headers = [{"name": name, "value": _text(value)} for name, value in one.headers]
+    return {"key": _text(one.key), "value": _text(one.value), "headers": headers, "timestamp_ms": one.timestamp_ms}
+
+
+def _read(one: dict[str, Any]) -> Read:
+    headers = tuple((header["name"], _bytes(header["value"])) for header in one["headers"])
+    return Read(one["offset"], Record(_bytes(one["key"]), _bytes(one["value"]), headers, one["timestamp_ms"]))
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

@@ -1,0 +1,95 @@
+"""kcat, a process for each call, and one for each record that it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Question, Start
+from clients.records import CODECS, Read, Record
+
+RESETS = {"earliest": "earliest", "latest": "latest", "none": "error"}
+QUESTIONS: dict[Question, int] = {"earliest": -2, "latest": -1}
+KEY_END, RECORD_END = "<=key", "<=record"
+
+available = shutil.which("kcat") is not None
+
+
+class Kcat:
+    name = "kcat"
+    codecs = CODECS
+    sets_time = False
+    answers = frozenset(QUESTIONS)
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+        version = re.search(r"Version (\S+) .*librdkafka (\S+)", told)
+        assert version is not None, told
+        self.version = f"{version[1]} (librdkafka {version[2]})"
+
+    def writes(self, record: Record) -> bool:
+        """Headers are arguments of a command, and need a name; null and empty are one for key and value."""
+        arguments = ((name, value or b"") for name, value in record.headers)
+        return all(name and b"\0" not in value for name, value in arguments) and not (
+            None in record[:2] and b"" in record[:2]
+        )
+
+    def produce(
+        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> None:
+        settings = [f"compression.codec={codec}", "acks=all", f"message.max.bytes={record_bytes_max}"]
+        for record in records:
+            headers = [name.encode() + (b"" if value is None else b"=" + value) for name, value in record.headers]
+            nulls = ["-Z"] if None in record[:2] else []
+            place = ["-t", topic, "-p", "0", "-K", KEY_END, "-D", RECORD_END, *nulls]
+            arguments = [*place, *(word for one in settings for word in ("-X", one))]
+            data = (record.key or b"") + KEY_END.encode() + (record.value or b"")
+            self._run("-P", *arguments, *(word for one in headers for word in ("-H", one)), data=data)
+
+    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+        place = {"beginning": "beginning", "end": "end", "offset": str(start.at), "time": f"s@{start.at}"}
+        reset = f"topic.auto.offset.reset={RESETS[start.reset]}"
+        where = ["-t", topic, "-p", "0", "-o", place[start.where], "-X", reset, "-X", "fetch.wait.max.ms=100"]
+        lines = self._run("-C", "-q", "-J", *where, "-c", str(count)).splitlines()
+        assert len(lines) == count, f"{len(lines)} of {count}"
+        return [_read(line) for line in lines]
+
+    def close(self) -> None:
+        pass
+
+    def list_topic(self, topic: str) -> dict[str, Any]:
+        """What -L says of one topic and its cluster."""
+        told: dict[str, Any] = json.loads(self._run("-L", "-J", "-t", topic))
+        return told
+
+    def list_offsets(self, topic: str, question: Question | int) -> int:
+        number = question if isinstance(question, int) else QUESTIONS[question]
+        told = self._run("-Q", "-t", f"{topic}:0:{number}").decode()
+        found = re.search(r"offset (-?\d+)", told)
+        assert found is not None, told
+        return int(found[1])
+
+    def _run(self, *arguments: str | bytes, data: bytes = b"") -> bytes:
+        command = ["kcat", "-b", self._address, *arguments]
+        done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS_MAX, check=False)
+        if done.returncode:
+            raise ClientError(None, done.stderr.decode(errors="replace"))
+        return done.stdout
+
+
+def _read(line: bytes) -> Read:
+    """A line of -J.  Bytes that are not UTF-8 stand in it as they are."""
+    told = json.loads(line.decode(errors="surrogateescape"))
+    headers = told.get("headers", [])
+    pairs = zip(headers[::2], headers[1::2], strict=True)
+    named = tuple((name, _bytes(value)) for name, value in pairs)
+    return Read(told["offset"], Record(_bytes(told["key"]), _bytes(told["payload"]), named, told["ts"]))
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode(errors="surrogateescape")

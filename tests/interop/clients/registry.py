@@ -1,0 +1,81 @@
+"""Every client that the tests know, by the name that docs/CLIENTS.md gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from _pytest.mark import ParameterSet
+from kafka_peer import missing
+
+from clients import golang, javascript, kcat
+from clients.aio_kafka import AioKafka
+from clients.client import Administrator, Client
+from clients.java import JavaClient
+from clients.kafka_python import KafkaPython
+from clients.librdkafka import Librdkafka
+
+JAVA_NEW, JAVA_OLD = "4.3.0", "2.1.1"
+
+
+def java_new(address: str) -> JavaClient:
+    return JavaClient(address, JAVA_NEW, "Client4", ("earliest", "latest", "max timestamp"))
+
+
+def java_old(address: str) -> JavaClient:
+    return JavaClient(address, JAVA_OLD, "Client2", ("earliest", "latest"))
+
+
+ADMINISTRATORS: dict[str, Callable[[str], Administrator]] = {
+    "confluent-kafka": Librdkafka,
+    "kafka-python": KafkaPython,
+    "aiokafka": AioKafka,
+    f"java-{JAVA_NEW}": java_new,
+    f"java-{JAVA_OLD}": java_old,
+    "franz-go": golang.FranzGo,
+    "sarama": golang.Sarama,
+    "kafka-go": golang.KafkaGo,
+    "kafkajs": javascript.KafkaJs,
+}
+CLIENTS: dict[str, Callable[[str], Client]] = {**ADMINISTRATORS, "kcat": kcat.Kcat}
+
+
+def lacks(name: str) -> str | None:
+    """Why this client can't run here, or None."""
+    if name == "kcat":
+        return None if kcat.available else "needs kcat (the Debian package)"
+    if name.startswith("java-"):
+        return missing(f"kafka-clients-{name.removeprefix('java-')}")
+    if name in ("franz-go", "sarama", "kafka-go"):
+        return golang.missing
+    if name == "kafkajs":
+        return javascript.missing
+    return None
+
+
+def parameter(name: str) -> ParameterSet:
+    """The name as a test's parameter, skipped where the client can't run."""
+    reason = lacks(name)
+    marks = [pytest.mark.skipif(reason is not None, reason=reason or "")]
+    return pytest.param(name, marks=[*marks, pytest.mark.java] if name.startswith("java-") else marks)
+
+
+class Opened:
+    """The clients of one broker, each started when it is first asked for."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._clients: dict[str, Client] = {}
+
+    def __getitem__(self, name: str) -> Client:
+        if name not in self._clients:
+            self._clients[name] = CLIENTS[name](self.address)
+        return self._clients[name]
+
+    def administrator(self, name: str) -> Administrator:
+        assert name in ADMINISTRATORS
+        return self[name]  # type: ignore[return-value]  # CLIENTS holds them too.
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()

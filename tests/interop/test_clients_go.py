@@ -1,0 +1,131 @@
+"""What is particular to the clients in Go; what every client can is in the other modules on clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from clients import golang
+from clients.client import BEGINNING, ClientError, Start
+from clients.fixtures import BROKERS, broker, new_topic
+from clients.golang import FranzGo, GoClient, KafkaGo, Sarama
+from clients.librdkafka import Librdkafka
+from clients.records import RECORDS, Record
+from clients.spoken import watched
+
+from support.serving import serving
+
+pytestmark = pytest.mark.skipif(golang.missing is not None, reason=golang.missing or "")
+
+CLIENTS = 500
+SPOKEN: dict[type[GoClient], dict[str, list[int]]] = {
+    FranzGo: {"Produce": [13], "Fetch": [18], "ListOffsets": [11], "Metadata": [13], "ApiVersions": [5]},
+    Sarama: {"Produce": [9], "Fetch": [12], "ListOffsets": [6], "Metadata": [11], "ApiVersions": [3]},
+    KafkaGo: {"Produce": [8], "Fetch": [10], "ListOffsets": [1, 5], "Metadata": [6, 8], "ApiVersions": [0]},
+}
+# What sarama makes of a broker's version: which Produce, and which Fetch.
+SARAMA_VERSIONS = {
+    "0.11.0.0": (3, 5),
+    "1.0.0": (5, 6),
+    "1.1.0": (5, 7),
+    "2.0.0": (6, 8),
+    "2.1.0": (7, 10),
+    "2.4.0": (8, 11),
+    "2.8.0": (9, 12),
+    "4.3.0": (10, 12),
+}
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with broker(request.param, tmp_path_factory.mktemp("go")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", SPOKEN, ids=lambda kind: kind.name)
+def test_the_versions_they_speak(tmp_path: Path, kind: type[GoClient]) -> None:
+    with watched(tmp_path) as seen, closing(kind(seen.address)) as client:
+        client.create_topic("t", 1, {})
+        client.produce("t", "lz4", RECORDS)
+        assert len(client.consume("t", BEGINNING, len(RECORDS))) == len(RECORDS)
+        client.list_offsets("t", "latest")
+        spoken = seen.spoken()
+        assert {api: spoken[api] for api in SPOKEN[kind]} == SPOKEN[kind]
+
+
+@pytest.mark.parametrize("version", SARAMA_VERSIONS)
+def test_sarama_as_if_the_broker_were_older(tmp_path: Path, version: str) -> None:
+    codec = "snappy" if version < "2.1" else "zstd"  # It knows zstd from there on.
+    with watched(tmp_path) as seen, closing(Sarama(seen.address, version)) as client:
+        topic = new_topic(seen.address)
+        client.produce(topic, codec, RECORDS)
+        found = client.consume(topic, BEGINNING, len(RECORDS))
+        assert [one.record for one in found] == list(RECORDS)
+        spoken = seen.spoken()
+        assert (*spoken["Produce"], *spoken["Fetch"]) == SARAMA_VERSIONS[version]
+
+
+def test_five_hundred_clients_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as running, closing(FranzGo(running.address)) as client:
+        topic = new_topic(running.address)
+        before = _sockets(running.pid)
+        client.hold(topic, CLIENTS)
+        assert _sockets(running.pid) - before >= CLIENTS
+        found = Librdkafka(running.address).consume(topic, BEGINNING, CLIENTS)
+        assert {one.record.value for one in found} == {b"%d" % number for number in range(CLIENTS)}
+        client.release()
+        assert "Traceback" not in running.errors()
+
+
+def test_many_producers_of_sarama(address: str) -> None:
+    topic = new_topic(address)
+    with closing(Sarama(address)) as client:
+        client.hold(topic, 100)
+        found = client.consume(topic, BEGINNING, 100)
+        assert {one.record.value for one in found} == {b"%d" % number for number in range(100)}
+        client.release()
+
+
+def test_franz_go_as_it_comes(address: str) -> None:
+    """Idempotent unless told otherwise; where the broker has no producer ids, it goes on without, and says nothing."""
+    topic = new_topic(address)
+    with closing(FranzGo(address)) as client:
+        client.produce_idempotently(topic, RECORDS)
+        client.produce_idempotently(topic, RECORDS)
+        assert [one.record for one in client.consume(topic, BEGINNING, 2 * len(RECORDS))] == [*RECORDS, *RECORDS]
+
+
+@pytest.mark.xfail(reason="needs InitProducerId", raises=ClientError, strict=True)
+def test_an_idempotent_producer_of_sarama(tmp_path: Path) -> None:
+    with broker("odradek", tmp_path) as running, closing(Sarama(running)) as client:
+        client.produce_idempotently(new_topic(running), RECORDS)
+
+
+def test_franz_go_says_what_is_too_large_before_it_sends(address: str) -> None:
+    """Its own bound, which is by default the broker's; with the broker's words, and its code."""
+    topic = new_topic(address)
+    larger = [Record(b"k", b"x" * 1_100_000)]
+    with closing(FranzGo(address)) as client:
+        with pytest.raises(ClientError, match=r"MESSAGE_TOO_LARGE.*\(uncompressed_bytes=1100001\)"):
+            client.produce(topic, "none", larger)
+        with pytest.raises(ClientError, match=r"MESSAGE_TOO_LARGE.*compressed_bytes="):
+            client.produce(topic, "none", larger, record_bytes_max=2_000_000)
+        assert client.list_offsets(topic, "latest") == 0
+
+
+def test_franz_go_and_a_topic_that_was_made_again(address: str) -> None:
+    """Its requests name topics by id, and the second topic of a name has another."""
+    with closing(FranzGo(address)) as client:
+        for value in (b"first", b"second"):
+            client.create_topic("again", 1, {})
+            client.produce("again", "none", [Record(None, value)])
+            (found,) = client.consume("again", Start("offset", 0), 1)
+            assert (found.offset, found.record.value) == (0, value)
+            client.delete_topic("again")
+
+
+def _sockets(pid: int) -> int:
+    folder = Path(f"/proc/{pid}/fd")
+    return sum(str(one.readlink()).startswith("socket:") for one in folder.iterdir())
