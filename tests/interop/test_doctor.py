@@ -1,0 +1,198 @@
+"""odradek doctor against a real Apache Kafka and against Odradek, well and badly configured."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from client_peers import BROKERS, STARTERS
+from kafka_peer import REAL_KAFKA, KafkaBroker, free_port
+
+from odradek.app.main import main
+from support.serving import Serving, serving
+
+Told = dict[str, str]
+
+PASSWORD = "doctor"
+
+
+class Report:
+    """What `odradek doctor --json` printed: what each check says, and the advice that came with it."""
+
+    def __init__(self, address: str, capfd: pytest.CaptureFixture[str]) -> None:
+        capfd.readouterr()
+        self.status = main(["doctor", address, "--json", "--timeout", "3"])
+        captured = capfd.readouterr()
+        assert not captured.err
+        self.findings: list[Told] = json.loads(captured.out)["findings"]
+
+    def wrong(self) -> Told:
+        (found,) = [one for one in self.findings if one["state"] == "wrong"]
+        assert self.status == 1
+        assert found["advice"]
+        return found
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_a_broker_that_is_well(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    report = Report(STARTERS[kind](), capfd)
+    assert report.status == 0, report.findings
+    broker = next(one for one in report.findings if one["check"].startswith("broker "))
+    assert "and is there" in broker["says"]
+    able = next(one for one in report.findings if one["check"] == "clients")
+    assert able["says"].startswith("Java 4.3, librdkafka 2.16, kafka-python 3.0, aiokafka 0.14 can produce")
+
+
+# Apache Kafka, which does not mind what it is told to advertise.
+
+
+@contextmanager
+def kafka(folder: Path, **settings: str) -> Iterator[KafkaBroker]:
+    """Keys with _ for '.', and {port} for the broker's own."""
+    broker = KafkaBroker(folder)
+    given = {key.replace("_", "."): value.format(port=broker.port) for key, value in settings.items()}
+    changed = KafkaBroker(folder, settings=given)
+    changed.port = broker.port
+    with changed:
+        yield changed
+
+
+class TestApacheKafka:
+    pytestmark = REAL_KAFKA
+
+    @pytest.mark.parametrize(
+        ("advertised", "says"),
+        [
+            ("kafka-1.invalid:9092", "kafka-1.invalid has no address here"),
+            ("127.0.0.1:1", "cannot be reached from here: 127.0.0.1 refused"),
+        ],
+    )
+    def test_advertised_where_it_is_not(
+        self, advertised: str, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        with kafka(tmp_path, advertised_listeners=f"PLAINTEXT://{advertised}") as broker:
+            found = Report(broker.address, capfd).wrong()
+        assert found["check"] == "broker 1"
+        assert says in found["says"]
+        setting = f"advertised.listeners=PLAINTEXT://{broker.address}"
+        assert found["advice"] == f"Set {setting} on broker 1 and restart it."
+
+    def test_localhost_for_those_from_elsewhere_and_the_controllers_port(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        outside, controller = own_address(), free_port()
+        settings = {
+            "listeners": f"PLAINTEXT://:{{port}},CONTROLLER://127.0.0.1:{controller}",
+            "controller_quorum_voters": f"1@127.0.0.1:{controller}",
+            "advertised_listeners": "PLAINTEXT://localhost:{port}",
+        }
+        with kafka(tmp_path, **settings) as broker:
+            assert Report(f"localhost:{broker.port}", capfd).status == 0
+            inside = Report(f"127.0.0.1:{controller}", capfd).wrong()
+            assert "controller's listener" in inside["says"]
+            if outside is None:
+                pytest.skip("this machine has no address but loopback")
+            found = Report(f"{outside}:{broker.port}", capfd).wrong()
+        assert found["says"] == f"advertises localhost:{broker.port}: to each client that is the client's own machine"
+        assert found["advice"] == (
+            f"Set advertised.listeners=PLAINTEXT://{outside}:{broker.port} on broker 1 and restart it."
+        )
+
+    def test_two_brokers_that_took_each_others_address(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        with (
+            kafka(tmp_path / "1") as first,
+            kafka(
+                tmp_path / "2",
+                node_id="2",
+                controller_quorum_voters=f"2@127.0.0.1:{(other := free_port())}",
+                listeners=f"PLAINTEXT://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{other}",
+                advertised_listeners=f"PLAINTEXT://{first.address}",
+            ) as second,
+        ):
+            found = Report(second.address, capfd).wrong()
+        assert found["check"] == "broker 2"
+        assert "there is a broker that is not in the cluster's metadata" in found["says"]
+
+    def test_a_listener_that_wants_a_login(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        controller = free_port()
+        login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="a" user_a="a";'
+        settings = {
+            "listeners": f"LOGIN://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{controller}",
+            "controller_quorum_voters": f"1@127.0.0.1:{controller}",
+            "advertised_listeners": "LOGIN://127.0.0.1:{port}",
+            "inter_broker_listener_name": "LOGIN",
+            "listener_security_protocol_map": "LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl_enabled_mechanisms": "PLAIN",
+            "sasl_mechanism_inter_broker_protocol": "PLAIN",
+            "listener_name_login_plain_sasl_jaas_config": login,
+        }
+        with kafka(tmp_path, **settings) as broker:
+            found = Report(broker.address, capfd).wrong()
+        assert found["says"] == "this listener wants its clients to log in (SASL: PLAIN)"
+        assert "sasl.mechanism=PLAIN" in found["advice"]
+
+    def test_a_tls_listener(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        if shutil.which("keytool") is None:
+            pytest.skip("needs keytool, which comes with java")
+        controller, store = free_port(), tmp_path / "keys"
+        subprocess.run(
+            ["keytool", "-genkeypair", "-keystore", store, "-storepass", PASSWORD, "-keyalg", "EC", "-dname", "CN=x"],
+            check=True,
+            capture_output=True,
+        )
+        settings = {
+            "listeners": f"SSL://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{controller}",
+            "controller_quorum_voters": f"1@127.0.0.1:{controller}",
+            "advertised_listeners": "SSL://127.0.0.1:{port}",
+            "inter_broker_listener_name": "SSL",
+            "listener_security_protocol_map": "SSL:SSL,CONTROLLER:PLAINTEXT",
+            "ssl_keystore_location": str(store),
+            "ssl_keystore_password": PASSWORD,
+            "ssl_truststore_location": str(store),
+            "ssl_truststore_password": PASSWORD,
+        }
+        with kafka(tmp_path / "kafka", **settings) as broker:
+            found = Report(broker.address, capfd).wrong()
+        assert found["says"] == f"{broker.address} is Kafka behind TLS"
+        assert "security.protocol=SSL" in found["advice"]
+
+
+def own_address() -> str | None:
+    """An address of this machine that is not loopback: the one it would send from.  Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
+# Odradek.
+
+
+def test_another_cluster_where_it_says_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path / "other") as other:
+        overrides = {"advertised.listeners": f"PLAINTEXT://{other.address}"}
+        (tmp_path / "one").mkdir()
+        with Serving(tmp_path / "one", **overrides) as broker:
+            found = Report(broker.address, capfd).wrong()
+    assert "but there is another cluster" in found["says"]
+    assert re.fullmatch(
+        rf"Set advertised.listeners=PLAINTEXT://{broker.address} on broker \d+ and restart it.", found["advice"]
+    )
+
+
+def test_a_broker_that_is_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path) as broker:
+        pass
+    found = Report(f"127.0.0.1:{broker.port}", capfd).wrong()
+    assert found["check"] == "connection"
+    assert found["advice"].startswith("Start the broker")
