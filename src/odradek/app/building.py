@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -172,9 +173,10 @@ def _listener(settings: Settings, shell: Shell, budget: ReceiveBudget, position:
         connections_per_address_max=settings.connections_per_ip_max,
         backlog=settings.listen_backlog,
         budget=budget,
-        # Kafka's default would keep the system from sizing them by itself, which it does better.
+        # Kafka's default would keep the system from sizing it by itself, which it does better.
         receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
-        send_buffer_bytes=_if_set(settings, "socket.send.buffer.bytes"),
+        # Here it does not: megabytes queue up, and six consumers get half as much.
+        send_buffer_bytes=settings.socket_send_buffer_bytes,
     )
 
 
@@ -235,6 +237,7 @@ def _open_storage(
                 broker_id=membership.broker_id,
                 cluster_id=membership.cluster_id,
                 config_of=config_of,
+                turns=threading.Lock(),
             )
             for path in settings.log_dirs
         ]

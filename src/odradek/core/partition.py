@@ -36,12 +36,13 @@ class Readable(NamedTuple):
 class Partition:
     """One replica.  Raises Refused for what the protocol has a code for."""
 
-    __slots__ = ("_log", "_staging", "configs", "info", "positions", "topic_partition")
+    __slots__ = ("_has_told_full", "_log", "_staging", "configs", "info", "positions", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs):
         self.topic_partition = topic_partition
         self._log = log
         self._staging: Staging | None = None
+        self._has_told_full = False
         self.info = info
         self.configs = configs
         durable = log.recovery_point if log else Offset(0)
@@ -95,6 +96,7 @@ class Partition:
         except Refused as refused:
             staging.refuse(refused)
         else:
+            self._has_told_full = False
             self.positions.made_visible(staging.visible_end)
 
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
@@ -142,7 +144,9 @@ class Partition:
         return None
 
     def _storage_error(self, failed: DiskFailed) -> Refused:
-        _LOG.error("%s: %s", self.topic_partition, failed)
+        if not (failed.is_full and self._has_told_full):  # Producers try again and again.
+            _LOG.error("%s: %s", self.topic_partition, failed)
+        self._has_told_full = failed.is_full
         # A full disk can be emptied; after any other failure nobody knows what is on it.
         if not failed.is_full:
             self.take_offline()

@@ -10,6 +10,7 @@ One partition that can't be opened does not keep the others from running: it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from odradek.base.errors import ErrorCode, Refused
@@ -26,6 +27,7 @@ from odradek.log.reaper import Reap, Reaper
 Offsets = dict[TopicPartition, Offset]
 _MARKER = b'{"version":0,"brokerEpoch":-1}'
 _MARKER_BYTES_MAX = 4096
+NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 
 @dataclass(slots=True)
@@ -35,14 +37,16 @@ class Checkpoint:
     disk: Disk
     directory: str
     contents: dict[str, Offsets]
+    turns: AbstractContextManager[object]
     is_stale: bool = field(default=False, init=False)
     is_done: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        for name, offsets in self.contents.items():
-            if self.is_stale:  # A newer one was written while this one waited for its thread.
-                return
-            write_offsets(self.disk, f"{self.directory}/{name}", offsets)
+        with self.turns:
+            for name, offsets in self.contents.items():
+                if self.is_stale:  # A newer one was written, or will be, while this one waited for its thread.
+                    return
+                write_offsets(self.disk, f"{self.directory}/{name}", offsets)
         self.is_done = True
 
 
@@ -70,9 +74,12 @@ class Closing:
 class LogDirectory:
     """The logs of one data directory, open and locked."""
 
-    def __init__(self, disk: Disk, path: str, lock: Lock, cluster_id: str | None) -> None:
+    def __init__(
+        self, disk: Disk, path: str, lock: Lock, cluster_id: str | None, turns: AbstractContextManager[object]
+    ) -> None:
         self._disk = disk
         self._lock = lock
+        self._turns = turns
         self.path = path
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
@@ -97,8 +104,9 @@ class LogDirectory:
         broker_id: BrokerId,
         cluster_id: str | None,
         config_of: Callable[[TopicName], LogConfig],
+        turns: AbstractContextManager[object] = NOBODY_ELSE,
     ) -> LogDirectory:
-        """Makes the directory if it is not there.
+        """Makes the directory if it is not there.  `turns` is a lock where checkpoints run in threads.
 
         Raises DirectoryInUse, WrongDirectory (another broker's or cluster's), DiskFailed.
         """
@@ -107,7 +115,7 @@ class LogDirectory:
         lock = disk.lock(f"{path}/{names.LOCK}")
         try:
             cluster_id = claim(disk, path, now_ms, broker_id, cluster_id)
-            directory = cls(disk, path, lock, cluster_id)
+            directory = cls(disk, path, lock, cluster_id, turns)
             directory._load(now_ms, config_of)
         except BaseException:
             lock.release()
@@ -254,12 +262,13 @@ class LogDirectory:
         for name, offsets in current.items():  # What is known of a log that could not be opened is kept for it.
             offsets.update({p: offset for p, offset in self._loaded[name].items() if p in self.offline})
         if self._last_checkpoint is not None and not self._last_checkpoint.is_done:
+            self._last_checkpoint.is_stale = True
             self._written.clear()  # It failed, or is not through yet.
         changed = {name: offsets for name, offsets in current.items() if offsets != self._written.get(name)}
         if not changed:
             return None
         self._written |= changed
-        self._last_checkpoint = Checkpoint(self._disk, self.path, changed)
+        self._last_checkpoint = Checkpoint(self._disk, self.path, changed, self._turns)
         return self._last_checkpoint
 
     def checkpoint_now(self) -> None:

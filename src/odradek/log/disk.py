@@ -37,6 +37,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
+CHECKED_BYTES = 1024 * 1024  # Of a slice, before it is sent: what is looked at long before it is sent may be gone.
 BUFFERS_PER_WRITE_MAX = 512  # Half of Linux's IOV_MAX.
 
 
@@ -114,12 +115,13 @@ class FileSlice:
     It keeps its file open, so it stays readable after the segment was rolled, deleted or unlinked.
     """
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("_cached_bytes", "file", "position", "size")
 
     def __init__(self, file: File, position: int, size: int) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self._cached_bytes = 0  # From its start on, when it was last looked.
 
     def read(self) -> bytes:
         """All of it, waiting for the disk if need be.  DiskFailed if the file has become shorter."""
@@ -135,17 +137,15 @@ class FileSlice:
         bytes must be read.  Raises OSError for what is wrong with the socket.
         """
         descriptor = self.file.fileno()
-        size = min(self.size, size_max)
-        if descriptor < 0 or not is_cached(descriptor, self.position, size):
-            return None
+        size = min(self.size, size_max, CHECKED_BYTES)
+        if not self._cached_bytes:
+            if descriptor < 0 or not is_cached(descriptor, self.position, size):
+                return None
+            self._cached_bytes = size
         try:
-            sent = os.sendfile(socket, descriptor, self.position, size)
+            sent = os.sendfile(socket, descriptor, self.position, min(size, self._cached_bytes))
         except BlockingIOError:
             return 0
-        except OSError as error:
-            if error.errno == errno.EIO:  # No socket says that.
-                raise DiskFailed.of(error, self.file.path) from None
-            raise
         if not sent:
             raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return sent
@@ -153,7 +153,9 @@ class FileSlice:
     def part(self, start: int, size: int) -> FileSlice:
         """A piece of it, cut off at its end: an answer is sent in chunks."""
         assert 0 <= start <= self.size
-        return FileSlice(self.file, self.position + start, min(size, self.size - start))
+        piece = FileSlice(self.file, self.position + start, min(size, self.size - start))
+        piece._cached_bytes = max(self._cached_bytes - start, 0)
+        return piece
 
     def __repr__(self) -> str:
         return f"FileSlice({self.file.path!r}, {self.position}, {self.size})"

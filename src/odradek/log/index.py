@@ -5,8 +5,8 @@
 │ i32 │ byte position of that batch          │       │ i32 │ last offset of its batch − base offset  │
 
 An index holds no open file and little memory, whatever its size: the newest entries wait in memory to be written many
-at once, and a search reads a dozen entries and one block of the file, then keeps the block.  (Kafka maps the files; for
-2,000 partitions of full segments arrays in memory would be 10 GB, mappings as many as there are files.)
+at once, and a search reads a dozen entries and one block of the file.  A few blocks are kept.  (Kafka maps the files;
+for 2,000 partitions of full segments arrays in memory would be 10 GB, mappings as many as there are files.)
 A crash loses the waiting entries: the segment that is open then is rescanned by recovery anyway.
 """
 
@@ -22,7 +22,8 @@ from odradek.log.disk import Disk, DiskFailed, File
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
-BLOCK_ENTRIES = 64
+BLOCK_ENTRIES = 128
+BLOCKS_MAX = 8  # As many readers at different places find theirs again.
 PENDING_ENTRIES_MAX = 128
 
 Entry = tuple[int, int]
@@ -33,8 +34,7 @@ class Index:
     """Entries of two ascending columns.  Raises DiskFailed; what it reads may be wrong, and is checked by its user."""
 
     __slots__ = (
-        "_block",
-        "_block_start",
+        "_blocks",
         "_disk",
         "_layout",
         "_pending",
@@ -49,8 +49,7 @@ class Index:
         self._layout = layout
         self._stored = stored_bytes // layout.size
         self._pending: list[Entry] = []
-        self._block: list[Entry] = []
-        self._block_start = 0
+        self._blocks: list[tuple[int, list[Entry]]] = []  # What was read last, with the number of its first entry.
         self.is_unsynced = False
         self.path = path
         self.base_offset = base_offset
@@ -64,9 +63,9 @@ class Index:
     def entry(self, number: int) -> Entry:
         if number >= self._stored:
             return self._pending[number - self._stored]
-        at = number - self._block_start
-        if 0 <= at < len(self._block):
-            return self._block[at]
+        for start, block in self._blocks:
+            if 0 <= number - start < len(block):
+                return block[number - start]
         return self._read_entry(self._disk.open(self.path), number)
 
     def last(self) -> Entry | None:
@@ -79,21 +78,24 @@ class Index:
             return self._stored + bisect_right(pending, value, key=KEYS[column])
         if not self._stored:
             return 0
-        block = self._block
-        if not (block and block[0][column] <= value < block[-1][column]):
-            block = self._load_block(value, column)
-        return self._block_start + bisect_right(block, value, key=KEYS[column])
+        for start, block in self._blocks:
+            if block[0][column] <= value < block[-1][column]:
+                return start + bisect_right(block, value, key=KEYS[column])
+        start, block = self._load_block(value, column)
+        return start + bisect_right(block, value, key=KEYS[column])
 
-    def _load_block(self, value: int, column: int) -> list[Entry]:
+    def _load_block(self, value: int, column: int) -> tuple[int, list[Entry]]:
         file = self._disk.open(self.path)
         starts = range(0, self._stored, BLOCK_ENTRIES)
         following = bisect_right(starts, value, key=lambda start: self._read_entry(file, start)[column])
         start = starts[max(following - 1, 0)]
         data = file.pread(start * self._layout.size, min(BLOCK_ENTRIES, self._stored - start) * self._layout.size)
         whole = len(data) - len(data) % self._layout.size
-        self._block = list(self._layout.iter_unpack(data[:whole]))
-        self._block_start = start
-        return self._block
+        block: list[Entry] = list(self._layout.iter_unpack(data[:whole]))
+        if block:
+            self._blocks.insert(0, (start, block))
+            del self._blocks[BLOCKS_MAX:]
+        return start, block
 
     def _read_entry(self, file: File, number: int) -> Entry:
         data = file.pread(number * self._layout.size, self._layout.size)
@@ -126,7 +128,7 @@ class Index:
             self._pending.clear()
         else:
             del self._pending[count - self._stored :]
-        self._block = []
+        self._blocks = []
 
     def clear(self) -> None:
         """Empty, with an empty file where there was none or a damaged one."""
@@ -134,7 +136,7 @@ class Index:
         self.is_unsynced = True
         self._stored = 0
         self._pending.clear()
-        self._block = []
+        self._blocks = []
 
     def sync(self) -> None:
         if self.is_unsynced:

@@ -269,9 +269,10 @@ class Log:
         if not unflushed:
             return False
         config = self.config
-        return (
-            bool(self._unsynced) or unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms
-        )
+        waited_ms = now_ms - self.last_flush_ms
+        # Below 0 the clock was set back: nobody knows how long it was.
+        is_late = waited_ms >= config.flush_ms or waited_ms < 0
+        return bool(self._unsynced) or unflushed >= config.flush_messages or is_late
 
     def begin_flush(self) -> Flush:
         """Everything appended so far, sealed segments with their indexes, and the names of what is new."""

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 NOBODY = Connection(buffer_bytes=0)
 TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others.
+READ_BYTES_PER_TURN = 1024 * 1024  # Then it is the other connections' turn.
 STAGED_PER_CHECK = 16
 
 
@@ -53,6 +54,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._staged: list[tuple[Request, Staged]] = []
         self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
         self._is_reading_paused = False
+        self._read_in_turn = 0
+        self._has_read_enough = False  # The loop would read on from this socket while there is something in it.
         self._is_going_on = False
         self._is_closing = False
         self.last_active = 0
@@ -61,7 +64,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(self._transport, self._shell, self._balance)
+        self._outbox = Outbox(self._transport, self._shell, self._drained)
         self._peer = _peer(self._transport, self._listener)
         self.last_active = self._shell.now().steady
         if self._listener.admit(self, self._peer.address.rpartition(":")[0]):
@@ -88,22 +91,22 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         self._shell.traffic.bytes_in += nbytes
+        self._read_in_turn += nbytes
+        if self._read_in_turn > READ_BYTES_PER_TURN and not self._has_read_enough:
+            self._has_read_enough = True
+            self._shell.soon(self._next_turn)
         try:
             self._unhandled.extend(self._wire.buffer_updated(nbytes))
             self._work()
         except Malformed as reason:
             self._give_up(reason)
+        except OSError:  # uvloop would close the connection without a word.
+            log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
+            self.abort()
         self._shell.settle()
 
     def eof_received(self) -> bool:
         return False  # Nobody is there to read the rest.
-
-    def pause_writing(self) -> None:
-        self._outbox.pause()
-
-    def resume_writing(self) -> None:
-        self.last_active = self._shell.now().steady
-        self._outbox.resume()
 
     # The shell's side.
 
@@ -223,6 +226,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             or self._wire.in_flight - len(self._unhandled) > REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
         )
 
+    def _drained(self) -> None:
+        """The peer has taken something."""
+        self.last_active = self._shell.now().steady
+        self._balance()
+
     def _balance(self) -> None:
         """Read on, or not, by how far the peer is behind."""
         if self._is_closing:
@@ -231,7 +239,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._unhandled and not too_far and not self._is_going_on:
             self._is_going_on = True
             self._shell.loop.call_soon(self._go_on)
-        is_paused = too_far or bool(self._unhandled) or self._wire.is_starved
+        is_paused = too_far or bool(self._unhandled) or self._has_read_enough or self._wire.is_starved
         if is_paused == self._is_reading_paused:
             return
         self._is_reading_paused = is_paused
@@ -239,6 +247,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def _next_turn(self) -> None:
+        self._read_in_turn = 0
+        self._has_read_enough = False
+        self._balance()
 
     def _go_on(self) -> None:
         self._is_going_on = False

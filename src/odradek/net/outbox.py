@@ -1,15 +1,18 @@
-"""What a connection still has to send, handed to its socket no faster than the peer reads.
+"""What a connection still has to send, written to its socket no faster than the peer reads.
 
-While the transport has nothing queued, answers are written to the socket here: bytes in one gathered write, slices of
-log files by sendfile, so that a consumer's records never pass through this process.  What the socket does not take
-goes to the transport, which says when it is through; nothing is written beside it meanwhile.  Slices that are not in
-the page cache are read in a thread, so that one slow disk never stalls the other connections.
+Bytes go out in one gathered write, slices of log files by sendfile, so that a consumer's records never pass through
+this process.  When the socket is full we wait until the kernel says that there is room.  Slices that are not in the
+page cache are read in a thread, so that one slow disk never stalls the other connections.
+
+The transport only receives.  As it watches its descriptor itself, waiting for room takes a second descriptor of the
+same socket, which a connection gets when it first needs one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -28,7 +31,7 @@ class FileBytes(Protocol):
 
     def part(self, start: int, size: int) -> FileBytes: ...
 
-    def send_to(self, socket: int, size_max: int) -> int | None:
+    def send_to(self, descriptor: int, size_max: int) -> int | None:
         """How much the socket took; None if it has to be read instead."""
 
     def read(self) -> bytes: ...
@@ -36,6 +39,9 @@ class FileBytes(Protocol):
 
 class Loop(Protocol):
     """Where slow reads go, and what has to wait its turn; both come back on the loop."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
 
     @property
     def traffic(self) -> Traffic: ...
@@ -52,15 +58,15 @@ class Outbox:
     """Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection."""
 
     def __init__(self, transport: asyncio.WriteTransport, loop: Loop, drained: Callable[[], None]) -> None:
-        # Whatever the transport has to queue pauses us, and its being through resumes us.
-        transport.set_write_buffer_limits(high=0)
         self._transport = transport
-        self._socket: int = transport.get_extra_info("socket").fileno()
+        self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._loop = loop
         self._traffic = loop.traffic
         self._drained = drained  # Called when room may have come without anybody having put something.
-        self._chunks: deque[Chunk] = deque()
-        self._is_paused = False
+        self._chunks: deque[Chunk | memoryview] = deque()
+        self._second: socket.socket | None = None
+        self._is_watched = False  # The loop tells when there is room.
+        self._is_full = False  # The socket.
         self._is_busy = False  # A thread reads, or it is the others' turn.
         self._closes_when_empty = False
         self._is_dropped = False
@@ -79,13 +85,9 @@ class Outbox:
         """The connection is gone, and its descriptor may soon be another's."""
         self._is_dropped = True
         self._chunks.clear()
-
-    def pause(self) -> None:
-        self._is_paused = True
-
-    def resume(self) -> None:
-        self._is_paused = False
-        self._go_on()
+        if self._second is not None:
+            self._stop_watching()
+            self._second.close()
 
     def close_when_empty(self) -> None:
         self._closes_when_empty = True
@@ -97,15 +99,16 @@ class Outbox:
             return
         try:
             left = SEND_BYTES_PER_TURN
-            while self._chunks and not self._is_paused and not self._is_busy:
-                left -= self._send_bytes() if isinstance(self._chunks[0], bytes) else self._send_slice()
-                if left <= 0 and self._chunks:
+            while self._chunks and not self._is_full and not self._is_busy:
+                left -= self._send_bytes() if isinstance(self._chunks[0], _IN_MEMORY) else self._send_slice()
+                if left <= 0 and self._chunks and not self._is_full and not self._is_busy:
                     self._is_busy = True
                     self._loop.soon(self._its_turn)
         except OSError as error:
             self._give_up(error)
         if self._closes_when_empty and not self._chunks and not self._is_busy:
-            self._transport.close()  # It sends what it has queued first.
+            self.drop()
+            self._transport.close()
 
     def _give_up(self, error: BaseException) -> None:
         """An answer's length was promised already; there is no other way to say that it can't be kept."""
@@ -115,40 +118,81 @@ class Outbox:
             self._loop.read_failed(error.filename, error)
 
     def _send_bytes(self) -> int:
-        ready: list[bytes] = []
-        while self._chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(self._chunks[0], bytes):
-            ready.append(cast(bytes, self._chunks.popleft()))
+        ready: list[bytes | memoryview] = []
+        while self._chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(self._chunks[0], _IN_MEMORY):
+            ready.append(cast("bytes | memoryview", self._chunks.popleft()))
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         try:
-            sent = os.write(self._socket, data)
+            sent = self._write_before_slice(data) if self._chunks else os.write(self._descriptor, data)
         except BlockingIOError:
             sent = 0
+        self._traffic.bytes_out += sent
         if sent < len(data):
-            self._transport.write(data[sent:])
-        self._traffic.bytes_out += len(data)
-        return len(data)
+            self._chunks.appendleft(memoryview(data)[sent:])
+            self._wait_for_room()
+        return sent
+
+    def _write_before_slice(self, data: bytes | memoryview) -> int:
+        """So that the peer is not woken for the front of an answer whose records come at once."""
+        second = self._second_descriptor()
+        return os.write(self._descriptor, data) if second is None else second.send(data, socket.MSG_MORE)
 
     def _send_slice(self) -> int:
         records = cast(FileBytes, self._chunks.popleft())
-        sent = records.send_to(self._socket, SEND_BYTES_PER_TURN)
-        if sent is None or sent == 0:
-            # A full socket gets the next piece through the transport, which then tells when there is room again.
-            self._read(records, cold=sent is None)
+        sent = records.send_to(self._descriptor, SEND_CHUNK_BYTES)
+        if sent is None:
+            self._read(records)
             return 0
-        if sent < records.size:
-            self._chunks.appendleft(records.part(sent, records.size - sent))
         self._traffic.bytes_out += sent
+        if sent < records.size:
+            self._chunks.appendleft(cast(Chunk, records.part(sent, records.size - sent)))
+            if sent < SEND_CHUNK_BYTES:
+                self._wait_for_room()
         return sent
 
-    def _read(self, records: FileBytes, *, cold: bool) -> None:
-        part = records.part(0, SEND_CHUNK_BYTES if cold else DOORBELL_BYTES)
+    # Waiting for room.
+
+    def _wait_for_room(self) -> None:
+        self._is_full = True
+        if self._is_watched:
+            return
+        second = self._second_descriptor()
+        if second is None:
+            self._loop.loop.call_later(ROOM_POLL_SECONDS, self._may_have_room)
+            return
+        self._loop.loop.add_writer(second.fileno(), self._may_have_room)
+        self._is_watched = True
+
+    def _may_have_room(self) -> None:
+        if self._is_dropped:
+            return
+        self._is_full = False
+        self._go_on()
+        if not self._is_full:
+            self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        if self._is_watched and self._second is not None:
+            self._loop.loop.remove_writer(self._second.fileno())
+            self._is_watched = False
+
+    def _second_descriptor(self) -> socket.socket | None:
+        """None if this process has no descriptor left."""
+        if self._second is None:
+            try:
+                self._second = socket.socket(fileno=os.dup(self._descriptor))
+            except OSError:
+                return None
+        return self._second
+
+    # Slices that are not in the page cache.
+
+    def _read(self, records: FileBytes) -> None:
+        part = records.part(0, SEND_CHUNK_BYTES)
         if part.size < records.size:
-            self._chunks.appendleft(records.part(part.size, records.size - part.size))
-        if cold:
-            self._is_busy = True
-            self._loop.in_thread(part.read, self._was_read)
-        else:
-            self._write(part.read())
+            self._chunks.appendleft(cast(Chunk, records.part(part.size, records.size - part.size)))
+        self._is_busy = True
+        self._loop.in_thread(part.read, self._was_read)
 
     def _was_read(self, done: Future[bytes]) -> None:
         self._is_busy = False
@@ -158,12 +202,8 @@ class Outbox:
         if error is not None:
             self._give_up(error)
             return
-        self._write(done.result())
+        self._chunks.appendleft(done.result())
         self._go_on()
-
-    def _write(self, data: bytes) -> None:
-        self._transport.write(data)
-        self._traffic.bytes_out += len(data)
 
     def _its_turn(self) -> None:
         self._is_busy = False
@@ -174,5 +214,5 @@ class Outbox:
         self._drained()
 
 
-# Small, since it is copied; large enough that the socket is not empty before we are called.
-DOORBELL_BYTES = 64 * 1024
+_IN_MEMORY = (bytes, memoryview)
+ROOM_POLL_SECONDS = 0.01

@@ -146,6 +146,8 @@ class ReceiveBudget:
             share.was_seen = share.held > 0 and not share.wanted
 
     def _part_with_slow(self) -> None:
+        if not self.waiting:
+            return
         for share in sorted(self._shares, key=lambda one: one.held, reverse=True):
             if not self.waiting:
                 return

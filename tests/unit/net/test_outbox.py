@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine
@@ -25,15 +27,15 @@ class Loop:
 
     def __init__(self) -> None:
         self.traffic = Traffic()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(2)
         self.unreadable: list[str] = []
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:
-        self._threads.submit(work).add_done_callback(lambda done: self._loop.call_soon_threadsafe(then, done))
+        self._threads.submit(work).add_done_callback(lambda done: self.loop.call_soon_threadsafe(then, done))
 
     def soon(self, work: Callable[[], None]) -> None:
-        self._loop.call_soon(work)
+        self.loop.call_soon(work)
 
     def read_failed(self, path: str, error: OSError) -> None:
         self.unreadable.append(path)
@@ -49,12 +51,6 @@ class Protocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.loop = Loop()
         self.outbox = Outbox(cast(asyncio.WriteTransport, transport), self.loop, lambda: None)
-
-    def pause_writing(self) -> None:
-        self.outbox.pause()
-
-    def resume_writing(self) -> None:
-        self.outbox.resume()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_lost = True
@@ -105,8 +101,14 @@ def read_to_the_end(peer: socket.socket) -> bytes:
     return bytes(data)
 
 
-def test_everything_arrives_in_order(file: File) -> None:
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_everything_arrives_in_order(file: File, has_descriptors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dup(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
     async def work() -> None:
+        if not has_descriptors:
+            monkeypatch.setattr(os, "dup", dup)
         protocol, peer = await connected()
         whole = FileSlice(file, 0, 10_240_000)
         assert whole.size > 2 * SEND_BYTES_PER_TURN
@@ -135,6 +137,28 @@ def test_everything_arrives_in_order(file: File) -> None:
 def slice_bytes(chunk: Chunk) -> bytes:
     assert isinstance(chunk, FileSlice)
     return chunk.read()
+
+
+def test_no_descriptor_is_left_open(file: File) -> None:
+    async def come_and_go() -> int:
+        protocol, peer = await connected()
+        protocol.outbox.put([b"front", FileSlice(file, 0, 10_240_000)])
+        assert protocol.outbox.is_backed_up
+        peer.close()
+        while not protocol.is_lost:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)  # The transport closes its own after that.
+        return descriptors()
+
+    async def work() -> None:
+        first = await come_and_go()
+        assert [await come_and_go() for _ in range(3)] == [first] * 3
+
+    run(work())
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:
@@ -199,7 +223,6 @@ def test_nothing_is_written_for_a_peer_that_is_gone(file: File) -> None:
             await asyncio.sleep(0.01)
         other, third = socket.socketpair()
         protocol.outbox.put([b"for nobody"])
-        protocol.outbox.resume()
         await asyncio.sleep(0.05)
         for one in (other, third):
             one.setblocking(False)

@@ -1,0 +1,68 @@
+"""Checkpoints that run in threads, beside those that the loop can't wait with, and files whose time goes back."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.log.checkpoints import read_offsets
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import RealDisk
+from odradek.log.names import HIGH_WATERMARKS
+from odradek.log.reaper import Reaper
+
+NOW = TimestampMs(1_700_000_000_000)
+TOPIC = TopicPartition(TopicName("t"), 0)
+
+
+def opened(path: Path, turns: AbstractContextManager[object]) -> LogDirectory:
+    return LogDirectory.open(
+        RealDisk(),
+        str(path),
+        NOW,
+        broker_id=BrokerId(1),
+        cluster_id="cluster",
+        config_of=lambda _: LogConfig(),
+        turns=turns,
+    )
+
+
+def test_checkpoints_take_turns(tmp_path: Path) -> None:
+    """Both write the same files; the newer one is what stays."""
+    directory = opened(tmp_path, threading.Lock())
+    failures: list[BaseException] = []
+    for number in range(300):
+        directory.create(TOPIC, None, LogConfig(), NOW)
+        chore = directory.begin_checkpoint({TOPIC: Offset(number)})
+        assert chore is not None
+
+        def run(chore: object = chore) -> None:
+            try:
+                chore.run()  # type: ignore[attr-defined]
+            except OSError as failed:
+                failures.append(failed)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        directory.high_watermarks[TOPIC] = Offset(number + 1000)
+        directory.checkpoint_now()
+        thread.join()
+        assert not failures
+        assert read_offsets(RealDisk(), f"{tmp_path}/{HIGH_WATERMARKS}") == {TOPIC: number + 1000}
+        directory.delete(TOPIC, TimestampMs(NOW + number))
+    directory.close(NOW)
+
+
+def test_a_clock_set_back_does_not_keep_files_longer(tmp_path: Path) -> None:
+    reaper, gone = Reaper(RealDisk()), tmp_path / "gone"
+    gone.touch()
+    reaper.add_file(str(gone), TimestampMs(NOW + 1000))
+    assert reaper.reap(NOW) == 0
+    hour_ms = 3_600_000
+    assert reaper.reap(TimestampMs(NOW - hour_ms)) == 0
+    assert reaper.reap(TimestampMs(NOW - hour_ms + 999)) == 0
+    assert reaper.reap(TimestampMs(NOW - hour_ms + 1000)) == 1
+    assert not gone.exists()
