@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from typing import Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
+from odradek.net.descriptors import are_left
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
 
@@ -177,8 +178,8 @@ class Outbox:
             self._is_watched = False
 
     def _second_descriptor(self) -> socket.socket | None:
-        """None if this process has no descriptor left."""
-        if self._second is None:
+        """None if there are only those left that the logs need."""
+        if self._second is None and are_left():
             try:
                 self._second = socket.socket(fileno=os.dup(self._descriptor))
             except OSError:
