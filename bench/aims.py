@@ -1,0 +1,107 @@
+"""What was to be reached, and whether it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from compare import Pair, Results, typical
+
+PRODUCE_MIN = 1.3
+CONSUME_MIN = 1.0
+PIPELINED_MIN = 4.0
+ONE_AT_A_TIME_MIN = 1.2
+CPU_MAX = 0.5
+P99_MAX = 1.0
+LOADED_MB_MAX = 150
+IDLE_MB_MAX = 80
+START_SECONDS_MAX = 0.5
+LOADED = ("small", "produce", "consume", "latency", "partitions")
+
+
+def rate_aim(pair: Pair) -> float | None:
+    """How many times Kafka's rate this case was to reach; the aims say nothing of synced answers."""
+    if pair.is_synced:
+        return None
+    if pair.group == "small":
+        return PIPELINED_MIN if pair.case["window"] > 1 else ONE_AT_A_TIME_MIN
+    return {"produce": PRODUCE_MIN, "consume": CONSUME_MIN}.get(pair.group)
+
+
+class Verdict(NamedTuple):
+    aim: str
+    found: str
+    verdict: str
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    return [*_rates(results), *_shared(results), *_alone(results)]
+
+
+def _rates(results: Results) -> Iterator[Verdict]:
+    produced = [pair for pair in results.pairs("produce") if not pair.is_synced]
+    yield from _at_least("produce", PRODUCE_MIN, produced)
+    yield from _at_least("consume", CONSUME_MIN, results.pairs("consume"))
+    small = [pair for pair in results.pairs("small") if not pair.is_synced]
+    yield from _at_least("small, 50 in flight", PIPELINED_MIN, [pair for pair in small if pair.case["window"] > 1])
+    yield from _at_least(
+        "small, one at a time", ONE_AT_A_TIME_MIN, [pair for pair in small if pair.case["window"] == 1]
+    )
+
+
+def _shared(results: Results) -> Iterator[Verdict]:
+    pairs = [pair for group in LOADED for pair in results.pairs(group) if not pair.is_synced]
+    yield from _at_most("broker CPU for the same work", CPU_MAX, pairs, lambda pair: pair.cpu)
+    yield from _at_most("p99 no worse", P99_MAX, pairs, lambda pair: pair.p99)
+
+
+def _alone(results: Results) -> Iterator[Verdict]:
+    for _, found in results.of("start"):
+        if ours := found.get("odradek"):
+            yield _below("start to first answer", START_SECONDS_MAX, ours["ready_s"], "s")
+            yield _below("memory, idle", IDLE_MB_MAX, ours["idle_rss_mb"], "MB")
+    loaded = [
+        found["odradek"]["rss_mb"]
+        for group in LOADED
+        for _, found in results.of(group)
+        if "rss_mb" in found.get("odradek", {})
+    ]
+    if loaded:
+        yield _below("memory, loaded", LOADED_MB_MAX, max(loaded), "MB")
+
+
+def _at_least(what: str, aim: float, pairs: list[Pair]) -> Iterator[Verdict]:
+    ratios = [(pair.rate, pair) for pair in pairs]
+    if ratios:
+        good = sum(ratio >= aim for ratio, _ in ratios)
+        worst, pair = min(ratios, key=lambda found: found[0])
+        yield Verdict(
+            f"{what}: at least {aim:g} times Kafka", _spread(ratios, worst, pair), _in_words(good, len(ratios))
+        )
+
+
+def _at_most(what: str, aim: float, pairs: list[Pair], ratio_of: Callable[[Pair], float | None]) -> Iterator[Verdict]:
+    ratios = [(ratio, pair) for pair in pairs if (ratio := ratio_of(pair)) is not None]
+    if ratios:
+        good = sum(ratio <= aim for ratio, _ in ratios)
+        worst, pair = max(ratios, key=lambda found: found[0])
+        yield Verdict(
+            f"{what}: at most {aim:g} times Kafka's", _spread(ratios, worst, pair), _in_words(good, len(ratios))
+        )
+
+
+def _spread(ratios: list[tuple[float, Pair]], worst: float, pair: Pair) -> str:
+    if len(ratios) == 1:
+        return f"{worst:.2f}"
+    mean = typical([ratio for ratio, _ in ratios])
+    return f"{mean:.2f} in the mean of {len(ratios)}; worst {worst:.2f} ({pair.group}: {pair.label})"
+
+
+def _in_words(good: int, count: int) -> str:
+    if good == count:
+        return "met"
+    return f"met in {good} of {count}" if good else "not met"
+
+
+def _below(what: str, aim: float, found: float, unit: str) -> Verdict:
+    return Verdict(f"{what}: at most {aim:g} {unit}", f"{found:.3g} {unit}", "met" if found <= aim else "not met")

@@ -1,0 +1,169 @@
+"""The list of what is measured.  A case is plain data; work.py makes load of it, run.py repeats and records it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Who answers, and with which topic settings.  Odradek syncs before it answers acks=all on a partition without
+# followers, Kafka does not; so each is measured both ways.  (To set flush.messages at all is to tell Odradek when to
+# sync, so it no longer does for every answer.)
+TARGETS: dict[str, tuple[str, dict[str, str]]] = {
+    "odradek": ("odradek", {}),
+    "odradek-unsynced": ("odradek", {"flush.messages": "9223372036854775807"}),
+    "kafka": ("kafka", {}),
+    "kafka-synced": ("kafka", {"flush.messages": "1"}),
+    "bound": ("bound", {}),
+}
+PLAIN = ("odradek", "kafka", "bound")
+ACKS_ALL = ("odradek-unsynced", "kafka", "odradek", "kafka-synced")
+GROUPS = ("start", "small", "produce", "consume", "latency", "partitions", "librdkafka")
+
+LARGE_BATCH_BYTES = 1_000_000  # Just below librdkafka's default batch.size, and Kafka's max.message.bytes.
+SMALL_BATCH_BYTES = 16_384  # The Java producer's default batch.size.
+STORED_BATCH_BYTES = 65_536
+IN_FLIGHT = 5  # The Java producer's default max.in.flight.requests.per.connection.
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`kind` is the function of work.py that makes the load."""
+
+    group: str
+    name: str
+    kind: str
+    targets: tuple[str, ...] = PLAIN
+    value_bytes: int = 100
+    batch_bytes: int = LARGE_BATCH_BYTES
+    acks: int = 1
+    codec: str = "none"
+    clients: int = 1
+    partitions: int = 1
+    window: int = IN_FLIGHT
+    is_quick: bool = False  # Also in a quick run.
+    is_cold: bool = False
+    keeps_topic: bool = False  # One topic for all repetitions: 2,000 partitions take their time to make.
+
+
+def cases() -> list[Case]:
+    return [*_start(), *_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_librdkafka()]
+
+
+def _start() -> Iterator[Case]:
+    yield Case("start", "start, memory, first seconds", "start", is_quick=True)
+
+
+def _small() -> Iterator[Case]:
+    single = {"value_bytes": 100, "batch_bytes": 1}
+    yield Case("small", "50 in flight", "produce", window=50, is_quick=True, **single)
+    yield Case("small", "one at a time", "produce", window=1, is_quick=True, **single)
+    yield Case(
+        "small", "50 in flight, 6 connections", "produce", window=50, clients=6, partitions=6, is_quick=True, **single
+    )
+    yield Case("small", "50 in flight, acks=all", "produce", ACKS_ALL, window=50, acks=-1, is_quick=True, **single)
+    yield Case("small", "one at a time, acks=all", "produce", ACKS_ALL, window=1, acks=-1, **single)
+
+
+def _produce() -> Iterator[Case]:
+    for value_bytes in (100, 1024, 10_240):
+        for acks in (1, -1):
+            for codec in ("none", "lz4"):
+                for clients in (1, 6):
+                    yield Case(
+                        "produce",
+                        f"{size(value_bytes)}, acks={'all' if acks < 0 else acks}{_codec(codec)}{_producers(clients)}",
+                        "produce",
+                        ACKS_ALL if acks < 0 else PLAIN,
+                        value_bytes=value_bytes,
+                        acks=acks,
+                        codec=codec,
+                        clients=clients,
+                        partitions=clients,
+                        is_quick=codec == "none" and clients == 1 and value_bytes < 10_000 and acks == 1,
+                    )
+    for clients in (1, 6):
+        yield Case(
+            "produce",
+            f"100 B in batches of 16 KiB, acks=1{_producers(clients)}",
+            "produce",
+            batch_bytes=SMALL_BATCH_BYTES,
+            clients=clients,
+            partitions=clients,
+            is_quick=clients == 1,
+        )
+
+
+def _consume() -> Iterator[Case]:
+    for value_bytes in (100, 1024, 10_240):
+        for clients in (1, 6):
+            yield Case(
+                "consume",
+                f"{size(value_bytes)}, hot, {_consumers(clients)}",
+                "consume",
+                value_bytes=value_bytes,
+                batch_bytes=STORED_BATCH_BYTES,
+                clients=clients,
+                partitions=clients,
+                is_quick=clients == 1 and value_bytes < 10_000,
+            )
+    for clients in (1, 6):
+        yield Case(
+            "consume",
+            f"1 KiB, cold, {_consumers(clients)}",
+            "consume",
+            value_bytes=1024,
+            batch_bytes=STORED_BATCH_BYTES,
+            clients=clients,
+            partitions=clients,
+            is_cold=True,
+            is_quick=clients == 1,
+        )
+
+
+def _latency() -> Iterator[Case]:
+    yield Case("latency", "1,000 records/s, acks=1", "latency", batch_bytes=1, is_quick=True)
+    yield Case("latency", "1,000 records/s, acks=all", "latency", ACKS_ALL, batch_bytes=1, acks=-1)
+
+
+def _partitions() -> Iterator[Case]:
+    for partitions in (1, 100, 2000):
+        yield Case(
+            "partitions",
+            f"{partitions:,} partition{'s' if partitions > 1 else ''}",
+            "produce",
+            ("odradek", "kafka"),
+            batch_bytes=1200,
+            partitions=partitions,
+            window=50,
+            is_quick=partitions < 2000,
+            keeps_topic=True,
+        )
+
+
+def _librdkafka() -> Iterator[Case]:
+    for value_bytes in (100, 1024):
+        for kind in ("produce", "consume"):
+            yield Case(
+                "librdkafka",
+                f"{kind} {size(value_bytes)}",
+                f"librdkafka_{kind}",
+                ("odradek", "kafka"),
+                value_bytes=value_bytes,
+                is_quick=value_bytes == 100,
+            )
+
+
+def size(value_bytes: int) -> str:
+    return f"{value_bytes // 1024} KiB" if value_bytes >= 1024 else f"{value_bytes} B"
+
+
+def _codec(codec: str) -> str:
+    return "" if codec == "none" else f", {codec}"
+
+
+def _producers(clients: int) -> str:
+    return f", {clients} producers" if clients > 1 else ""
+
+
+def _consumers(clients: int) -> str:
+    return f"{clients} consumer{'s' if clients > 1 else ''}"

@@ -1,0 +1,122 @@
+"""Load from processes of their own, which begin together and report what they saw.
+
+Each is forked with everything it sends already made, connects and warms up, says that it is ready, waits for the word
+to go, and ends with a report.  Between the word and the last report the broker's processor time is counted.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection as Pipe
+
+REPORT_SECONDS_MAX = 120
+
+_fork = multiprocessing.get_context("fork")
+
+
+class LoadFailed(RuntimeError):
+    """A load process could not do its work, or got answers it must not get."""
+
+
+@dataclass
+class Report:
+    """What one load process did after the word to go.  Times are of the monotonic clock, all processes share it."""
+
+    begun: float
+    ended: float
+    requests: int = 0
+    records: int = 0
+    wire_bytes: int = 0
+    failures: int = 0
+    cpu_seconds: float = 0.0
+    latencies: list[tuple[float, int]] = field(default_factory=list)
+    marks: list[tuple[int, float]] = field(default_factory=list)
+    total_records: int = 0  # With those of the warm-up: what the log must hold.
+
+
+class Gate:
+    """A load process's end of its pipe."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+
+    def wait(self) -> None:
+        """Say that warm-up is over, and wait for the word to go."""
+        self._pipe.send("ready")
+        self._pipe.recv()
+
+
+Work = Callable[[Gate], Report]
+
+
+@dataclass
+class Crowd:
+    """Several load processes: `ready` returns when all are warm, `go` when all have reported."""
+
+    works: Sequence[Work]
+
+    def __enter__(self) -> Crowd:
+        self._pipes: list[Pipe] = []
+        self._processes = []
+        for work in self.works:
+            ours, theirs = _fork.Pipe()
+            process = _fork.Process(target=_run, args=(work, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        return self
+
+    def ready(self) -> None:
+        for pipe in self._pipes:
+            _receive(pipe)
+
+    def go(self) -> list[Report]:
+        for pipe in self._pipes:
+            pipe.send("go")
+        return [_receive(pipe) for pipe in self._pipes]
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def _receive(pipe: Pipe) -> Report:
+    if not pipe.poll(REPORT_SECONDS_MAX):
+        raise LoadFailed("a load process is stuck")
+    try:
+        said = pipe.recv()
+    except EOFError:
+        raise LoadFailed("a load process ended without a report") from None
+    if isinstance(said, BaseException):
+        raise said
+    return said
+
+
+def _run(work: Work, pipe: Pipe) -> None:
+    gc.disable()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gate = Gate(pipe)
+    try:
+        report = work(gate)
+        pipe.send(report)
+    except BaseException:
+        pipe.send(LoadFailed(traceback.format_exc()))
+    os._exit(0)
+
+
+def clock() -> tuple[float, float]:
+    """Now, and this process's own processor time."""
+    return time.monotonic(), time.process_time()

@@ -1,0 +1,64 @@
+"""Numbers of processes and of samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+
+Weighted = Sequence[tuple[float, int]]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of all threads since the start, ended ones too."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(pid)
+
+
+def quantiles(samples: Weighted) -> dict[str, float]:
+    """In microseconds, of (seconds, how many requests took that long)."""
+    ordered = sorted(samples)
+    total = sum(count for _, count in ordered)
+    found: dict[str, float] = {}
+    wanted = iter(QUANTILES.items())
+    name, share = next(wanted)
+    seen = 0
+    for seconds, count in ordered:
+        seen += count
+        while seen >= share * total:
+            found[name] = round(seconds * 1e6, 1)
+            name, share = next(wanted, ("", 2.0))
+    return found
+
+
+def medians(repetitions: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The median of each number that every repetition has."""
+    names: Iterable[str] = repetitions[0].keys() if repetitions else ()
+    return {
+        name: median(repetition[name] for repetition in repetitions)
+        for name in names
+        if all(name in repetition for repetition in repetitions)
+    }
+
+
+def folder_bytes(folder: Path) -> int:
+    """Files may vanish while they are counted."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH116, PTH118
+            except FileNotFoundError:
+                continue
+    return total

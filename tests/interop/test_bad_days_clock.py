@@ -1,0 +1,200 @@
+"""The wall clock is set forward and back under a running broker.  It goes into records; nothing waits by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.client import decode_response
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.fetch import FetchResponse
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.produce import ProduceResponse
+from support.asking import (
+    ALL,
+    CREATE_TOPICS,
+    FETCH,
+    PRODUCE,
+    created,
+    delete,
+    fetch,
+    fetch_all,
+    fetch_request,
+    produce,
+    produce_request,
+    produced,
+)
+from support.faults import Faults
+from support.raw_client import RawClient, frame
+from support.serving import Serving
+from support.workers import TOPIC, Reader, Writer, check_kept, read_all, wait_for_progress, workers
+
+HOUR_SECONDS = 3600
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+SECONDS_MAX = 30
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
+    overrides = {
+        "log.segment.delete.delay.ms": "1000",
+        "log.retention.check.interval.ms": "500",
+        "replica.high.watermark.checkpoint.interval.ms": "500",
+    }
+    serving = Serving(tmp_path, **overrides)
+    serving.environment = faults.environment
+    with serving as running:
+        yield running
+    assert "Traceback" not in serving.errors()
+
+
+@pytest.fixture
+def client(broker: Serving) -> Iterator[RawClient]:
+    with RawClient(broker.port) as one:
+        yield one
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def create_with(client: RawClient, name: str, **configs: str) -> None:
+    entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=entries)
+    (made,) = client.ask(CreateTopicsRequest(topics=[topic]), CREATE_TOPICS, CreateTopicsResponse).topics
+    assert made.error_code == ErrorCode.NONE
+
+
+JUMPS = [pytest.param(hours, id=f"{hours:+} h") for hours in (-1, 1)]
+
+
+@pytest.mark.parametrize("hours", JUMPS)
+def test_nothing_waits_by_the_wall_clock(broker: Serving, client: RawClient, faults: Faults, hours: int) -> None:
+    """Long polls end, acks=all is answered, topics come and go, and their files too, on either side of a jump."""
+    created(client, "t", "doomed")
+    produced(client, "t", b"before")
+    produced(client, "doomed", b"x")
+    with RawClient(broker.port) as poller:
+        poller.ping()
+        poller.send(frame_of_poll(1))
+        assert delete(client, "doomed") == ErrorCode.NONE
+        faults.shift_clock(hours * HOUR_SECONDS)
+        assert poller.read_frame()
+        poller.send(frame_of_poll(1))
+        assert poller.read_frame()
+    until(lambda: not list((broker.directory / "data").glob("doomed*")))
+    for _ in range(3):
+        produced(client, "t", b"after", timestamp_ms=1_700_000_000_000)
+    created(client, "new")
+    assert delete(client, "new") == ErrorCode.NONE
+    until(lambda: not list((broker.directory / "data").glob("new*")))
+    until(lambda: "t 0 4" in (broker.directory / "data" / "replication-offset-checkpoint").read_text())
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        assert [value for _, value in fetch_all(again, "t")] == [b"before", b"after", b"after", b"after"]
+
+
+def frame_of_poll(offset: int) -> bytes:
+    return frame(fetch_request("t", offset, wait_ms=1500), FETCH)
+
+
+def test_clients_go_on_through_jumps(broker: Serving, client: RawClient, faults: Faults) -> None:
+    created(client, TOPIC, partitions=1)
+    # A little less than an hour: further, records of clients whose clock is right would be from the future.
+    jumps = [0.0, -3500.0, 3500.0, -3500.0, 86_400.0, 0.0]
+    writer, reader = Writer(broker, 0, ALL), Reader(broker, 0)
+    with workers(writer, reader):
+        for jump in jumps:
+            faults.shift_clock(jump)
+            wait_for_progress([writer], [writer.acknowledged + 20])
+    kept = read_all(client, 0)
+    check_kept(writer, kept)
+    assert not writer.sent_again
+    assert reader.seen == kept[: len(reader.seen)]
+
+
+def test_who_is_an_hour_ahead_of_the_broker_is_told(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """As in Apache Kafka: message.timestamp.after.max.ms is an hour.  The client's clock may be the right one."""
+    created(client, "t")
+    faults.shift_clock(-HOUR_SECONDS - 60)
+    assert produce(client, "t", b"x") == (ErrorCode.INVALID_TIMESTAMP, -1)
+    faults.shift_clock(0)
+    assert produced(client, "t", b"x") == 0
+
+
+def test_log_append_time_goes_back_and_offsets_do_not(broker: Serving, client: RawClient, faults: Faults) -> None:
+    create_with(client, "t", message_timestamp_type="LogAppendTime", index_interval_bytes="0")
+    times: list[int] = []
+    for shift in (0, HOUR_SECONDS, 0, -HOUR_SECONDS, 0):
+        faults.shift_clock(shift)
+        answer = client.ask(produce_request("t", b"x"), PRODUCE, ProduceResponse)
+        times.append(answer.responses[0].partition_responses[0].log_append_time_ms)
+    assert [round((at - times[0]) / HOUR_MS) for at in times] == [0, 1, 0, -1, 0]
+    assert [offset for offset, _ in fetch_all(client, "t")] == list(range(5))
+    # The first record at or after a time, in the order of the log.
+    assert [offset_at(client, at) for at in (times[3], times[0], times[0] + HOUR_MS // 2, times[1] + HOUR_MS)] == [
+        0,
+        0,
+        1,
+        -1,
+    ]
+
+
+def offset_at(client: RawClient, timestamp: int) -> int:
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
+    return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+
+
+def test_retention_deletes_nothing_because_of_a_jump_back(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """What is younger than retention.ms by the clock of the moment stays; what a jump forward makes old goes.
+
+    Retention begins half a minute after the start.
+    """
+    create_with(client, "long", retention_ms=str(3 * HOUR_MS))
+    create_with(client, "short", retention_ms=str(30 * MINUTE_MS))
+    for topic in ("long", "short"):
+        produced(client, topic, b"kept")
+    faults.shift_clock(-HOUR_SECONDS)
+    time.sleep(32)
+    for topic in ("long", "short"):
+        assert fetch_all(client, topic) == [(0, b"kept")]
+    faults.shift_clock(HOUR_SECONDS)
+    until(lambda: fetch(client, "short", 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert produced(client, "short", b"next") == 1
+    assert fetch_all(client, "long") == [(0, b"kept")]
+
+
+def test_a_long_poll_is_woken_after_a_jump(broker: Serving, client: RawClient, faults: Faults) -> None:
+    created(client, "t")
+    with RawClient(broker.port) as poller:
+        poller.ping()
+        faults.shift_clock(-HOUR_SECONDS / 2)
+        poller.send(frame(fetch_request("t", 0, wait_ms=15_000), FETCH))
+        produced(client, "t", b"news")
+        _, answer = decode_response(FetchResponse, FETCH, poller.read_frame())
+    assert answer.responses[0].partitions[0].high_watermark == 1

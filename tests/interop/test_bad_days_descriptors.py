@@ -1,0 +1,132 @@
+"""File descriptors run out: new connections are turned away or wait, old ones live, and no log is given up for it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from support.asking import create, created, delete, fetch_all, produce, produced
+from support.raw_client import Closed, RawClient
+from support.serving import Serving, serving
+
+LIMIT = 128
+SECONDS_MAX = 20
+
+
+def limit_to(broker: Serving, count: int) -> None:
+    _, hard = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (count, hard))
+
+
+def open_files(broker: Serving) -> int:
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))  # noqa: PTH208  # Names are all that is wanted.
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Serving]:
+    with serving(tmp_path) as running:
+        limit_to(running, LIMIT)
+        yield running
+        assert "Traceback" not in running.errors()
+
+
+@pytest.fixture
+def client(broker: Serving) -> Iterator[RawClient]:
+    with RawClient(broker.port) as one:
+        one.ping()
+        yield one
+
+
+def is_served(client: RawClient) -> bool:
+    try:
+        client.ping()
+    except Closed:
+        return False
+    return True
+
+
+def crowded(broker: Serving) -> tuple[list[RawClient], int]:
+    """Connections that are served, as many as there are to be had, and how many were turned away after them."""
+    served: list[RawClient] = []
+    refused = 0
+    for _ in range(2 * LIMIT):
+        one = RawClient(broker.port)
+        if is_served(one):
+            assert not refused, "first come, first served"
+            served.append(one)
+        else:
+            refused += 1
+            one.close()
+    return served, refused
+
+
+def test_new_connections_are_turned_away_and_old_ones_live(broker: Serving, client: RawClient) -> None:
+    created(client, "t")
+    served, refused = crowded(broker)
+    assert LIMIT // 2 < len(served) < LIMIT
+    assert refused > LIMIT
+    # The logs have what they need: those in use, and new ones.
+    for one in served:
+        produced(one, "t", b"x")
+    created(client, "new", partitions=5)
+    for partition in range(5):
+        assert produced(client, "new", b"x", partition=partition) == 0
+    assert delete(client, "new") == ErrorCode.NONE
+    # Nothing spins meanwhile.
+    before = broker.cpu_seconds()
+    time.sleep(2)
+    assert broker.cpu_seconds() - before < 1
+    for one in served:
+        one.close()
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        with RawClient(broker.port) as again:
+            if is_served(again):
+                break
+        assert time.monotonic() < deadline
+    assert len(fetch_all(client, "t")) == len(served)
+
+
+def test_not_one_descriptor_is_left(broker: Serving, client: RawClient) -> None:
+    """Whoever took them, the broker serves whom it has; it gives up no log, and works again when there are some."""
+    created(client, "t", partitions=2)
+    produced(client, "t", b"before")
+    limit_to(broker, open_files(broker))
+    # A log whose file is open takes records; one whose file would have to be opened says that it can't.
+    assert produced(client, "t", b"meanwhile") == 1
+    assert produce(client, "t", b"refused", partition=1)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    waiting = [RawClient(broker.port) for _ in range(10)]
+    before = broker.cpu_seconds()
+    for _ in range(20):
+        client.ping()
+        time.sleep(0.1)
+    assert broker.cpu_seconds() - before < 1
+    limit_to(broker, 2 * LIMIT)
+    for one in waiting:
+        one.close()
+    assert produced(client, "t", b"after", partition=1) == 0
+    assert fetch_all(client, "t") == [(0, b"before"), (1, b"meanwhile")]
+    with RawClient(broker.port) as again:
+        assert produced(again, "t", b"after") == 2
+
+
+def test_a_topic_made_while_no_descriptor_was_left(broker: Serving, client: RawClient) -> None:
+    """Made or refused: what was made can be used once there are descriptors."""
+    created(client, "t")
+    limit_to(broker, open_files(broker))
+    (error,) = create(client, "new", partitions=3)
+    limit_to(broker, 2 * LIMIT)
+    if error:
+        created(client, "new", partitions=3)
+    deadline = time.monotonic() + SECONDS_MAX
+    while produce(client, "new", b"x", partition=2)[0] == ErrorCode.KAFKA_STORAGE_ERROR:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    for partition in range(3):
+        produced(client, "new", b"y", partition=partition)

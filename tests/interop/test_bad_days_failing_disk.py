@@ -1,0 +1,151 @@
+"""A disk that returns errors takes the logs on it offline, and nothing else; what was acknowledged is there later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from support.asking import ALL, LEADER, create, created, delete, fetch, fetch_all, produce, produced
+from support.faults import Faults, Operations
+from support.raw_client import Closed, RawClient
+from support.serving import Serving
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+RECORDS = 20
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
+    serving = Serving(tmp_path, **{"log.segment.bytes": "1048576"})
+    serving.environment = faults.environment
+    with serving as running:
+        yield running
+    assert "Traceback" not in serving.errors()
+
+
+@pytest.fixture
+def client(broker: Serving) -> Iterator[RawClient]:
+    with RawClient(broker.port) as one:
+        yield one
+
+
+def filled(client: RawClient) -> list[tuple[int, bytes]]:
+    """Topic `bad`, partition 1, with records; partition 0 and topic `good` have some as well."""
+    created(client, "bad", "good", partitions=2)
+    for partition in range(2):
+        for number in range(RECORDS):
+            produced(client, "bad", b"%d" % number, partition=partition, acks=(ALL, LEADER)[number % 2])
+    produced(client, "good", b"before")
+    return [(number, b"%d" % number) for number in range(RECORDS)]
+
+
+def check_others(client: RawClient, records: list[tuple[int, bytes]]) -> None:
+    """Nothing else is concerned: not the partition beside it, not other topics, nor making and deleting some."""
+    assert fetch_all(client, "bad", partition=0) == records
+    offset = produced(client, "good", b"meanwhile")
+    assert fetch_all(client, "good")[-1] == (offset, b"meanwhile")
+    assert create(client, "new") == [ErrorCode.NONE]
+    assert produced(client, "new", b"x") == 0
+    assert delete(client, "new") == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+@pytest.mark.parametrize("operation", [Operations.WRITES, Operations.SYNCS, Operations.WRITES | Operations.SYNCS])
+def test_a_write_or_a_sync_fails(
+    broker: Serving, client: RawClient, faults: Faults, operation: Operations, acks: int
+) -> None:
+    records = filled(client)
+    faults.fail(operation, "/bad-1/")
+    error, offset = produce(client, "bad", b"refused", partition=1, acks=acks)
+    if acks == LEADER and operation == Operations.SYNCS:
+        # Nobody asked for a sync yet: the next who does finds out.
+        assert (error, offset) == (ErrorCode.NONE, RECORDS)
+        error, offset = produce(client, "bad", b"refused", partition=1)
+    assert (error, offset) == (STORAGE_ERROR, -1)
+    assert faults.failures
+    faults.repair()
+    # It stays offline: nobody knows what is on that disk.
+    assert produce(client, "bad", b"refused", partition=1, acks=acks) == (STORAGE_ERROR, -1)
+    assert fetch(client, "bad", 0, partition=1) == (STORAGE_ERROR, [])
+    check_others(client, records)
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        kept = fetch_all(again, "bad", partition=1)
+        assert kept[:RECORDS] == records
+        assert produced(again, "bad", b"after", partition=1) == len(kept)
+        check_others(again, records)
+
+
+def test_a_read_fails(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """The first reader's connection is closed, as its answer was half sent; the next one is told."""
+    records = filled(client)
+    faults.fail(Operations.READS, "/bad-1/")
+    with RawClient(broker.port) as reader, pytest.raises(Closed):
+        fetch(reader, "bad", 0, partition=1)
+    assert faults.failures
+    assert fetch(client, "bad", 0, partition=1) == (STORAGE_ERROR, [])
+    check_others(client, records)
+    faults.repair()
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        assert fetch_all(again, "bad", partition=1) == records
+
+
+def test_nothing_can_be_opened(broker: Serving, client: RawClient, faults: Faults) -> None:
+    """The log needs a new segment, and its disk does not give one."""
+    records = filled(client)
+    faults.fail(Operations.OPENS, "/bad-1/")
+    errors = [produce(client, "bad", bytes(300_000), partition=1)[0] for _ in range(6)]
+    assert errors[:3] == [ErrorCode.NONE] * 3
+    assert errors[4:] == [STORAGE_ERROR] * 2
+    check_others(client, records)
+    faults.repair()
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        kept = fetch_all(again, "bad", partition=1)
+        assert kept[:RECORDS] == records
+        assert [size for _, size in kept[RECORDS:]] == [bytes(300_000)] * errors.count(ErrorCode.NONE)
+
+
+def test_a_log_can_not_be_opened_at_the_start(broker: Serving, client: RawClient, faults: Faults) -> None:
+    records = filled(client)
+    broker.kill()
+    faults.fail(Operations.READS, "/bad-1/")
+    broker.start()
+    with RawClient(broker.port) as again:
+        assert produce(again, "bad", b"refused", partition=1) == (STORAGE_ERROR, -1)
+        assert fetch(again, "bad", 0, partition=1) == (STORAGE_ERROR, [])
+        check_others(again, records)
+    faults.repair()
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        assert fetch_all(again, "bad", partition=1) == records
+
+
+def test_a_broker_with_a_failed_log_stops(tmp_path: Path, faults: Faults) -> None:
+    broker = Serving(tmp_path)
+    broker.environment = faults.environment
+    broker.start()
+    with RawClient(broker.port) as client:
+        records = filled(client)
+        faults.fail(Operations.ALL, "/bad-1/")
+        assert produce(client, "bad", b"refused", partition=1)[0] == STORAGE_ERROR
+    assert broker.stop() == 0
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists(), "the next start has to check this log"
+    faults.repair()
+    broker.start()
+    with RawClient(broker.port) as client:
+        assert fetch_all(client, "bad", partition=1)[:RECORDS] == records
+    broker.stop()

@@ -1,0 +1,147 @@
+"""A full disk: produce fails with an error, what was acknowledged stays, and room is enough to make it work again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from support.asking import ALL, LEADER, create, created, delete, fetch, fetch_all, produce, produced
+from support.raw_client import RawClient
+from support.serving import Serving, serving
+from support.small_disk import fill, free_bytes, small_disk
+
+DISK_MIB = 24
+KIB = 1 << 10
+SECONDS_MAX = 30
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", DISK_MIB) as path:
+        yield path
+
+
+@pytest.fixture
+def broker(tmp_path: Path, disk: Path) -> Iterator[Serving]:
+    overrides = {"log_dirs": str(disk / "data"), "log_segment_delete_delay_ms": "100", "log_segment_bytes": "1048576"}
+    with serving(tmp_path / "broker", **overrides) as running:
+        until((disk / "data" / "metadata.sqlite.reserve").exists)  # A second after the start it has made provisions.
+        yield running
+        assert "Traceback" not in running.errors()
+
+
+@pytest.fixture
+def client(broker: Serving) -> Iterator[RawClient]:
+    with RawClient(broker.port) as one:
+        yield one
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Filled:
+    """Values that were acknowledged before the disk was full, by offset."""
+
+    def __init__(self, client: RawClient, topic: str, acks: int) -> None:
+        self.kept: dict[int, bytes] = {}
+        for number in range(1000):
+            value = b"%d " % number * 8 * KIB
+            error, offset = produce(client, topic, value, acks=acks)
+            if error:
+                break
+            self.kept[offset] = value
+        self.error = error
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+def test_produce_fails_and_works_again_when_there_is_room(
+    broker: Serving, client: RawClient, disk: Path, acks: int
+) -> None:
+    created(client, "t", "other")
+    produced(client, "other", b"before")
+    hog = disk / "hog"
+    hog.write_bytes(bytes(4 << 20))
+    filled = Filled(client, "t", acks)
+    assert filled.error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(filled.kept) > 50
+    # Meanwhile: everything can be read, nothing can be written, and nobody is cut off.
+    for _ in range(3):
+        assert dict(fetch_all(client, "t")) == filled.kept
+        assert fetch_all(client, "other") == [(0, b"before")]
+        assert produce(client, "t", bytes(100 * KIB), acks=acks)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    hog.unlink()
+    value = b"after" * 20 * KIB
+    filled.kept[produced(client, "t", value, acks=acks)] = value
+    assert sorted(filled.kept) == list(range(len(filled.kept))), "an offset was used for what was refused"
+    assert dict(fetch_all(client, "t")) == filled.kept
+    produced(client, "other", b"after")
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        assert dict(fetch_all(again, "t")) == filled.kept
+        assert fetch_all(again, "other") == [(0, b"before"), (1, b"after")]
+
+
+def test_a_topic_is_deleted_to_get_room(broker: Serving, client: RawClient, disk: Path) -> None:
+    """Deleting needs room too, in the metadata: it is kept ready."""
+    created(client, "t", "large")
+    produced(client, "t", b"before")
+    Filled(client, "large", ALL)
+    fill(disk / "rest")
+    assert not free_bytes(disk)
+    assert delete(client, "large") == ErrorCode.NONE
+    until(lambda: free_bytes(disk) > 10 << 20)
+    produced(client, "t", bytes(100 * KIB))
+    assert create(client, "large") == [ErrorCode.NONE]
+    assert produced(client, "large", b"anew") == 0
+
+
+def test_many_topics_are_deleted_one_after_the_other(broker: Serving, client: RawClient, disk: Path) -> None:
+    """The room that is kept does not last for one deletion only."""
+    names = [f"topic-{number}" for number in range(100)]
+    for name in names:
+        created(client, name, partitions=3)
+    fill(disk / "rest")
+    for name in names:
+        assert delete(client, name) == ErrorCode.NONE, name
+        fill(disk / "rest")
+
+
+def test_a_topic_can_not_be_made_and_later_it_can(broker: Serving, client: RawClient, disk: Path) -> None:
+    created(client, "t")
+    fill(disk / "rest")
+    errors = [create(client, f"new-{number}", partitions=50)[0] for number in range(20)]
+    assert errors[-1] != ErrorCode.NONE
+    assert fetch(client, "t", 0) == (ErrorCode.NONE, [])
+    (disk / "rest").unlink()
+    # Those that were made then work now, and so do new ones.
+    for number, error in enumerate(errors):
+        if error:
+            created(client, f"new-{number}", partitions=50)
+        assert produced(client, f"new-{number}", b"x", partition=7) == 0
+        assert produced(client, f"new-{number}", b"x", partition=49) == 0
+
+
+def test_a_broker_that_starts_on_a_full_disk_serves_what_there_is(
+    tmp_path: Path, broker: Serving, client: RawClient, disk: Path
+) -> None:
+    created(client, "t", "large")
+    produced(client, "t", b"before")
+    filled = Filled(client, "large", ALL)
+    fill(disk / "rest")
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        assert dict(fetch_all(again, "large")) == filled.kept
+        assert fetch_all(again, "t") == [(0, b"before")]
+        assert delete(again, "large") == ErrorCode.NONE
+        until(lambda: free_bytes(disk) > 10 << 20)
+        assert produced(again, "t", b"after") == 1
