@@ -64,7 +64,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(self._transport, self._shell, self._drained)
+        self._outbox = Outbox(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
         self.last_active = self._shell.now().steady
         if self._listener.admit(self, self._peer.address.rpartition(":")[0]):
@@ -138,7 +138,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def close_if_idle(self, steady_before: int) -> None:
-        if self.last_active < steady_before and not self._parked:
+        if self._outbox.has_moved:
+            self._outbox.has_moved = False
+            self.last_active = self._shell.now().steady
+        elif self.last_active < steady_before and not self._parked:
             log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
             if self._is_closing or self._outbox.is_backed_up:
                 self.abort()  # It has not read for as long.
@@ -225,11 +228,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             or self._held_bytes > SEND_BUFFER_HIGH_BYTES
             or self._wire.in_flight - len(self._unhandled) > REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
         )
-
-    def _drained(self) -> None:
-        """The peer has taken something."""
-        self.last_active = self._shell.now().steady
-        self._balance()
 
     def _balance(self) -> None:
         """Read on, or not, by how far the peer is behind."""

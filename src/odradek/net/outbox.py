@@ -71,6 +71,7 @@ class Outbox:
         self._is_busy = False  # A thread reads, or it is the others' turn.
         self._closes_when_empty = False
         self._is_dropped = False
+        self.has_moved = False  # The peer has taken something; whoever looks sets it back.
 
     @property
     def is_backed_up(self) -> bool:
@@ -127,7 +128,7 @@ class Outbox:
             sent = self._write_before_slice(data) if self._chunks else os.write(self._descriptor, data)
         except BlockingIOError:
             sent = 0
-        self._traffic.bytes_out += sent
+        self._took(sent)
         if sent < len(data):
             self._chunks.appendleft(memoryview(data)[sent:])
             self._wait_for_room()
@@ -144,12 +145,16 @@ class Outbox:
         if sent is None:
             self._read(records)
             return 0
-        self._traffic.bytes_out += sent
+        self._took(sent)
         if sent < records.size:
             self._chunks.appendleft(cast(Chunk, records.part(sent, records.size - sent)))
             if sent < SEND_CHUNK_BYTES:
                 self._wait_for_room()
         return sent
+
+    def _took(self, size: int) -> None:
+        self._traffic.bytes_out += size
+        self.has_moved = True
 
     # Waiting for room.
 
@@ -168,9 +173,10 @@ class Outbox:
         if self._is_dropped:
             return
         self._is_full = False
-        self._go_on()
+        self.send()
         if not self._is_full:
             self._stop_watching()
+            self._drained()
 
     def _stop_watching(self) -> None:
         if self._is_watched and self._second is not None:
