@@ -140,19 +140,22 @@ def slice_bytes(chunk: Chunk) -> bytes:
 
 
 def test_no_descriptor_is_left_open(file: File) -> None:
-    async def come_and_go() -> int:
+    async def come_and_go() -> None:
         protocol, peer = await connected()
         protocol.outbox.put([b"front", FileSlice(file, 0, 10_240_000)])
         assert protocol.outbox.is_backed_up
         peer.close()
         while not protocol.is_lost:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)  # The transport closes its own after that.
-        return descriptors()
 
     async def work() -> None:
-        first = await come_and_go()
-        assert [await come_and_go() for _ in range(3)] == [first] * 3
+        await come_and_go()
+        await asyncio.sleep(0.05)  # The transport closes its own after that.
+        before = descriptors()
+        for _ in range(5):
+            await come_and_go()
+        while descriptors() > before:  # Brokers of other tests in this process open a file now and then.
+            await asyncio.sleep(0.01)
 
     run(work())
 
