@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,12 +41,12 @@ from support.asking import (
 from support.faults import Faults
 from support.raw_client import RawClient, frame
 from support.serving import Serving
+from support.waiting import until
 from support.workers import TOPIC, Reader, Writer, check_kept, read_all, wait_for_progress, workers
 
 HOUR_SECONDS = 3600
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-SECONDS_MAX = 30
 
 
 @pytest.fixture
@@ -72,13 +72,6 @@ def broker(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
 def client(broker: Serving) -> Iterator[RawClient]:
     with RawClient(broker.port) as one:
         yield one
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def create_with(client: RawClient, name: str, **configs: str) -> None:

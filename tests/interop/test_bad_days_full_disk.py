@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,10 @@ from support.asking import ALL, LEADER, create, created, delete, fetch, fetch_al
 from support.raw_client import RawClient
 from support.serving import Serving, serving
 from support.small_disk import fill, free_bytes, small_disk
+from support.waiting import until
 
 DISK_MIB = 24
 KIB = 1 << 10
-SECONDS_MAX = 30
 
 
 @pytest.fixture
@@ -38,13 +37,6 @@ def broker(tmp_path: Path, disk: Path) -> Iterator[Serving]:
 def client(broker: Serving) -> Iterator[RawClient]:
     with RawClient(broker.port) as one:
         yield one
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Filled:

@@ -137,19 +137,26 @@ class Outlines:
 
     def learn(self, version: int, body: ProduceRequest, name: TopicPartition, received: memoryview) -> None:
         """Remember what was read from `received`: a request for one partition, that has records."""
+        if len(self._known) >= PRODUCE_OUTLINES_MAX and not self._forget():
+            return
         text = encode(_without_records(body), version)[:-_NO_RECORDS_BYTES]
         if received[: len(text)] != text:
             return  # Another way of writing the same.
-        if len(self._known) >= PRODUCE_OUTLINES_MAX or len(self._sizes) >= SIZES_MAX:
-            self._misses += 1
-            if self._misses < _MISSES_MAX:
-                return
-            self._known.clear()
-            self._sizes.clear()
-            self._misses = 0
-        self._known[text] = Outline(version, body, name, len(text))
         if len(text) not in self._sizes:
+            if len(self._sizes) >= SIZES_MAX and not self._forget():
+                return
             self._sizes.append(len(text))
+        self._known[text] = Outline(version, body, name, len(text))
+
+    def _forget(self) -> bool:
+        """When there is no room: everything, but only after many requests for which it was of no use."""
+        self._misses += 1
+        if self._misses < _MISSES_MAX:
+            return False
+        self._known.clear()
+        self._sizes.clear()
+        self._misses = 0
+        return True
 
 
 def _without_records(body: ProduceRequest) -> ProduceRequest:

@@ -18,7 +18,6 @@ from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.staging import Append
-from odradek.record.compression import Codec
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 
@@ -36,9 +35,8 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
         return None
     try:
         batch = ingress.admitted(partition, records, now)
-        # Attributes that are allowed everywhere: a codec alone, and not the newest.
-        if batch.attributes > Codec.LZ4 and (batch.attributes != Codec.ZSTD or outline.version < produce.ZSTD_SINCE):
-            return None
+        if batch.attributes:  # None are set in most batches.
+            produce.check_allowed(outline.version, None, batch)
         append = broker.stage(partition, batch, now, all_replicas=outline.acks == produce.ACKS_ALL)
     except Refused:
         return None

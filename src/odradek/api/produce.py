@@ -142,7 +142,7 @@ def _stage_partition(
         partition = broker.partition(topic, part.index)
         batch = ingress.admitted(partition, part.records, call.now)
         if batch.attributes:  # None are set in most batches.
-            _check_allowed(call, body, batch)
+            check_allowed(call.version, body.transactional_id, batch)
         append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
         return _refused(part.index, refused)
@@ -157,13 +157,13 @@ def _stage_partition(
     return answer
 
 
-def _check_allowed(call: Call, body: ProduceRequest, batch: Batch) -> None:
-    """What this version, and this broker, do not take of a batch that is good in itself."""
-    if batch.codec is Codec.ZSTD and call.version < ZSTD_SINCE:
-        text = f"Produce requests with version {call.version} are not allowed to use ZStandard compression"
+def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> None:
+    """What this version, and this broker, do not take of a batch that is good in itself.  Raises Refused."""
+    if batch.codec is Codec.ZSTD and version < ZSTD_SINCE:
+        text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if batch.is_transactional:
-        if body.transactional_id is None:
+        if transactional_id is None:
             text = "a batch of a transaction, in a request that names none"
             raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         # Nobody could commit or abort it, and who reads committed records only would get it all the same.
