@@ -1,10 +1,14 @@
-"""Compiles the record kernels where there is a C compiler; the same source runs interpreted where there is none."""
+"""Compiles what is faster compiled, where there is a C compiler.
+
+The record kernels run interpreted where there is none, and the mover of large transfers is left out.
+"""
 
 from pathlib import Path
 
 from setuptools import Extension, setup
 
 KERNELS = Path("src/odradek/record/kernels")
+MOVER = Path("src/odradek/net/native")
 # Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.
 DIRECTIVES = {
     "language_level": 3,
@@ -28,6 +32,15 @@ def extensions() -> list[Extension]:
             extra_compile_args=["-O3", "-fwrapv"],
         )
         for path in sorted(KERNELS.glob("[!_]*.py"))
+    ]
+    modules += [
+        Extension(
+            "odradek.net.native.mover",
+            [str(path)],
+            depends=[str(header) for header in MOVER.glob("*.h")],
+            extra_compile_args=["-O3", "-pthread", "-D_GNU_SOURCE"],
+        )
+        for path in MOVER.glob("*.pyx")
     ]
     compiled = list(cythonize(modules, include_path=["src"], compiler_directives=DIRECTIVES))
     for module in compiled:  # Said here, since cythonize makes new extensions and forgets it.

@@ -70,21 +70,37 @@ class Outline:
         topic = TopicProduceResponse(name=self.name.topic, topic_id=self.topic_id, partition_responses=[part])
         return ProduceResponse(responses=[topic])
 
+    @property
+    def tail_bytes(self) -> int:
+        """What follows the records."""
+        return 0 if self.version < _FLEXIBLE_FROM else len(_NO_TAGS)
+
     def records_of(self, body: memoryview) -> memoryview | None:
         """The records of a request that begins like this; None if it goes on in another way."""
-        at, end = self.size, len(body)
-        if end - at < _REST_BYTES_MIN:
-            return None
+        end = len(body)
+        start = self.records_from(body, end)
+        if not start or self.version < _FLEXIBLE_FROM:
+            return body[start:] if start else None
+        end -= len(_NO_TAGS)
+        return body[start:end] if body[end:] == _NO_TAGS else None
+
+    def records_from(self, body: memoryview, size: int) -> int:
+        """Where the records begin, if all that follows in a body of `size` bytes is they and the tail; else 0.
+
+        Of the body only the first part need be there.
+        """
+        at = self.size
+        if len(body) - at < _REST_BYTES_MIN:
+            return 0
         if self.version < _FLEXIBLE_FROM:
             start = at + _LENGTH.size
-            return body[start:] if _LENGTH.unpack_from(body, at)[0] == end - start else None
-        end -= len(_NO_TAGS)
+            return start if _LENGTH.unpack_from(body, at)[0] == size - start else 0
         first, second = body[at], body[at + 1]
         if first > 127 > second:
-            size, start = first & 127 | second << 7, at + 2
+            length, start = first & 127 | second << 7, at + 2
         else:
-            size, start = read_uvarint(body, at)
-        return body[start:end] if size - 1 == end - start and body[end:] == _NO_TAGS else None
+            length, start = read_uvarint(body, at)
+        return start if length - 1 == size - len(_NO_TAGS) - start else 0
 
 
 class Answer:
@@ -127,12 +143,19 @@ class Outlines:
 
     def find(self, request: Request) -> tuple[Outline, memoryview] | None:
         """What the request is, and its records, if it is like one of those known here."""
+        outline = self.outline_of(request)
+        if outline is None:
+            return None
+        records = outline.records_of(request.body)
+        return None if records is None else (outline, records)
+
+    def outline_of(self, request: Request) -> Outline | None:
+        """The one the request begins like."""
         body = request.body
         for size in self._sizes:
             outline = self._known.get(bytes(body[:size]))
             if outline is not None and outline.version == request.api_version:
-                records = outline.records_of(body)
-                return None if records is None else (outline, records)
+                return outline
         return None
 
     def learn(self, version: int, body: ProduceRequest, name: TopicPartition, received: memoryview) -> None:

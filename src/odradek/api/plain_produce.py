@@ -17,6 +17,7 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
@@ -30,8 +31,8 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     if found is None:
         return None
     outline, records = found
-    partition = broker.partitions.get(outline.name)
-    if partition is None or (outline.has_topic_id and broker.view.names.get(outline.topic_id) != outline.name.topic):
+    partition = partition_of(broker, outline)
+    if partition is None:
         return None
     try:
         batch = ingress.admitted(partition, records, now)
@@ -41,22 +42,35 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     except Refused:
         return None
     request.body = _NOTHING  # An answer that waits must not keep the receive buffer alive.
-    staged: PlainStaged = _new(PlainStaged)
-    staged.broker = broker
-    staged.request = request
-    staged.now = now
-    staged.outline = outline
-    staged.append = append
-    staged.log_start_offset = partition.log.start_offset
-    return staged
+    return staged(broker, request, outline, append, partition.log.start_offset, now)
 
 
-def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, staged: produce.Staged) -> None:
+def partition_of(broker: Broker, outline: Outline) -> Partition | None:
+    partition = broker.partitions.get(outline.name)
+    if outline.has_topic_id and broker.view.names.get(outline.topic_id) != outline.name.topic:
+        return None
+    return partition
+
+
+def staged(  # noqa: PLR0917
+    broker: Broker, request: Request, outline: Outline, append: Append, log_start_offset: Offset, now: Moment
+) -> PlainStaged:
+    one: PlainStaged = _new(PlainStaged)
+    one.broker = broker
+    one.request = request
+    one.now = now
+    one.outline = outline
+    one.append = append
+    one.log_start_offset = log_start_offset
+    return one
+
+
+def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.Staged) -> None:
     """A request was read from `received` and staged: the next one like it may be plain."""
     if body.transactional_id is not None or body.acks == produce.ACKS_NONE:
         return
-    if len(body.topic_data) == len(staged.appended) == 1 == len(body.topic_data[0].partition_data):
-        name = staged.appended[0].name
+    if len(body.topic_data) == len(done.appended) == 1 == len(body.topic_data[0].partition_data):
+        name = done.appended[0].name
         if name.topic not in INTERNAL_TOPICS:  # Who may write there is asked each time.
             peer.outlines.learn(request.api_version, body, name, received)
 

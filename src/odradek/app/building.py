@@ -120,7 +120,7 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
 
     Raises CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, Unavailable: each text is for a person.
     """
-    shell = Shell(loop)
+    shell = Shell(loop, settings.configs.int("num.network.threads"))
     budget = ReceiveBudget(_budget_bytes(settings))
     listeners = [_listener(settings, shell, budget, position) for position in range(len(settings.listeners))]
     metrics = None

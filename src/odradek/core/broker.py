@@ -28,6 +28,7 @@ from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
 from odradek.core.topic_plans import Planner
+from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.record.batch import Batch
@@ -113,6 +114,17 @@ class Broker:
         for partition in staged:
             partition.commit(now.wall)
             self.lot.happened(partition.topic_partition)
+
+    def arrived(self, partition: Partition, arrival: Arrival, *, all_replicas: bool) -> Append:
+        """A batch that was written while it came is complete.  Raises Refused."""
+        name = partition.topic_partition
+        if self.partitions.get(name) is not partition:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
+        append = partition.arrived(arrival, all_replicas=all_replicas)
+        if append.needs_sync:
+            self._unsynced[name] = None
+        self.lot.happened(name)
+        return append
 
     def synced(self, event: Synced, now: Moment) -> None:
         """A round of syncs ended.  What was written meanwhile goes into the next one."""

@@ -53,6 +53,19 @@ def admitted(partition: Partition, records: memoryview | bytes | bytearray | Non
     return batch
 
 
+def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
+    """A batch whose records are still on their way, if its header says all that is to be known before they are there.
+
+    None: have all of it first, and ask `admitted`.
+    """
+    configs = partition.configs
+    batch = Batch.announced(front, size)
+    if batch is None or is_particular(configs) or configs.is_log_append_time or batch.is_log_append_time:
+        return None
+    is_fine = size <= configs.max_message_bytes
+    return batch if is_fine and batch.max_timestamp <= now.wall + configs.message_timestamp_after_max_ms else None
+
+
 def is_particular(configs: TopicConfigs) -> bool:
     """True if the topic wants more looked at than a batch's header."""
     return configs.compression_type != AS_PRODUCED or "compact" in configs.cleanup_policy or _bounds_age(configs)

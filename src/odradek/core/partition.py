@@ -15,13 +15,18 @@ from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.positions import Positions
 from odradek.core.staging import Append, Staging
+from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.log import Log
 from odradek.log.search import TimedOffset
 from odradek.record.batch import Batch
 
+__all__ = ["Append", "Arrival", "Partition", "Readable"]
+
 _LOG = logging.getLogger(__name__)
+
+ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are then received as a whole first.
 
 
 class Readable(NamedTuple):
@@ -36,13 +41,23 @@ class Readable(NamedTuple):
 class Partition:
     """One replica.  Raises Refused for what the protocol has a code for."""
 
-    __slots__ = ("_has_told_full", "_log", "_staging", "configs", "info", "positions", "topic_partition")
+    __slots__ = (
+        "_arrivals_withdrawn",
+        "_has_told_full",
+        "_log",
+        "_staging",
+        "configs",
+        "info",
+        "positions",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs):
         self.topic_partition = topic_partition
         self._log = log
         self._staging: Staging | None = None
         self._has_told_full = False
+        self._arrivals_withdrawn = 0
         self.info = info
         self.configs = configs
         durable = log.recovery_point if log else Offset(0)
@@ -79,10 +94,53 @@ class Partition:
             staging = None
         if staging is None:
             staging = self._staging = Staging(self.log.end_offset)
+        time = now if log.config.log_append_time else NO_TIMESTAMP
+        return staging.add(batch, time, needs_sync=self._needs_sync(staging, batch, all_replicas=all_replicas))
+
+    def _needs_sync(self, staging: Staging, batch: Batch, *, all_replicas: bool) -> bool:
         flush = self.configs.flush
         end = staging.end + batch.last_offset_delta + 1
-        needs_sync = (all_replicas and flush.before_acknowledging) or flush.is_due(end - self.positions.durable_end)
-        return staging.add(batch, now if log.config.log_append_time else NO_TIMESTAMP, needs_sync=needs_sync)
+        return (all_replicas and flush.before_acknowledging) or flush.is_due(end - self.positions.durable_end)
+
+    def begin_arrival(self, batch: Batch, now: TimestampMs) -> Arrival | None:
+        """Take in the front of a batch as the leader; None if it should rather be staged when it is there."""
+        if self._log is None or self._staging is not None:
+            return None
+        if self._arrivals_withdrawn:  # Others write here too, and a batch that is withdrawn is written twice.
+            self._arrivals_withdrawn -= 1
+            return None
+        try:
+            return self._log.begin_arrival(batch, self.info.leader_epoch, now)
+        except DiskFailed as failed:
+            self._storage_error(failed)
+            return None
+
+    def arrived(self, arrival: Arrival, *, all_replicas: bool) -> Append:
+        """All of the batch is written, and its checksum right.  Raises Refused if there is no log any more."""
+        log, batch = self.log, arrival.batch
+        staging = Staging(log.end_offset)
+        needs_sync = self._needs_sync(staging, batch, all_replicas=all_replicas)
+        append = staging.add(batch, NO_TIMESTAMP, needs_sync=needs_sync)
+        log.arrived(arrival)
+        self._has_told_full = False
+        self.positions.made_visible(staging.visible_end)
+        return append
+
+    def forget_arrival(self, arrival: Arrival) -> None:
+        """It will not be completed.  Nothing of it stays."""
+        if self._log is not None:
+            try:
+                self._log.forget_arrival(arrival)
+            except DiskFailed as failed:
+                self._storage_error(failed)
+
+    def arrival_failed(self, arrival: Arrival, error: OSError) -> Refused:
+        """A piece of it could not be written: forget it, and say what its producer is to be told."""
+        self.forget_arrival(arrival)
+        return self._storage_error(DiskFailed.of(error, arrival.file.path))
+
+    def withdrawn(self) -> None:
+        self._arrivals_withdrawn = ARRIVALS_AFTER_WITHDRAWAL
 
     def commit(self, now: TimestampMs) -> None:
         """Write what is staged, and make visible what may be.  If it fails, each append says why."""

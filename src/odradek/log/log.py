@@ -1,6 +1,7 @@
 """One partition's log: appended at its end, read from anywhere, cut at either end.
 
     append      stamp base offset and leader epoch in place → roll? → one write → index entry every few KiB
+                or begin_arrival, then arrived: a large batch is written while it is received, see arrival.py
     read        segment → position (remembered, or index and a short walk) → a slice of the file; nothing is decoded
     flush       begin_flush() here, run() in a thread, flushed() here: see flush.py
     open        recovery.py
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log import recovery, search
+from odradek.log.arrival import Arrival
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.flush import Flush
@@ -52,6 +54,7 @@ class Log:
 
     __slots__ = (
         "_active",
+        "_arrival",
         "_changes",
         "_disk",
         "_flushing",
@@ -82,6 +85,7 @@ class Log:
         self.reaper = reaper
         self.segments = loaded.segments
         self._active = loaded.segments[-1]
+        self._arrival: Arrival | None = None
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
@@ -174,18 +178,65 @@ class Log:
         self._write(batches, size, end, now_ms)
         return Appended(batches[0].base_offset, Offset(end - 1), NO_TIMESTAMP)
 
+    def begin_arrival(self, batch: Batch, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Arrival | None:
+        """Write the front of a batch; the rest comes behind it, and `arrived` or `forget_arrival` afterwards.
+
+        None if it must be appended as a whole.  Raises DiskFailed, after which nothing of it is there.
+        """
+        config, size = self.config, batch.size
+        if config.log_append_time or config.preallocate or size > min(config.max_message_bytes, config.segment_bytes):
+            return None
+        self._interrupt()
+        batch.stamp(self.end_offset, leader_epoch)
+        self._make_room(size, batch.max_timestamp, batch.next_offset, self.end_offset, now_ms)
+        position = self._active.begin(batch.view)
+        self._arrival = Arrival(batch, self._active.file, position)
+        return self._arrival
+
+    def arrived(self, arrival: Arrival) -> Appended:
+        """All of it is there, and intact."""
+        assert arrival is self._arrival, "a withdrawn arrival does not end"
+        self._arrival = None
+        batch = arrival.batch
+        if batch.leader_epoch != self.epochs.latest:
+            self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        self._active.complete(batch, self.config)
+        self.appended_bytes += batch.size
+        self.end_offset = batch.next_offset
+        return Appended(batch.base_offset, batch.last_offset, NO_TIMESTAMP)
+
+    def forget_arrival(self, arrival: Arrival) -> None:
+        """It will not be completed; one that was withdrawn is forgotten already.  Raises DiskFailed."""
+        if arrival is self._arrival:
+            self._arrival = None
+            self._active.give_up()
+
+    def _interrupt(self) -> None:
+        """Before anything else happens at the log's end."""
+        arrival = self._arrival
+        if arrival is not None:
+            if arrival.withdraw is not None:
+                arrival.withdraw()
+            self.forget_arrival(arrival)
+
     def _write(self, batches: Sequence[Batch], size: int, end: Offset, now_ms: TimestampMs) -> None:
+        if self._arrival is not None:
+            self._interrupt()
+        newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
+        self._make_room(size, newest, end, batches[0].base_offset, now_ms)
+        self._active.append(batches, self.config)
+        self.appended_bytes += size
+        self.end_offset = end
+
+    def _make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
+        """The active segment is one that may take `size` bytes, from `base_offset` up to `end`."""
         config = self.config
         if not self._is_prepared:
             self._active.prepare(config)
             self._is_prepared = True
-        newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
         if self._active.must_roll(size, newest, end, now_ms, config):
             is_far = end - self.end_offset > INT32_MAX  # A follower's gap that no index could bridge.
-            self.roll(now_ms, batches[0].base_offset if is_far else self.end_offset)
-        self._active.append(batches, config)
-        self.appended_bytes += size
-        self.end_offset = end
+            self.roll(now_ms, base_offset if is_far else self.end_offset)
 
     def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:
         """A new open segment, that begins where the log ends if not told else.  The old one stays to be flushed."""
@@ -193,6 +244,7 @@ class Log:
         base_offset = self.end_offset if base_offset is None else base_offset
         if old.base_offset == base_offset:
             return
+        self._interrupt()
         old.seal()
         segment = Segment.create(self._disk, self.directory, base_offset, now_ms, self.config)
         self._changes += 1
@@ -320,6 +372,7 @@ class Log:
 
         A follower does this to what its leader does not have; never below the high watermark.
         """
+        self._interrupt()
         if offset >= self.end_offset:
             return False
         if offset < self.segments[0].base_offset:
@@ -341,6 +394,7 @@ class Log:
 
     def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
         """Empty, and begins at `start`: a follower whose leader no longer has what it needs."""
+        self._interrupt()
         self._lower_recovery_point(start)
         self._discard(self.segments[::-1], now_ms)
         self._activate([Segment.create(self._disk, self.directory, start, now_ms, self.config)])
@@ -420,6 +474,7 @@ class Log:
         """
         if any(flush.has_failed for flush in self._flushing):
             raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
+        self._interrupt()
         if not self._is_prepared:
             self._active.prepare(self.config)
         self._active.seal()

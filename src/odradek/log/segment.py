@@ -155,6 +155,31 @@ class Segment:
             self._overhang = True
             self._cut_overhang()
             raise
+        self._added(batches, config)
+
+    def begin(self, front: memoryview) -> int:
+        """The position of a batch that begins with `front` and does not count before `complete`.  As append."""
+        if self._overhang:
+            self._cut_overhang()
+        self._overhang = True
+        try:
+            self.file.write(self.size, front)
+        except DiskFailed:
+            self._cut_overhang()
+            raise
+        return self.size
+
+    def complete(self, batch: Batch, config: LogConfig) -> None:
+        """All of what was begun is there."""
+        self._overhang = False
+        self._added((batch,), config)
+
+    def give_up(self) -> None:
+        """What was begun does not count."""
+        self._cut_overhang()
+
+    def _added(self, batches: Sequence[Batch], config: LogConfig) -> None:
+        position = self.size
         for batch in batches:
             size = batch.batch_length + LOG_OVERHEAD_BYTES
             self._count(position, size, batch.base_offset + batch.last_offset_delta, batch.max_timestamp, config)

@@ -24,6 +24,7 @@ from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFF
 from odradek.core.cluster import Endpoint
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.net.intake import LEFT_BYTES_MIN, Intake
 from odradek.net.outbox import Outbox
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
@@ -52,6 +53,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._parked: dict[Parked[Encoded], tuple[Request, float]] = {}  # With when each came.
         self._unhandled: deque[Request] = deque()
         self._staged: list[tuple[Request, Staged]] = []
+        self._intake: Intake | None = None
+        self._asked_for_intake = -1  # About the request with that sequence.
         self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
         self._is_reading_paused = False
         self._read_in_turn = 0
@@ -75,6 +78,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
+        self._drop_intake()
         self._unhandled.clear()
         self._wire.leave()
         self._wire = NOBODY
@@ -98,6 +102,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             self._unhandled.extend(self._wire.buffer_updated(nbytes))
             self._work()
+            if self._wire.missing_bytes >= LEFT_BYTES_MIN:
+                self._begin_intake()
         except Malformed as reason:
             self._give_up(reason)
         except OSError:  # uvloop would close the connection without a word.
@@ -134,12 +140,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._close_after_answers()
 
     def abort(self) -> None:
+        self._drop_intake()
         self._outbox.drop()
         self._transport.abort()
 
     def close_if_idle(self, steady_before: int) -> None:
-        if self._outbox.has_moved:
-            self._outbox.has_moved = False
+        if self._outbox.has_moved() or (self._intake is not None and self._intake.has_moved()):
             self.last_active = self._shell.now().steady
         elif self.last_active < steady_before and not self._parked:
             log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
@@ -237,7 +243,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._unhandled and not too_far and not self._is_going_on:
             self._is_going_on = True
             self._shell.loop.call_soon(self._go_on)
-        is_paused = too_far or bool(self._unhandled) or self._has_read_enough or self._wire.is_starved
+        has_enough = self._has_read_enough or self._intake is not None
+        is_paused = too_far or bool(self._unhandled) or has_enough or self._wire.is_starved
         if is_paused == self._is_reading_paused:
             return
         self._is_reading_paused = is_paused
@@ -257,6 +264,44 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._work()
             self._shell.settle()
 
+    # Large produce requests (intake.py).
+
+    def _begin_intake(self) -> None:
+        """Let a mover receive the rest of the request of which the front is there, if it is one of those."""
+        wire = self._wire
+        if self._unhandled or self._is_closing or wire.next_request == self._asked_for_intake:
+            return
+        if self._is_too_far_behind():
+            return
+        self._asked_for_intake = wire.next_request
+        if self._shell.movers.can_store:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            self._intake = Intake.begin(self._shell, wire, self._peer, descriptor, self)
+            self._balance()
+
+    def intake_done(self, request: Request, outcome: Staged) -> None:
+        self._intake = None
+        now, began = self._shell.now(), time.monotonic()
+        self.last_active = now.steady
+        self._staged.append((request, outcome))
+        self._finish_staged(now, began)
+        self.send()
+        self._shell.settle()
+
+    def intake_handed_back(self, requests: list[Request]) -> None:
+        self._intake = None
+        self._unhandled.extend(requests)
+        self._balance()
+
+    def intake_lost(self) -> None:
+        self._intake = None
+        self.abort()
+
+    def _drop_intake(self) -> None:
+        if self._intake is not None:
+            self._intake.drop()
+            self._intake = None
+
     def _is_too_slow(self) -> None:
         """It holds memory that others wait for, and brings next to nothing."""
         peer = self._peer
@@ -271,6 +316,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _close_after_answers(self) -> None:
         self._is_closing = True
+        self._drop_intake()
         self._unhandled.clear()
         self._transport.pause_reading()
         self._wire.leave()

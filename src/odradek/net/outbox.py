@@ -2,7 +2,8 @@
 
 Bytes go out in one gathered write, slices of log files by sendfile, so that a consumer's records never pass through
 this process.  When the socket is full we wait until the kernel says that there is room.  Slices that are not in the
-page cache are read in a thread, so that one slow disk never stalls the other connections.
+page cache are read in a thread, so that one slow disk never stalls the other connections.  Large slices are a mover's
+work from their first byte to their last (movers.py), which also waits for the disk.
 
 The transport only receives.  As it watches its descriptor itself, waiting for room takes a second descriptor of the
 same socket, which a connection gets when it first needs one.
@@ -20,8 +21,17 @@ from typing import Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
 from odradek.net.descriptors import are_left
+from odradek.net.movers import Movers, Transfer
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
+
+
+class File(Protocol):
+    @property
+    def path(self) -> str: ...
+
+    def fileno(self) -> int:
+        """-1 where there is no such thing."""
 
 
 class FileBytes(Protocol):
@@ -29,6 +39,12 @@ class FileBytes(Protocol):
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def file(self) -> File: ...
 
     def part(self, start: int, size: int) -> FileBytes: ...
 
@@ -46,6 +62,9 @@ class Loop(Protocol):
 
     @property
     def traffic(self) -> Traffic: ...
+
+    @property
+    def movers(self) -> Movers: ...
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None: ...
 
@@ -68,15 +87,24 @@ class Outbox:
         self._second: socket.socket | None = None
         self._is_watched = False  # The loop tells when there is room.
         self._is_full = False  # The socket.
-        self._is_busy = False  # A thread reads, or it is the others' turn.
+        self._is_busy = False  # A thread reads, a mover sends, or it is the others' turn.
+        self._transfer: Transfer | None = None
+        self._transferred = 0  # Of it, when it was last asked.
         self._closes_when_empty = False
         self._is_dropped = False
-        self.has_moved = False  # The peer has taken something; whoever looks sets it back.
+        self._has_moved = False
 
     @property
     def is_backed_up(self) -> bool:
         """The peer does not read as fast as it asks."""
         return bool(self._chunks)
+
+    def has_moved(self) -> bool:
+        """The peer has taken something since it was last asked."""
+        moved = 0 if self._transfer is None else self._loop.movers.moved(self._transfer)
+        has_moved = self._has_moved or moved > self._transferred
+        self._has_moved, self._transferred = False, moved
+        return has_moved
 
     def put(self, chunks: Iterable[Chunk]) -> None:
         if not self._is_dropped:
@@ -87,6 +115,9 @@ class Outbox:
         """The connection is gone, and its descriptor may soon be another's."""
         self._is_dropped = True
         self._chunks.clear()
+        if self._transfer is not None:
+            self._loop.movers.cancel(self._transfer)
+            self._transfer = None
         if self._second is not None:
             self._stop_watching()
             self._second.close()
@@ -124,6 +155,8 @@ class Outbox:
         while self._chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(self._chunks[0], _IN_MEMORY):
             ready.append(cast("bytes | memoryview", self._chunks.popleft()))
         data = ready[0] if len(ready) == 1 else b"".join(ready)
+        if self._chunks and len(data) < MOVED_HEAD_BYTES_MAX and self._move(bytes(data)):
+            return 0
         try:
             sent = self._write_before_slice(data) if self._chunks else os.write(self._descriptor, data)
         except BlockingIOError:
@@ -140,6 +173,8 @@ class Outbox:
         return os.write(self._descriptor, data) if second is None else second.send(data, socket.MSG_MORE)
 
     def _send_slice(self) -> int:
+        if self._move(b""):
+            return 0
         records = cast(FileBytes, self._chunks.popleft())
         sent = records.send_to(self._descriptor, SEND_CHUNK_BYTES)
         if sent is None:
@@ -154,7 +189,37 @@ class Outbox:
 
     def _took(self, size: int) -> None:
         self._traffic.bytes_out += size
-        self.has_moved = True
+        self._has_moved = True
+
+    # Large slices.
+
+    def _move(self, head: bytes) -> bool:
+        """Let a mover send `head` and the slice that is next; False if that one is small, or there is no mover."""
+        if isinstance(self._chunks[0], _IN_MEMORY):
+            return False
+        records = cast(FileBytes, self._chunks[0])
+        if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
+            return False
+        transfer = self._loop.movers.send(
+            self._descriptor, head, records.file, records.position, records.size, self._was_moved
+        )
+        if transfer is None:
+            return False
+        self._transfer, self._transferred = transfer, 0
+        self._is_busy = True
+        self._traffic.bytes_out += len(head)
+        return True
+
+    def _was_moved(self, transfer: Transfer) -> None:
+        self._transfer = None
+        self._is_busy = False
+        records = cast(FileBytes, self._chunks.popleft())
+        self._took(transfer.moved)
+        if transfer.error:
+            path = records.file.path if transfer.is_files_error else None
+            self._give_up(OSError(transfer.error, os.strerror(transfer.error), path))
+        else:
+            self._go_on()
 
     # Waiting for room.
 
@@ -223,3 +288,5 @@ class Outbox:
 
 _IN_MEMORY = (bytes, memoryview)
 ROOM_POLL_SECONDS = 0.01
+MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.
+MOVED_HEAD_BYTES_MAX = 16 * 1024

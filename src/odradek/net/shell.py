@@ -25,6 +25,7 @@ from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTo
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
 from odradek.wire.request import Request
 
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
 THREADS_MAX = 8
+MOVERS_DEFAULT = 3  # num.network.threads
 
 Result = TypeVar("Result")
 Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
@@ -49,14 +51,17 @@ class Shell:
     """One broker's loop side.  Listeners are bound before there is a broker; `run` gives it.
 
     `dispatch` may be replaced by one that does something before or after: a request log, a fault that a test asks for.
+    Large requests pass it by (intake.py), but for the APIs for which `wants_each` says True.
     """
 
     broker: Broker
     _change_metadata: Callable[[Change], Changed]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, movers: int = MOVERS_DEFAULT) -> None:
         self.loop = loop
+        self.movers = Movers(loop, movers)
         self.dispatch: Dispatch = dispatch
+        self.wants_each: Callable[[int], bool] = _wants_none
         self.traffic = Traffic()
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
         # One at a time, so that they end, and come back, in the order in which they were asked for.
@@ -118,6 +123,7 @@ class Shell:
 
     def stop(self) -> None:
         """Finish what threads do, then close the logs.  The loop may end afterwards."""
+        self.movers.stop()
         self._changes.shutdown(wait=True)
         self._threads.shutdown(wait=True)
         now = self.now()
@@ -133,6 +139,7 @@ class Shell:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self.movers.stop()
         for threads in (self._changes, self._threads):
             threads.shutdown(wait=True, cancel_futures=True)
         for directory in self.broker.storage:
@@ -194,6 +201,10 @@ class Shell:
             self.broker.keep_house(now)
             self._next_housekeeping = now.steady + HOUSEKEEPING_MS
         self.settle()
+
+
+def _wants_none(api_key: int) -> bool:
+    return False
 
 
 def _timed(sync: Sync) -> tuple[Synced, float]:

@@ -206,17 +206,33 @@ class Batch(BatchHeader):
         if len(buffer) < HEADER_BYTES or _OFFSET_AND_LENGTH.unpack_from(buffer)[1] != len(buffer) - LOG_OVERHEAD_BYTES:
             buffer = _only_batch(memoryview(buffer))
         batch = cls.verified(buffer)
-        count = batch.records_count
-        if (
-            count != batch.last_offset_delta + 1
-            or not 0 < count <= RECORDS_PER_BATCH_MAX
-            or batch.base_offset
-            or batch.attributes & CONTROL
-            or batch.attributes & CODEC_MASK > Codec.ZSTD
-            or (batch.producer_id >= 0 and batch.base_sequence < 0)
-        ):
+        if not batch.is_a_producers:
             raise _refusal(batch)
         return batch
+
+    @classmethod
+    def announced(cls, front: memoryview, size: int) -> Batch | None:
+        """A batch of `size` bytes of which only the front is there; None if `checked` would refuse it, or might.
+
+        Its checksum is not known yet.  `view` is the front.
+        """
+        if len(front) < HEADER_BYTES:
+            return None
+        batch = cls.trusted(front)
+        return batch if batch.magic == MAGIC and batch.size == size and batch.is_a_producers else None
+
+    @property
+    def is_a_producers(self) -> bool:
+        """True if the header says nothing that a producer may not say."""
+        count = self.records_count
+        return (
+            count == self.last_offset_delta + 1
+            and 0 < count <= RECORDS_PER_BATCH_MAX
+            and not self.base_offset
+            and not self.attributes & CONTROL
+            and self.attributes & CODEC_MASK <= Codec.ZSTD
+            and (self.producer_id < 0 or self.base_sequence >= 0)
+        )
 
     @property
     def payload(self) -> memoryview:

@@ -185,6 +185,7 @@ class Broker:
 
     def _prepare(self, running: Running) -> None:
         running.shell.dispatch = Injection(self.faults, running.shell)
+        running.shell.wants_each = self.faults.is_armed
 
     def _give_back(self) -> None:
         atexit.unregister(self._at_exit)

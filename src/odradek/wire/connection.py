@@ -18,6 +18,7 @@ always replaced, never grown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from mmap import mmap
 from struct import Struct
 from struct import error as struct_error
@@ -46,6 +47,8 @@ _unpack_header = Struct(">hhi").unpack_from
 _unpack_length = Struct(">h").unpack_from
 _new = object.__new__
 
+FRONT_BYTES_MIN = 1024
+FRONT_READ_BYTES = 4 * 1024
 READS_PER_REVIEW = 64  # After so many the buffer is made as large as they needed it.
 
 _NEVER = 1 << 15  # No version is that high.
@@ -90,6 +93,7 @@ class Connection:
         self._reads = self._peak_bytes = 0  # Since the last review.
         self._is_looked_at = True  # By whoever handles the requests: nothing in the buffer is needed any more.
         self._is_outgrown = False  # By a request that began in a smaller buffer.
+        self._read_bytes = RECEIVE_BUFFER_BYTES  # What a read may take beyond the request it completes.
         self._start = 0  # Parsed up to here,
         self._end = 0  # received up to here.
         self._client_id_bytes = b""  # The last client id: a connection's requests all have the same.
@@ -103,6 +107,11 @@ class Connection:
     def in_flight(self) -> int:
         """Requests handed out whose answers have not come, or wait for earlier ones."""
         return self._next_request - self._next_answer
+
+    @property
+    def next_request(self) -> int:
+        """The sequence of the request that is handed out next."""
+        return self._next_request
 
     @property
     def is_starved(self) -> bool:
@@ -125,7 +134,7 @@ class Connection:
         end = self._end
         # Not much more than the request that is on its way, even where there is room: see limits.
         known = end if end < _SIZE_BYTES else max(end, _SIZE_BYTES + int(_unpack_size(self._buffer, 0)[0]))
-        return self._view[end : known + RECEIVE_BUFFER_BYTES]
+        return self._view[end : known + self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> list[Request]:
         """The requests that are complete now that `nbytes` were put into the buffer.  Raises Malformed."""
@@ -142,6 +151,7 @@ class Connection:
                 raise
         if requests:
             self._is_looked_at = False
+            self._read_bytes = RECEIVE_BUFFER_BYTES
         self._peak_bytes = max(self._peak_bytes, self._end)
         if self._end == len(self._buffer):
             self._filled(len(requests))
@@ -149,6 +159,54 @@ class Connection:
         if self._reads == READS_PER_REVIEW:
             self._review()
         return requests
+
+    def front(self) -> Request | None:
+        """The plain request of which only a part is there, with that part of its body; `size` is the whole frame's.
+
+        It is not handed out by that: the rest is received here, or somewhere else after `set_aside`.
+        """
+        buffer, view, at, end = self._buffer, self._view, self._start, self._end
+        if end - at < FRONT_BYTES_MIN:
+            return None
+        size, api_key, api_version, correlation_id, n = _unpack_front(buffer, at)
+        body = at + _FRONT_BYTES + max(n, 0)
+        if body >= end or size > self.request_bytes_max or api_key not in _FLEXIBLE_FROM:
+            return None
+        client_id = None if n < 0 else bytes(view[body - n : body]).decode("utf-8", "replace")
+        if api_version >= _FLEXIBLE_FROM[api_key]:
+            if buffer[body]:
+                return None
+            body += 1
+        size += _SIZE_BYTES
+        return Request(api_key, api_version, correlation_id, client_id, view[body:end], size, self._next_request)
+
+    @property
+    def missing_bytes(self) -> int:
+        """Of the request of which a part is there."""
+        if self._end - self._start < _SIZE_BYTES:
+            return 0
+        return _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0]) - (self._end - self._start)
+
+    def before_body(self, size: int) -> bytes:
+        """The first bytes of the request of which a part is there."""
+        return bytes(self._view[self._start : self._start + size])
+
+    def set_aside(self) -> None:
+        """The request that `front` gave counts as handed out, and its rest will not come here."""
+        self._next_request += 1
+        self._start = self._end = 0
+        self._read_bytes = FRONT_READ_BYTES  # The next one may be like it.
+
+    def hand_back(self, parts: Sequence[Buffer], size: int) -> list[Request]:
+        """The request that was set aside, of `size` bytes, as far as it was received: its rest comes here after all."""
+        self._next_request -= 1
+        self._use(_space(size))
+        self._is_outgrown = True
+        at = 0
+        for part in parts:
+            self._view[at : at + len(part)] = part
+            at += len(part)
+        return self.buffer_updated(at)
 
     def all_looked_at(self) -> None:
         """Every request handed out so far was handled: their bytes may go."""

@@ -17,6 +17,7 @@ import uvloop
 
 from odradek.base.limits import SEND_BYTES_PER_TURN
 from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
+from odradek.net.movers import Movers
 from odradek.net.outbox import Outbox
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
@@ -28,6 +29,7 @@ class Loop:
     def __init__(self) -> None:
         self.traffic = Traffic()
         self.loop = asyncio.get_running_loop()
+        self.movers = Movers(self.loop, 2)
         self._threads = ThreadPoolExecutor(2)
         self.unreadable: list[str] = []
 
@@ -49,7 +51,6 @@ class Protocol(asyncio.Protocol):
     is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.loop = Loop()
         self.outbox = Outbox(cast(asyncio.WriteTransport, transport), self.loop, lambda: None)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -82,7 +83,14 @@ def file(tmp_path: Path) -> File:
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(asyncio.wait_for(work, 20))
+    async def on_a_loop() -> None:
+        Protocol.loop = Loop()
+        try:
+            await asyncio.wait_for(work, 60)
+        finally:
+            Protocol.loop.movers.stop()
+
+    uvloop.run(on_a_loop())
 
 
 async def connected() -> tuple[Protocol, socket.socket]:

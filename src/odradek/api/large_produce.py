@@ -1,0 +1,112 @@
+"""A plain produce request that is large: its batch goes to the log while it is being received (log/arrival.py).
+
+    front ──> begin ──> the rest is received, summed and written by a mover ──> finish ──> the answer
+
+The front says all there is to know but the checksum.  Whatever is not plain is received as a whole, and so is what
+turns out to be wrong at its end: plain_produce.py and produce.py then do with it what they always do.
+"""
+
+from __future__ import annotations
+
+from odradek.api import plain_produce, produce
+from odradek.api.call import Peer
+from odradek.api.outlines import Outline
+from odradek.base.errors import Refused
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP
+from odradek.core import ingress
+from odradek.core.broker import Broker
+from odradek.core.moment import Moment
+from odradek.core.partition import Arrival, Partition
+from odradek.core.staging import Append
+from odradek.record.batch import CHECKSUMMED_FROM
+from odradek.record.crc import crc32c
+from odradek.wire.request import Request
+
+_NOTHING = memoryview(b"")
+
+
+def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Moment) -> LargeProduce | None:
+    """Of the request's body of `body_bytes` only the front is there.  None if it is to be received as a whole."""
+    body = request.body
+    outline = peer.outlines.outline_of(request)
+    start = 0 if outline is None else outline.records_from(body, body_bytes)
+    if outline is None or not start:
+        return None
+    partition = plain_produce.partition_of(broker, outline)
+    if partition is None:
+        return None
+    size = body_bytes - start - outline.tail_bytes
+    front, before = body[start : start + size], bytes(body)
+    batch = ingress.announced(partition, front, size, now)
+    if batch is None:
+        return None
+    try:
+        produce.check_allowed(outline.version, None, batch)
+    except Refused:
+        return None
+    arrival = partition.begin_arrival(batch, now.wall)
+    if arrival is None:
+        return None
+    request.body = _NOTHING
+    return LargeProduce(broker, request, outline, partition, arrival, before, crc32c(front[CHECKSUMMED_FROM:]))
+
+
+class LargeProduce:
+    """One batch on its way: `front` are the request's body's first bytes as they came, `crc` is of what it has."""
+
+    __slots__ = ("_broker", "_outline", "_partition", "arrival", "crc", "front", "request")
+
+    def __init__(  # noqa: PLR0917
+        self,
+        broker: Broker,
+        request: Request,
+        outline: Outline,
+        partition: Partition,
+        arrival: Arrival,
+        front: bytes,
+        crc: int,
+    ) -> None:
+        self._broker = broker
+        self._outline = outline
+        self._partition = partition
+        self.request = request
+        self.arrival = arrival
+        self.front = front
+        self.crc = crc
+
+    @property
+    def tail_bytes(self) -> int:
+        return self._outline.tail_bytes
+
+    def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.PlainStaged | None:
+        """All of it was received and written.  None if something is wrong with it, and nothing was done."""
+        if crc != self.arrival.batch.crc or any(tail):
+            return None
+        try:
+            all_replicas = self._outline.acks == produce.ACKS_ALL
+            append = self._broker.arrived(self._partition, self.arrival, all_replicas=all_replicas)
+            return self._staged(append, now)
+        except Refused:
+            return None
+
+    def failed(self, error: OSError, now: Moment) -> plain_produce.PlainStaged:
+        """It could not be written."""
+        append = Append()
+        append.base_offset = append.end = NO_OFFSET
+        append.log_append_time = NO_TIMESTAMP
+        append.needs_sync = False
+        append.refused = self._partition.arrival_failed(self.arrival, error)
+        self._broker.lot.happened(self._partition.topic_partition)
+        return self._staged(append, now)
+
+    def forget(self) -> None:
+        """It will not be completed."""
+        self._partition.forget_arrival(self.arrival)
+
+    def withdrawn(self) -> None:
+        """The log wanted its end for another batch."""
+        self._partition.withdrawn()
+
+    def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:
+        start = self._partition.log.start_offset if self._partition.is_online else NO_OFFSET
+        return plain_produce.staged(self._broker, self.request, self._outline, append, start, now)

@@ -1,0 +1,32 @@
+"""A batch that is written while it is still being received.
+
+A large batch that lies in memory as a whole has left the processor's cache before it is written.  So its front is
+written to the log's end as soon as that is there, and whoever receives the rest puts each piece behind it.  Nothing of
+it counts before all of it is there and intact: readers, indexes and recovery know the log's end, which is before it.
+One batch can be on its way into a log at a time; whatever else changes the log's end makes it stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.log.disk import File
+from odradek.record.batch import Batch
+
+
+class Arrival:
+    """Where the rest goes: `left` bytes from `position` of `file` on.
+
+    `withdraw` is called when the log needs its end for something else.  Nobody may write to the file when it returns;
+    what was written there can still be read during the call.
+    """
+
+    __slots__ = ("batch", "file", "left", "position", "withdraw")
+
+    def __init__(self, batch: Batch, file: File, position: int) -> None:
+        front = len(batch.view)
+        self.batch = batch
+        self.file = file
+        self.position = position + front
+        self.left = batch.size - front
+        self.withdraw: Callable[[], None] | None = None

@@ -1,0 +1,133 @@
+"""A large produce request on its way from the socket to the log, received by a mover and not by the loop.
+
+Reading by the loop is paused meanwhile.  It ends in one of four ways: the answer can be made; the request has to be
+looked at as a whole, and its bytes go back to where the loop receives; the log wants its end for another batch, and
+they go back too; or the peer is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from odradek.api import large_produce
+from odradek.api.call import Peer
+from odradek.api.large_produce import LargeProduce
+from odradek.api.outcome import Staged
+from odradek.net.movers import Transfer
+from odradek.net.shell import Shell
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.connection import Connection
+from odradek.wire.request import Request
+
+LEFT_BYTES_MIN = 64 * 1024  # Less is here before a thread has been woken.
+
+
+class Owner(Protocol):
+    """The connection."""
+
+    def intake_done(self, request: Request, outcome: Staged) -> None: ...
+
+    def intake_handed_back(self, requests: list[Request]) -> None:
+        """It is received as any other now; `requests` has it if all of it is there."""
+
+    def intake_lost(self) -> None:
+        """The connection can't go on."""
+
+
+class Intake:
+    """Made by `begin`."""
+
+    def __init__(self, shell: Shell, wire: Connection, owner: Owner, large: LargeProduce, before: bytes) -> None:
+        self._shell = shell
+        self._wire = wire
+        self._owner = owner
+        self._large = large
+        self._before = before
+        self._seen = 0
+        self._transfer: Transfer | None = None
+
+    @classmethod
+    def begin(cls, shell: Shell, wire: Connection, peer: Peer, socket: int, owner: Owner) -> Intake | None:
+        """None if what is being received goes on as it began."""
+        request = wire.front()
+        if request is None or request.api_key != ApiKey.PRODUCE or shell.wants_each(request.api_key):
+            return None
+        body_bytes = len(request.body) + wire.missing_bytes
+        large = large_produce.begin(shell.broker, peer, request, body_bytes, shell.now())
+        if large is None:
+            return None
+        intake = cls(shell, wire, owner, large, wire.before_body(request.size - body_bytes))
+        if not intake._start(socket):
+            large.forget()
+            return None
+        wire.set_aside()
+        return intake
+
+    def _start(self, socket: int) -> bool:
+        large, arrival = self._large, self._large.arrival
+        self._transfer = self._shell.movers.store(
+            socket,
+            arrival.file,
+            arrival.position,
+            arrival.left,
+            crc=large.crc,
+            tail_bytes=large.tail_bytes,
+            done=self._was_received,
+        )
+        arrival.withdraw = self._withdraw
+        return self._transfer is not None
+
+    def has_moved(self) -> bool:
+        """Something came since it was last asked."""
+        moved = self._shell.movers.moved(self._transfer) if self._transfer else self._seen
+        has_moved, self._seen = moved > self._seen, moved
+        return has_moved
+
+    def drop(self) -> None:
+        """The connection is gone."""
+        if self._transfer is not None:
+            self._shell.movers.cancel(self._transfer)
+            self._transfer = None
+            self._large.forget()
+
+    def _was_received(self, transfer: Transfer) -> None:
+        self._transfer = None
+        large, now = self._large, self._shell.now()
+        self._shell.traffic.bytes_in += transfer.moved + len(transfer.tail)
+        is_whole = transfer.moved == large.arrival.left and len(transfer.tail) == large.tail_bytes
+        if not is_whole or (transfer.error and not transfer.is_files_error):
+            large.forget()
+            self._owner.intake_lost()
+            return
+        if transfer.error:
+            error = OSError(transfer.error, os.strerror(transfer.error))
+            self._owner.intake_done(large.request, large.failed(error, now))
+            return
+        outcome = large.finish(transfer.crc, transfer.tail, now)
+        if outcome is not None:
+            self._owner.intake_done(large.request, outcome)
+        else:
+            self._hand_back(transfer)
+            large.forget()
+
+    def _withdraw(self) -> None:
+        transfer, self._transfer = self._transfer, None
+        if transfer is None:
+            return
+        self._shell.movers.cancel(transfer)
+        self._shell.traffic.bytes_in += transfer.moved + len(transfer.tail)
+        self._large.withdrawn()
+        self._hand_back(transfer)
+
+    def _hand_back(self, transfer: Transfer) -> None:
+        arrival = self._large.arrival
+        try:
+            written = b"" if transfer.error else arrival.file.pread(arrival.position, transfer.moved)
+        except OSError:
+            written = b""
+        if len(written) != transfer.moved:  # What could not be written is nowhere.
+            self._owner.intake_lost()
+            return
+        parts = (self._before, self._large.front, written, transfer.tail)
+        self._owner.intake_handed_back(self._wire.hand_back(parts, self._large.request.size))

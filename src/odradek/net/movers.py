@@ -1,0 +1,111 @@
+"""Large transfers beside the loop: threads move bytes between sockets and files without the interpreter's lock.
+
+What is large takes long in the kernel, and the loop has other connections meanwhile.  Threads begin with the first
+transfer; `num.network.threads` says how many.  Where the package was built without a compiler there is no mover, every
+request for a transfer is declined, and the loop moves everything itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+try:
+    from odradek.net.native.mover import Mover, Transfer
+except ImportError:  # pragma: no cover
+    HAS_MOVER = False
+else:
+    HAS_MOVER = True
+
+__all__ = ["HAS_MOVER", "Movers", "Transfer"]
+
+log = logging.getLogger(__name__)
+
+
+class File(Protocol):
+    """It stays open as long as somebody refers to it."""
+
+    def fileno(self) -> int: ...
+
+
+class Movers:
+    """A transfer's `done` is called on the loop; it has at most one transfer for each socket at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        self._loop = loop
+        self._threads_max = threads if HAS_MOVER else 0
+        self._threads: list[threading.Thread] = []
+        self._mover: Mover | None = None
+
+    @property
+    def can_store(self) -> bool:
+        return self._threads_max > 0 and Mover.can_store
+
+    def send(  # noqa: PLR0917
+        self, socket: int, head: bytes, file: File, position: int, size: int, done: Callable[[Transfer], None]
+    ) -> Transfer | None:
+        """Send `head`, then `size` bytes of a file; None if that can't be had now."""
+        mover = self._mover or self._begin()
+        return None if mover is None else mover.send(socket, head, file, position, size, done)
+
+    def store(
+        self,
+        socket: int,
+        file: File,
+        position: int,
+        size: int,
+        *,
+        crc: int,
+        tail_bytes: int,
+        done: Callable[[Transfer], None],
+    ) -> Transfer | None:
+        """Write `size` received bytes to a file, as they come; up to 16 after them are the transfer's `tail`.
+
+        `crc` is the checksum (CRC-32C) of what comes before them, and the transfer's at its end that of all.
+        """
+        mover = self._mover or self._begin()
+        return None if mover is None else mover.store(socket, file, position, size, crc, tail_bytes, done)
+
+    def moved(self, transfer: Transfer) -> int:
+        """Bytes of the file so far."""
+        return self._mover.moved(transfer) if self._mover else transfer.moved
+
+    def cancel(self, transfer: Transfer) -> int:
+        """Bytes of the file that were moved.  Its descriptors are free afterwards, and `done` is not called."""
+        return self._mover.cancel(transfer) if self._mover else transfer.moved
+
+    def stop(self) -> None:
+        """Nothing is moved any more."""
+        self._threads_max = 0
+        mover, self._mover = self._mover, None
+        if mover is None:
+            return
+        self._loop.remove_reader(mover.fileno())
+        mover.stop()
+        for thread in self._threads:
+            thread.join()
+
+    def _begin(self) -> Mover | None:
+        if not self._threads_max:
+            return None
+        try:
+            self._mover = mover = Mover()
+        except OSError as error:  # No file descriptors, most likely.
+            log.warning("large transfers go through the loop: %s", error)
+            return None
+        self._loop.add_reader(mover.fileno(), self._some_ended)
+        for number in range(self._threads_max):
+            thread = threading.Thread(target=mover.run, name=f"odradek-mover-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return mover
+
+    def _some_ended(self) -> None:
+        for transfer in self._mover.finished() if self._mover else ():
+            try:
+                transfer.done(transfer)
+            except Exception:
+                log.exception("the end of a transfer failed here")

@@ -1,0 +1,1 @@
+"""Compiled, and left out where there is no C compiler: net/moving.py says what happens then."""

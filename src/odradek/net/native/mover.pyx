@@ -1,0 +1,415 @@
+"""Moves large runs of bytes between sockets and files, in threads that never hold the interpreter's lock.
+
+    loop ── send, store ──> epoll, one shot each ──> threads: recv, checksum, pwrite; sendfile
+    loop <── finished ──── eventfd <───────────────── the last byte, or what went wrong
+
+A transfer has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away
+again: so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.errno cimport EAGAIN, EINTR, EIO, ENOSPC, errno
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+
+import os
+
+cdef extern from "crc32c.h" nogil:
+    int crc32c_is_here()
+    void crc32c_prepare()
+    uint32_t crc32c_extend(uint32_t crc, const unsigned char *data, size_t size)
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *mutex, void *attributes)
+    int pthread_mutex_lock(pthread_mutex_t *mutex)
+    int pthread_mutex_unlock(pthread_mutex_t *mutex)
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        uint64_t u64
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+    uint32_t EPOLLIN, EPOLLOUT, EPOLLONESHOT
+    int epoll_create1(int flags)
+    int epoll_ctl(int epoll, int operation, int descriptor, epoll_event *event)
+    int epoll_wait(int epoll, epoll_event *events, int events_max, int timeout_ms)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int EFD_CLOEXEC, EFD_NONBLOCK
+    int eventfd(unsigned int start, int flags)
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int socket, int file, int64_t *position, size_t count)
+
+cdef extern from "<sys/socket.h>" nogil:
+    int MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL
+    ssize_t recv(int socket, void *buffer, size_t size, int flags)
+    ssize_t send_some "send"(int socket, const void *buffer, size_t size, int flags)
+
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+    int RWF_NOWAIT
+    ssize_t preadv2(int file, const iovec *parts, int count, int64_t position, int flags)
+
+cdef extern from "<fcntl.h>" nogil:
+    int POSIX_FADV_WILLNEED
+    int posix_fadvise(int file, int64_t position, int64_t size, int advice)
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pwrite(int file, const void *buffer, size_t size, int64_t position)
+    ssize_t write(int file, const void *buffer, size_t size)
+    ssize_t read(int file, void *buffer, size_t size)
+    int close(int descriptor)
+
+cdef enum:
+    SLOTS = 1024
+    PIECE_BYTES = 128 * 1024  # What passes a processor's cache while it is received, summed and written.
+    STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
+    COLD_AHEAD_BYTES = 4 * 1024 * 1024
+    TAIL_BYTES_MAX = 16
+
+cdef uint64_t STOP = <uint64_t>-1
+
+cdef struct Slot:
+    pthread_mutex_t lock
+    uint32_t generation
+    bint is_used  # The loop's to know.
+    bint is_store
+    bint is_begun
+    int socket
+    int file
+    int64_t position
+    int64_t left
+    int64_t moved  # Of the file's bytes.
+    const unsigned char *head
+    int64_t head_left
+    unsigned char tail[TAIL_BYTES_MAX]
+    int tail_bytes
+    int tail_left
+    uint32_t crc
+    int error
+    bint is_files_error
+
+
+cdef class Transfer:
+    """One run of bytes on its way.  `done` is called on the loop when it has ended, unless it was cancelled."""
+
+    cdef readonly object done
+    cdef object file
+    cdef object head
+    cdef int index
+    cdef readonly long long moved
+    cdef readonly int error
+    cdef readonly bint is_files_error
+    cdef readonly unsigned int crc
+    cdef readonly bytes tail
+
+
+cdef class Mover:
+    """`threads` may call `run`; the loop calls everything else, and `finished` whenever `fileno` is readable."""
+
+    cdef Slot *_slots
+    cdef pthread_mutex_t _lock
+    cdef uint64_t *_finished
+    cdef int _finished_count
+    cdef int _epoll
+    cdef int _bell
+    cdef int _stop
+    cdef list _transfers
+    cdef list _free
+
+    can_store = bool(crc32c_is_here())
+
+    def __cinit__(self):
+        cdef int index
+        cdef epoll_event event
+        self._epoll = self._bell = self._stop = -1
+        self._slots = <Slot *>calloc(SLOTS, sizeof(Slot))
+        self._finished = <uint64_t *>calloc(SLOTS, sizeof(uint64_t))
+        if self._slots is NULL or self._finished is NULL:
+            raise MemoryError
+        for index in range(SLOTS):
+            pthread_mutex_init(&self._slots[index].lock, NULL)
+        pthread_mutex_init(&self._lock, NULL)
+        self._transfers = [None] * SLOTS
+        self._free = list(range(SLOTS - 1, -1, -1))
+        crc32c_prepare()
+        self._epoll = epoll_create1(EPOLL_CLOEXEC)
+        self._bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        self._stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        event.events = EPOLLIN
+        event.data.u64 = STOP
+        if min(self._epoll, self._bell, self._stop) < 0 or epoll_ctl(self._epoll, EPOLL_CTL_ADD, self._stop, &event):
+            raise OSError(errno, os.strerror(errno))
+
+    def __dealloc__(self):
+        for descriptor in (self._epoll, self._bell, self._stop):
+            if descriptor >= 0:
+                close(descriptor)
+        free(self._slots)
+        free(self._finished)
+
+    def fileno(self):
+        return self._bell
+
+    def send(self, int socket, bytes head, file, int64_t position, int64_t size, done):
+        """`head`, then `size` bytes of the file from `position` on; None if it can't be taken on now.
+
+        The file is kept; the socket must not be closed before the transfer has ended or is cancelled.
+        """
+        cdef Slot *slot
+        transfer = self._begin(socket, file, position, size, done)
+        if transfer is None:
+            return None
+        slot = &self._slots[(<Transfer>transfer).index]
+        slot.is_store = False
+        (<Transfer>transfer).head = head
+        slot.head = <const unsigned char *>PyBytes_AS_STRING(head)
+        slot.head_left = len(head)
+        slot.tail_bytes = slot.tail_left = 0
+        return self._arm(transfer)
+
+    def store(self, int socket, file, int64_t position, int64_t size, uint32_t crc, int tail_bytes, done):
+        """`size` bytes of the socket into the file, `crc` extended by them, and up to 16 more to be looked at."""
+        cdef Slot *slot
+        assert 0 <= tail_bytes <= TAIL_BYTES_MAX
+        transfer = self._begin(socket, file, position, size, done)
+        if transfer is None:
+            return None
+        slot = &self._slots[(<Transfer>transfer).index]
+        slot.is_store = True
+        slot.crc = crc
+        slot.head_left = 0
+        slot.tail_bytes = slot.tail_left = tail_bytes
+        return self._arm(transfer)
+
+    cdef Transfer _begin(self, int socket, file, int64_t position, int64_t size, done):
+        cdef Slot *slot
+        cdef Transfer transfer
+        if not self._free:
+            return None
+        transfer = Transfer.__new__(Transfer)
+        transfer.done, transfer.file, transfer.index = done, file, self._free.pop()
+        slot = &self._slots[transfer.index]
+        slot.is_used = True
+        slot.is_begun = False
+        slot.socket, slot.file = socket, file.fileno()
+        slot.position, slot.left, slot.moved = position, size, 0
+        slot.error, slot.is_files_error = 0, False
+        return transfer
+
+    cdef Transfer _arm(self, Transfer transfer):
+        cdef Slot *slot = &self._slots[transfer.index]
+        cdef int failed
+        self._transfers[transfer.index] = transfer
+        pthread_mutex_lock(&slot.lock)  # Whoever gets the event sees what is in the slot.
+        failed = _watch(self._epoll, EPOLL_CTL_ADD, transfer.index, slot)
+        pthread_mutex_unlock(&slot.lock)
+        if failed:  # The socket is in another transfer, or there is no memory.
+            self._release(transfer)
+            return None
+        return transfer
+
+    def moved(self, Transfer transfer not None):
+        """Bytes of the file so far: a transfer that does not grow waits for its peer."""
+        return self._slots[transfer.index].moved if self._transfers[transfer.index] is transfer else transfer.moved
+
+    def cancel(self, Transfer transfer not None):
+        """How many of the file's bytes were moved.  `done` will not be called."""
+        cdef Slot *slot = &self._slots[transfer.index]
+        if self._transfers[transfer.index] is not transfer:
+            return transfer.moved
+        with nogil:
+            pthread_mutex_lock(&slot.lock)
+            self._forget(<uint64_t>slot.generation << 32 | <uint64_t>transfer.index)
+            slot.generation += 1
+            epoll_ctl(self._epoll, EPOLL_CTL_DEL, slot.socket, NULL)
+            pthread_mutex_unlock(&slot.lock)
+        self._take_result(transfer, slot)
+        self._release(transfer)
+        return transfer.moved
+
+    cdef void _forget(self, uint64_t number) noexcept nogil:
+        """It may have ended, and not been told."""
+        cdef int count
+        pthread_mutex_lock(&self._lock)
+        for count in range(self._finished_count):
+            if self._finished[count] == number:
+                self._finished_count -= 1
+                self._finished[count] = self._finished[self._finished_count]
+                break
+        pthread_mutex_unlock(&self._lock)
+
+    def finished(self):
+        """The transfers that have ended since it was last asked."""
+        cdef uint64_t number
+        cdef int count, index
+        cdef Slot *slot
+        cdef Transfer transfer
+        cdef list ended = []
+        read(self._bell, &number, sizeof(number))
+        pthread_mutex_lock(&self._lock)
+        for count in range(self._finished_count):
+            number = self._finished[count]
+            index = <uint32_t>number
+            slot = &self._slots[index]
+            transfer = self._transfers[index]
+            self._take_result(transfer, slot)
+            slot.generation += 1
+            ended.append(transfer)
+        self._finished_count = 0
+        pthread_mutex_unlock(&self._lock)
+        for transfer in ended:
+            self._release(transfer)
+        return ended
+
+    cdef void _take_result(self, Transfer transfer, Slot *slot):
+        transfer.moved, transfer.error, transfer.crc = slot.moved, slot.error, slot.crc
+        transfer.is_files_error = slot.is_files_error
+        transfer.tail = slot.tail[: slot.tail_bytes - slot.tail_left]
+
+    cdef void _release(self, Transfer transfer):
+        self._slots[transfer.index].is_used = False
+        self._transfers[transfer.index] = None
+        self._free.append(transfer.index)
+        transfer.file = transfer.head = None
+
+    def stop(self):
+        """Every `run` returns; what was not finished stays as it is."""
+        cdef uint64_t one = 1
+        write(self._stop, &one, sizeof(one))
+
+    def run(self):
+        """Move what there is to move until `stop`."""
+        cdef unsigned char *piece = <unsigned char *>malloc(PIECE_BYTES)
+        if piece is NULL:
+            raise MemoryError
+        with nogil:
+            self._serve(piece)
+        free(piece)
+
+    cdef void _serve(self, unsigned char *piece) noexcept nogil:
+        cdef epoll_event event
+        cdef Slot *slot
+        cdef int count, index
+        while True:
+            count = epoll_wait(self._epoll, &event, 1, -1)
+            if count < 0 and errno == EINTR:
+                continue
+            if count != 1 or event.data.u64 == STOP:
+                return
+            index = <uint32_t>event.data.u64
+            slot = &self._slots[index]
+            pthread_mutex_lock(&slot.lock)
+            if slot.generation == event.data.u64 >> 32:
+                if _store(slot, piece) if slot.is_store else _send(slot):
+                    epoll_ctl(self._epoll, EPOLL_CTL_DEL, slot.socket, NULL)
+                    self._end(event.data.u64)
+                else:
+                    _watch(self._epoll, EPOLL_CTL_MOD, index, slot)
+            pthread_mutex_unlock(&slot.lock)
+
+    cdef void _end(self, uint64_t number) noexcept nogil:
+        cdef uint64_t one = 1
+        pthread_mutex_lock(&self._lock)
+        self._finished[self._finished_count] = number
+        self._finished_count += 1
+        if self._finished_count == 1:
+            write(self._bell, &one, sizeof(one))
+        pthread_mutex_unlock(&self._lock)
+
+
+cdef int _watch(int epoll, int operation, int index, Slot *slot) noexcept nogil:
+    cdef epoll_event event
+    event.events = (EPOLLIN if slot.is_store else EPOLLOUT) | EPOLLONESHOT
+    event.data.u64 = (<uint64_t>slot.generation << 32) | <uint64_t>index
+    return epoll_ctl(epoll, operation, slot.socket, &event)
+
+
+cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
+    """Takes errno; False if it is only that the socket has nothing to give or no room."""
+    if errno == EINTR or (errno == EAGAIN and not is_files):
+        return False
+    slot.error = errno
+    slot.is_files_error = is_files
+    return True
+
+
+# Each step moves what can be moved now: True when there is nothing left to do.
+
+cdef bint _send(Slot *slot) noexcept nogil:
+    cdef ssize_t sent
+    cdef size_t wanted
+    if not slot.is_begun:
+        slot.is_begun = True
+        _begin_to_read(slot)
+    while slot.head_left:
+        sent = send_some(slot.socket, slot.head, slot.head_left, MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
+        if sent < 0:
+            return _failed(slot, False)
+        slot.head += sent
+        slot.head_left -= sent
+    wanted = min(slot.left, <int64_t>STEP_BYTES)
+    sent = sendfile(slot.socket, slot.file, &slot.position, wanted)
+    if sent < 0:
+        return _failed(slot, errno == EIO)  # A socket has no such error.
+    if sent == 0:
+        slot.error, slot.is_files_error = EIO, True  # The file is shorter than promised.
+        return True
+    slot.left -= sent
+    slot.moved += sent
+    return not slot.left
+
+
+cdef void _begin_to_read(Slot *slot) noexcept nogil:
+    """Who reads old records asks for the next ones next: the disk may begin with them now."""
+    cdef unsigned char octet
+    cdef iovec part
+    part.iov_base, part.iov_len = &octet, 1
+    if preadv2(slot.file, &part, 1, slot.position, RWF_NOWAIT) < 0:
+        posix_fadvise(slot.file, slot.position, slot.left + COLD_AHEAD_BYTES, POSIX_FADV_WILLNEED)
+
+
+cdef bint _store(Slot *slot, unsigned char *piece) noexcept nogil:
+    cdef ssize_t received
+    cdef int64_t budget = STEP_BYTES
+    while slot.left and budget > 0:
+        received = recv(slot.socket, piece, min(slot.left, <int64_t>PIECE_BYTES), MSG_DONTWAIT)
+        if received <= 0:
+            return received == 0 or _failed(slot, False)
+        slot.crc = crc32c_extend(slot.crc, piece, received)
+        if not slot.error:  # After it the rest is received all the same: the next request is behind it.
+            _write(slot, piece, received)
+        slot.left -= received
+        slot.moved += received
+        budget -= received
+    if slot.left:
+        return False
+    while slot.tail_left:
+        received = recv(slot.socket, slot.tail + (slot.tail_bytes - slot.tail_left), slot.tail_left, MSG_DONTWAIT)
+        if received <= 0:
+            return received == 0 or _failed(slot, False)
+        slot.tail_left -= received
+    return True
+
+
+cdef void _write(Slot *slot, const unsigned char *piece, ssize_t size) noexcept nogil:
+    """All of it at the transfer's position.  A short write is the sign of a full disk; the next one says so."""
+    cdef ssize_t written
+    while size:
+        written = pwrite(slot.file, piece, size, slot.position)
+        if written <= 0:
+            if written < 0 and errno == EINTR:
+                continue
+            slot.error = errno if written < 0 else ENOSPC
+            slot.is_files_error = True
+            return
+        slot.position += written
+        piece += written
+        size -= written
