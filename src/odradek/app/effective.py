@@ -55,6 +55,7 @@ EFFECTIVE = frozenset(
         "message.max.bytes",
         "metadata.log.dir",
         "node.id",
+        "num.network.threads",
         "num.partitions",
         "port",
         "process.roles",
@@ -62,6 +63,8 @@ EFFECTIVE = frozenset(
         "replica.high.watermark.checkpoint.interval.ms",
         "reserved.broker.max.id",
         "socket.listen.backlog.size",
+        "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
     }
 )

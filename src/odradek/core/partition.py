@@ -121,7 +121,10 @@ class Partition:
         staging = Staging(log.end_offset)
         needs_sync = self._needs_sync(staging, batch, all_replicas=all_replicas)
         append = staging.add(batch, NO_TIMESTAMP, needs_sync=needs_sync)
-        log.arrived(arrival)
+        try:
+            log.arrived(arrival)
+        except DiskFailed as failed:
+            raise self._storage_error(failed) from failed
         self._has_told_full = False
         self.positions.made_visible(staging.visible_end)
         return append

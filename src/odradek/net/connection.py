@@ -268,16 +268,15 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _begin_intake(self) -> None:
         """Let a mover receive the rest of the request of which the front is there, if it is one of those."""
-        wire = self._wire
-        if self._unhandled or self._is_closing or wire.next_request == self._asked_for_intake:
+        if self._unhandled or self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
             return
-        if self._is_too_far_behind():
+        request = self._wire.front()
+        if request is None or request.sequence == self._asked_for_intake:
             return
-        self._asked_for_intake = wire.next_request
-        if self._shell.movers.can_store:
-            descriptor = self._transport.get_extra_info("socket").fileno()
-            self._intake = Intake.begin(self._shell, wire, self._peer, descriptor, self)
-            self._balance()
+        self._asked_for_intake = request.sequence
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        self._intake = Intake.begin(self._shell, self._wire, self._peer, request, descriptor, self)
+        self._balance()
 
     def intake_done(self, request: Request, outcome: Staged) -> None:
         self._intake = None

@@ -7,6 +7,7 @@ they go back too; or the peer is gone.
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Protocol
 
@@ -19,6 +20,8 @@ from odradek.net.shell import Shell
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
+
+log = logging.getLogger(__name__)
 
 LEFT_BYTES_MIN = 64 * 1024  # Less is here before a thread has been woken.
 
@@ -48,10 +51,11 @@ class Intake:
         self._transfer: Transfer | None = None
 
     @classmethod
-    def begin(cls, shell: Shell, wire: Connection, peer: Peer, socket: int, owner: Owner) -> Intake | None:
-        """None if what is being received goes on as it began."""
-        request = wire.front()
-        if request is None or request.api_key != ApiKey.PRODUCE or shell.wants_each(request.api_key):
+    def begin(  # noqa: PLR0917
+        cls, shell: Shell, wire: Connection, peer: Peer, request: Request, socket: int, owner: Owner
+    ) -> Intake | None:
+        """`request` is the wire's `front`.  None if it goes on being received as it began."""
+        if request.api_key != ApiKey.PRODUCE or shell.wants_each(request.api_key):
             return None
         body_bytes = len(request.body) + wire.missing_bytes
         large = large_produce.begin(shell.broker, peer, request, body_bytes, shell.now())
@@ -93,6 +97,13 @@ class Intake:
 
     def _was_received(self, transfer: Transfer) -> None:
         self._transfer = None
+        try:
+            self._received(transfer)
+        except Exception:
+            log.exception("%r failed here when it had been received", self._large.request)
+            self._owner.intake_lost()
+
+    def _received(self, transfer: Transfer) -> None:
         large, now = self._large, self._shell.now()
         self._shell.traffic.bytes_in += transfer.moved + len(transfer.tail)
         is_whole = transfer.moved == large.arrival.left and len(transfer.tail) == large.tail_bytes

@@ -109,11 +109,6 @@ class Connection:
         return self._next_request - self._next_answer
 
     @property
-    def next_request(self) -> int:
-        """The sequence of the request that is handed out next."""
-        return self._next_request
-
-    @property
     def is_starved(self) -> bool:
         """The buffer is full of a request that is not whole, and there is no room for more of it."""
         return self._share.is_waiting
