@@ -14,6 +14,9 @@ from odradek.log.disk import File
 from odradek.record.batch import Batch
 
 
+NOTHING = memoryview(b"")
+
+
 class Arrival:
     """Where the rest goes: `left` bytes from `position` of `file` on.
 
@@ -25,6 +28,7 @@ class Arrival:
 
     def __init__(self, batch: Batch, file: File, position: int) -> None:
         front = len(batch.view)
+        batch.view = NOTHING  # It lies in a receive buffer, which may be used again now.
         self.batch = batch
         self.file = file
         self.position = position + front

@@ -196,7 +196,7 @@ class Log:
     def arrived(self, arrival: Arrival) -> Appended:
         """All of it is there, and intact."""
         assert arrival is self._arrival, "a withdrawn arrival does not end"
-        self._arrival = None
+        self._arrival = arrival.withdraw = None
         batch = arrival.batch
         if batch.leader_epoch != self.epochs.latest:
             self.epochs.assign(batch.leader_epoch, batch.base_offset)
@@ -208,7 +208,7 @@ class Log:
     def forget_arrival(self, arrival: Arrival) -> None:
         """It will not be completed; one that was withdrawn is forgotten already.  Raises DiskFailed."""
         if arrival is self._arrival:
-            self._arrival = None
+            self._arrival = arrival.withdraw = None
             self._active.give_up()
 
     def _interrupt(self) -> None:
