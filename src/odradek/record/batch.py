@@ -46,8 +46,7 @@ DELETE_HORIZON = 0x40
 HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH = Struct(">qi")
 _LENGTH_MIN = 14  # Of the oldest format: a message without key and value.
-_BASE_OFFSET = Struct(">q")
-_EPOCH = Struct(">i")
+_LOG_FIELDS = Struct(">qii")  # Base offset, length and leader epoch.
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
@@ -241,8 +240,7 @@ class Batch(BatchHeader):
 
     def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
         """What the leader adds, in place; neither is under the checksum."""
-        _BASE_OFFSET.pack_into(self.view, 0, base_offset)
-        _EPOCH.pack_into(self.view, 12, leader_epoch)
+        _LOG_FIELDS.pack_into(self.view, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
 
