@@ -51,6 +51,8 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
 _CODECS = tuple(Codec)
+_CODECS_END = len(_CODECS)
+_unpack_length = Struct(">i").unpack_from
 
 assert HEADER.size == HEADER_BYTES
 
@@ -128,7 +130,7 @@ class BatchHeader:
     @property
     def codec(self) -> Codec:
         code = self.attributes & CODEC_MASK
-        if code >= len(_CODECS):
+        if code >= _CODECS_END:
             raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {code} is not known")
         return _CODECS[code]
 
@@ -202,7 +204,7 @@ class Batch(BatchHeader):
         Kafka does.  Only the unknown codec differs: Kafka stumbles with UNKNOWN_SERVER_ERROR, here it is
         UNSUPPORTED_COMPRESSION_TYPE.  The records stay unread; kernels.validate reads them.
         """
-        if len(buffer) < HEADER_BYTES or _OFFSET_AND_LENGTH.unpack_from(buffer)[1] != len(buffer) - LOG_OVERHEAD_BYTES:
+        if len(buffer) < HEADER_BYTES or _unpack_length(buffer, 8)[0] != len(buffer) - LOG_OVERHEAD_BYTES:
             buffer = _only_batch(memoryview(buffer))
         batch = cls.verified(buffer)
         if not batch.is_a_producers:
@@ -229,7 +231,7 @@ class Batch(BatchHeader):
             and 0 < count <= RECORDS_PER_BATCH_MAX
             and not self.base_offset
             and not self.attributes & CONTROL
-            and self.attributes & CODEC_MASK <= Codec.ZSTD
+            and self.attributes & CODEC_MASK < _CODECS_END
             and (self.producer_id < 0 or self.base_sequence >= 0)
         )
 
@@ -324,7 +326,7 @@ def _wrong_magic(magic: int) -> Refused:
 def _refusal(batch: Batch) -> Refused:
     """Which of the checks it was; apart, so that a good batch passes them as one expression."""
     count, codec = batch.records_count, batch.attributes & CODEC_MASK
-    if codec > Codec.ZSTD:
+    if codec >= _CODECS_END:
         return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is not known")
     if batch.base_offset:
         detail = f"base offset {batch.base_offset}, a producer sends 0"
