@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.log import Appended, Log
+from odradek.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 
@@ -16,8 +16,10 @@ def batch(*values: bytes, at: int = T0, step: int = 1) -> Batch:
     return Batch.checked(memoryview(raw))
 
 
-def put(log: Log, *values: bytes, at: int = T0, epoch: int = 0) -> Appended:
-    return log.append(batch(*values, at=at), LeaderEpoch(epoch), TimestampMs(at))
+def put(log: Log, *values: bytes, at: int = T0, epoch: int = 0) -> Batch:
+    appended = batch(*values, at=at)
+    log.append(appended, LeaderEpoch(epoch), TimestampMs(at))
+    return appended
 
 
 def stored(log: Log) -> list[tuple[int, int]]:

@@ -28,6 +28,7 @@ from odradek.wire.response import encode_response
 log = logging.getLogger(__name__)
 
 NOTHING = memoryview(b"")
+_PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
 
 
 class StagedProduce(Staged):
@@ -48,7 +49,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
     Raises Malformed, which closes the connection.
     """
-    if request.api_key == ApiKey.PRODUCE:
+    if request.api_key == _PRODUCE:
         plain = plain_produce.stage(broker, peer, request, now)
         if plain is not None:
             return plain

@@ -153,7 +153,7 @@ class Outlines:
         """The one the request begins like."""
         body = request.body
         for size in self._sizes:
-            outline = self._known.get(bytes(body[:size]))
+            outline = self._known.get(body[:size].tobytes())
             if outline is not None and outline.version == request.api_version:
                 return outline
         return None

@@ -223,8 +223,10 @@ class Broker:
 
     def take_effects(self) -> list[Effect]:
         """What the shell shall do now.  Never blocks on it; each comes back as an event."""
-        effects: list[Effect] = list(self._changes)
-        self._changes.clear()
+        effects: list[Effect] = []
+        if self._changes:
+            effects.extend(self._changes)
+            self._changes.clear()
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()

@@ -13,7 +13,7 @@ from odradek.base.units import INT64_MAX, TimestampMs
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
-from odradek.record.batch import CODEC_MASK, HEADER_BYTES, Batch
+from odradek.record.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, Batch
 from odradek.record.builder import seal_batch
 from odradek.record.compression import Codec, decompress
 from odradek.record.survey import survey
@@ -36,7 +36,7 @@ def admitted(partition: Partition, records: memoryview | bytes | bytearray | Non
         raise Refused(ErrorCode.INVALID_RECORD, "a produce request must hold exactly one batch for each partition")
     batch = Batch.checked(records)
     if not configs.is_log_append_time:
-        if batch.is_log_append_time:
+        if batch.attributes & LOG_APPEND_TIME:
             batch.stamp_create_time()  # Not the producer's to say.
         newest = now.wall + configs.message_timestamp_after_max_ms
         if batch.max_timestamp > newest:
@@ -44,7 +44,7 @@ def admitted(partition: Partition, records: memoryview | bytes | bytearray | Non
     if is_particular(configs):
         _look_into(partition, batch, now)
         batch = _compressed_as_configured(batch, configs)
-    if batch.size > configs.max_message_bytes:
+    if len(batch.view) > configs.max_message_bytes:
         text = (
             f"The record batch size in the append to {partition.topic_partition} is {batch.size} bytes "
             f"which exceeds the maximum configured value of {configs.max_message_bytes}."

@@ -93,7 +93,7 @@ class Partition:
             self.commit(now)
             staging = None
         if staging is None:
-            staging = self._staging = Staging(self.log.end_offset)
+            staging = self._staging = Staging(log.end_offset)
         time = now if log.config.log_append_time else NO_TIMESTAMP
         return staging.add(batch, time, needs_sync=self._needs_sync(staging, batch, all_replicas=all_replicas))
 

@@ -18,10 +18,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import INT32_MAX, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, TimestampMs
 from odradek.log import recovery, search
 from odradek.log.arrival import Arrival
 from odradek.log.config import LogConfig
@@ -34,19 +33,11 @@ from odradek.log.retention import Bounds, expired_segments
 from odradek.log.segment import Segment
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
-__all__ = ["Appended", "Flush", "Log"]
+__all__ = ["Flush", "Log"]
 
 FIRST_OFFSET = Offset(0)
 SEALED_OPEN_MAX = 4
 _BASE_OFFSET = attrgetter("base_offset")
-
-
-class Appended(NamedTuple):
-    """Where an append went.  log_append_time is NO_TIMESTAMP unless the topic is configured for it."""
-
-    base_offset: Offset
-    last_offset: Offset
-    log_append_time: TimestampMs
 
 
 class Log:
@@ -133,8 +124,8 @@ class Log:
 
     # ------------------------------------------------------------------ append
 
-    def append(self, batches: Batch | Sequence[Batch], leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Appended:
-        """As the leader: offsets follow the log's end.  The batches are patched in place.
+    def append(self, batches: Batch | Sequence[Batch], leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
+        """As the leader: offsets follow the log's end.  The batches are patched in place, and tell where they went.
 
         Raises Refused: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE; DiskFailed, after which nothing of them is there.
         """
@@ -158,9 +149,8 @@ class Log:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         self._write(batches, size, offset, now_ms)
-        return Appended(base, Offset(offset - 1), now_ms if config.log_append_time else NO_TIMESTAMP)
 
-    def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> Appended:
+    def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> None:
         """What a leader stamped, unchanged; its offsets may leave gaps, never go back.
 
         Raises Refused(CORRUPT_MESSAGE) if they do; DiskFailed as append.
@@ -176,7 +166,6 @@ class Log:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
         size = sum(batch.size for batch in batches)
         self._write(batches, size, end, now_ms)
-        return Appended(batches[0].base_offset, Offset(end - 1), NO_TIMESTAMP)
 
     def begin_arrival(self, batch: Batch, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Arrival | None:
         """Write the front of a batch; the rest comes behind it, and `arrived` or `forget_arrival` afterwards.
@@ -193,7 +182,7 @@ class Log:
         self._arrival = Arrival(batch, self._active.file, position)
         return self._arrival
 
-    def arrived(self, arrival: Arrival) -> Appended:
+    def arrived(self, arrival: Arrival) -> None:
         """All of it is there, and intact."""
         assert arrival is self._arrival, "a withdrawn arrival does not end"
         self._arrival = arrival.withdraw = None
@@ -203,7 +192,6 @@ class Log:
         self._active.complete(batch, self.config)
         self.appended_bytes += batch.size
         self.end_offset = batch.next_offset
-        return Appended(batch.base_offset, batch.last_offset, NO_TIMESTAMP)
 
     def forget_arrival(self, arrival: Arrival) -> None:
         """It will not be completed; one that was withdrawn is forgotten already.  Raises DiskFailed."""

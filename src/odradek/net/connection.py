@@ -56,6 +56,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._intake: Intake | None = None
         self._asked_for_intake = -1  # About the request with that sequence.
         self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
+        self._is_behind = False  # The peer, and too far, when that was last balanced.
         self._is_reading_paused = False
         self._read_in_turn = 0
         self._has_read_enough = False  # The loop would read on from this socket while there is something in it.
@@ -131,7 +132,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def send(self) -> None:
         chunks = self._wire.data_to_send()
         if chunks:
-            self._held_bytes -= _in_memory(chunks)
+            # Only what waits for a parked answer stays.
+            self._held_bytes = self._held_bytes - _in_memory(chunks) if self._parked else 0
             self._outbox.put(chunks)
         self._balance()
 
@@ -160,7 +162,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """One turn: handle requests until there are no more, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        if not self._is_too_far_behind():
+        if not self._is_behind:
             self._handle_requests(now, began)
         if not self._unhandled:
             self._wire.all_looked_at()
@@ -220,13 +222,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._parked[outcome] = request, began
             self._shell.broker.lot.park(outcome)
         else:
-            self._answer(request, outcome)
+            if outcome is not None:
+                self._held_bytes += _in_memory(outcome)
+            self._wire.answer(request, outcome)
             self._shell.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
-
-    def _answer(self, request: Request, chunks: Encoded) -> None:
-        if chunks is not None:
-            self._held_bytes += _in_memory(chunks)
-        self._wire.answer(request, chunks)
 
     def _is_too_far_behind(self) -> bool:
         return (
@@ -239,7 +238,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Read on, or not, by how far the peer is behind."""
         if self._is_closing:
             return
-        too_far = self._is_too_far_behind()
+        too_far = self._is_behind = self._is_too_far_behind()
         if self._unhandled and not too_far and not self._is_going_on:
             self._is_going_on = True
             self._shell.loop.call_soon(self._go_on)

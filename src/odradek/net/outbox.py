@@ -151,14 +151,16 @@ class Outbox:
             self._loop.read_failed(error.filename, error)
 
     def _send_bytes(self) -> int:
+        chunks = self._chunks
         ready: list[bytes | memoryview] = []
-        while self._chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(self._chunks[0], _IN_MEMORY):
-            ready.append(cast("bytes | memoryview", self._chunks.popleft()))
+        while chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(chunk := chunks[0], _IN_MEMORY):
+            ready.append(chunk)
+            chunks.popleft()
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         if self._chunks and len(data) < MOVED_HEAD_BYTES_MAX and self._move(bytes(data)):
             return 0
         try:
-            sent = self._write_before_slice(data) if self._chunks else os.write(self._descriptor, data)
+            sent = self._write_before_slice(data) if chunks else os.write(self._descriptor, data)
         except BlockingIOError:
             sent = 0
         self._took(sent)

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from odradek.api.call import Peer
 from odradek.api.dispatch import dispatch
 from odradek.api.outcome import Encoded, Outcome
-from odradek.base.units import SECOND_MS, TimestampMs
+from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
 from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, Synced
 from odradek.core.making import make_logs
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 HOUSEKEEPING_MS = SECOND_MS
 THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
+
+_new_tuple = tuple.__new__
 
 Result = TypeVar("Result")
 Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
@@ -78,7 +80,8 @@ class Shell:
         self.settle()
 
     def now(self) -> Moment:
-        return Moment(TimestampMs(time.time_ns() // 1_000_000), time.monotonic_ns() // 1_000_000)
+        # What Moment(...) makes, in half of the time: every turn begins with it.
+        return _new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
 
     def settle(self) -> None:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
@@ -184,12 +187,12 @@ class Shell:
 
     def _set_timer(self) -> None:
         deadline = self.broker.lot.next_deadline()
-        due = self._next_housekeeping if deadline is None else min(deadline, self._next_housekeeping)
         if self._timer is not None:
             # A timer that comes too early finds nothing to do and sets the next: cheaper than moving it each time.
-            if self._timer_due <= due:
+            if deadline is None or self._timer_due <= deadline:
                 return
             self._timer.cancel()
+        due = self._next_housekeeping if deadline is None else min(deadline, self._next_housekeeping)
         self._timer_due = due
         self._timer = self.loop.call_later(max(due - self.now().steady, 0) / SECOND_MS, self._tick)
 

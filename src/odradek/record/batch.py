@@ -46,12 +46,13 @@ DELETE_HORIZON = 0x40
 HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH = Struct(">qi")
 _LENGTH_MIN = 14  # Of the oldest format: a message without key and value.
-_BASE_OFFSET = Struct(">q")
-_EPOCH = Struct(">i")
+_LOG_FIELDS = Struct(">qii")  # Base offset, length and leader epoch.
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
 _CODECS = tuple(Codec)
+_CODECS_END = len(_CODECS)
+_unpack_length = Struct(">i").unpack_from
 
 assert HEADER.size == HEADER_BYTES
 
@@ -129,7 +130,7 @@ class BatchHeader:
     @property
     def codec(self) -> Codec:
         code = self.attributes & CODEC_MASK
-        if code >= len(_CODECS):
+        if code >= _CODECS_END:
             raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {code} is not known")
         return _CODECS[code]
 
@@ -203,7 +204,7 @@ class Batch(BatchHeader):
         Kafka does.  Only the unknown codec differs: Kafka stumbles with UNKNOWN_SERVER_ERROR, here it is
         UNSUPPORTED_COMPRESSION_TYPE.  The records stay unread; kernels.validate reads them.
         """
-        if len(buffer) < HEADER_BYTES or _OFFSET_AND_LENGTH.unpack_from(buffer)[1] != len(buffer) - LOG_OVERHEAD_BYTES:
+        if len(buffer) < HEADER_BYTES or _unpack_length(buffer, 8)[0] != len(buffer) - LOG_OVERHEAD_BYTES:
             buffer = _only_batch(memoryview(buffer))
         batch = cls.verified(buffer)
         if not batch.is_a_producers:
@@ -230,7 +231,7 @@ class Batch(BatchHeader):
             and 0 < count <= RECORDS_PER_BATCH_MAX
             and not self.base_offset
             and not self.attributes & CONTROL
-            and self.attributes & CODEC_MASK <= Codec.ZSTD
+            and self.attributes & CODEC_MASK < _CODECS_END
             and (self.producer_id < 0 or self.base_sequence >= 0)
         )
 
@@ -241,8 +242,7 @@ class Batch(BatchHeader):
 
     def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
         """What the leader adds, in place; neither is under the checksum."""
-        _BASE_OFFSET.pack_into(self.view, 0, base_offset)
-        _EPOCH.pack_into(self.view, 12, leader_epoch)
+        _LOG_FIELDS.pack_into(self.view, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
 
@@ -326,7 +326,7 @@ def _wrong_magic(magic: int) -> Refused:
 def _refusal(batch: Batch) -> Refused:
     """Which of the checks it was; apart, so that a good batch passes them as one expression."""
     count, codec = batch.records_count, batch.attributes & CODEC_MASK
-    if codec > Codec.ZSTD:
+    if codec >= _CODECS_END:
         return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is not known")
     if batch.base_offset:
         detail = f"base offset {batch.base_offset}, a producer sends 0"

@@ -111,7 +111,7 @@ class Connection:
     @property
     def is_starved(self) -> bool:
         """The buffer is full of a request that is not whole, and there is no room for more of it."""
-        return self._share.is_waiting
+        return self._share.wanted > 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Space for received bytes, never empty.  Bodies handed out before are void from here on."""
@@ -303,12 +303,10 @@ class Connection:
 
     def _parse(self, requests: list[Request]) -> None:
         """Appends every whole request and moves past it, up to one that isn't whole."""
-        while self._end > self._start:
-            self._parse_plain(requests)
-            request = self._parse_one()
-            if request is None:
-                return
+        self._parse_plain(requests)
+        while self._end > self._start and (request := self._parse_one()) is not None:
             requests.append(request)
+            self._parse_plain(requests)
 
     def _parse_plain(self, requests: list[Request]) -> None:
         """The same for plain requests, which are nearly all; stops at the first that is anything else."""
@@ -331,8 +329,11 @@ class Connection:
                     known, known_bytes = bytes(view[body - n : body]), n
                     known_text = known.decode("utf-8", "replace")
                 client_id = known_text
-            if api_version >= _flexible_from(api_key, -_NEVER):
-                if body == stop or buffer[body] or api_key not in _FLEXIBLE_FROM:
+            flexible_from = _flexible_from(api_key)
+            if flexible_from is None:
+                break
+            if api_version >= flexible_from:
+                if body == stop or buffer[body]:
                     break
                 body += 1
             request: Request = _new(Request)

@@ -7,7 +7,7 @@ show them to people and tests of other people's software compare them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import HOUR_MS, MINUTE_MS
@@ -30,7 +30,8 @@ from odradek.core.configs.values import TypedValues
 SEGMENT_BYTES_MIN = 14
 
 
-class FlushPolicy(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FlushPolicy:
     """When a log is synced to disk.
 
     `before_acknowledging`: an answer to acks=all on a partition without other replicas waits until its data is synced.
@@ -45,7 +46,8 @@ class FlushPolicy(NamedTuple):
         return unsynced_records >= self.messages
 
 
-class TopicConfigs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
     """What one topic goes by.  Times in ms, sizes in bytes; -1 is no limit for retention.
 
     `segment_bytes` is internal.segment.bytes where that is set: Kafka's own tests make small segments with it.
