@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -30,6 +31,7 @@ STREAM_BATCH = 40_000
 LOAD_BATCH = 30_000
 LOAD_INTERVAL_MS = 1_000
 STREAM_INTERVAL = "1 second"
+STREAM_STARTS_MAX = 5
 
 FLIGHT = "time_hour STRING, origin STRING, carrier STRING, dep_delay INT"
 
@@ -96,9 +98,8 @@ def run(address: str, folder: Path) -> int:
         },
     )
     try:
-        query = start_stream(spark, address, folder)
-        broken: list[str] = []
-        threading.Thread(target=_stop_when_it_ends, args=(query, broken), daemon=True).start()
+        stream = Stream(spark, address, folder)
+        stream.start()
         options = LoadOptions(
             bootstrap_servers=address,
             lake=folder / "lake",
@@ -108,19 +109,50 @@ def run(address: str, folder: Path) -> int:
             max_records_per_batch=LOAD_BATCH,
         )
         status = load(options)  # Returns after SIGTERM.
-        query.stop()
-        return status or len(broken)
+        return stream.stop() or status
     finally:
         ended(spark)
 
 
-def _stop_when_it_ends(query: StreamingQuery, broken: list[str]) -> None:
-    """The loader runs in the main thread, where it takes signals; this is how it learns that the stream has failed."""
-    try:
-        query.awaitTermination()
-    except PySparkException as error:
-        broken.append(str(error))
-        sys.stderr.write(f"The stream failed: {error}\n")
+class Stream:
+    """The query, started again from its checkpoint when it fails.
+
+    It may fail through no fault of its own: Spark gives a Python process that it starts for a query ten seconds to
+    connect back, and no setting changes that.  After STREAM_STARTS_MAX starts the whole driver gives up.
+    """
+
+    def __init__(self, spark: SparkSession, address: str, folder: Path) -> None:
+        self._start_query = partial(start_stream, spark, address, folder)
+        self._query = self._start_query()
+        self._is_stopping = threading.Event()
+        self._failure = ""
+
+    def start(self) -> None:
+        threading.Thread(target=self._look_after_it, daemon=True).start()
+
+    def stop(self) -> int:
+        """The exit status.  Says last, at the end of the log, why it failed."""
+        self._is_stopping.set()
+        if self._failure:
+            sys.stderr.write(f"The stream failed: {self._failure}\n")
+            return 1
+        self._query.stop()
+        return 0
+
+    def _look_after_it(self) -> None:
+        """The loader runs in the main thread, where it takes signals; by one it learns that the stream has failed."""
+        for number in range(1, STREAM_STARTS_MAX + 1):
+            try:
+                if number > 1:
+                    self._query = self._start_query()
+                self._query.awaitTermination()
+                return
+            except PySparkException as error:
+                if self._is_stopping.is_set():
+                    return
+                sys.stderr.write(f"The stream ended, start {number} of {STREAM_STARTS_MAX}: {error}\n")
+                reason = str(error).split("\n", 1)[0]
+        self._failure = reason
         os.kill(os.getpid(), signal.SIGTERM)
 
 

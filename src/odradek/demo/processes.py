@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-READY_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 30.0
-KILL_SECONDS_MAX = 10.0
+READY_SECONDS_MAX = 180.0
+STOP_SECONDS_MAX = 180.0
+KILL_SECONDS_MAX = 300.0
 LOG_LINES_SHOWN = 15
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from odradek.log.disk import File
 from odradek.record.batch import Batch
 
-
 NOTHING = memoryview(b"")
 
 

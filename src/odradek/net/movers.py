@@ -106,6 +106,7 @@ class Movers:
     def _some_ended(self) -> None:
         for transfer in self._mover.finished() if self._mover else ():
             try:
-                transfer.done(transfer)
+                if transfer.done is not None:
+                    transfer.done(transfer)
             except Exception:
                 log.exception("the end of a transfer failed here")

@@ -68,11 +68,12 @@ def run(options: LoadOptions, console: Console | None = None) -> int:
         with _stoppable():
             return _run(options, out)
     except KeyboardInterrupt:
-        out.print("Stopped; what is in the lake stays, and the next run goes on from there.")
-        return DONE if options.continuous else INTERRUPTED
+        return _stopped(options, out)
     except BadRequest as error:
         return _say(out, error, BAD_REQUEST)
     except Exception as error:
+        if comes_of_a_stop(error):
+            return _stopped(options, out)
         if not isinstance(error, _sentences()):
             raise
         return _say(out, error, FAILED)
@@ -219,6 +220,19 @@ def _handle_stop_signals() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
             signal.signal(number, stop)
+
+
+def comes_of_a_stop(error: BaseException) -> bool:
+    """A KeyboardInterrupt makes py4j close its connections, and where that fails, the failure is all that arrives."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, KeyboardInterrupt):
+        at = at.__cause__ or at.__context__
+    return at is not None
+
+
+def _stopped(options: LoadOptions, out: Console) -> int:
+    out.print("Stopped; what is in the lake stays, and the next run goes on from there.")
+    return DONE if options.continuous else INTERRUPTED
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

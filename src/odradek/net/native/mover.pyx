@@ -98,7 +98,7 @@ cdef struct Slot:
 
 
 cdef class Transfer:
-    """One run of bytes on its way.  `done` is called on the loop when it has ended, unless it was cancelled."""
+    """One run of bytes on its way.  `done` is called on the loop when it has ended; None if it was cancelled."""
 
     cdef readonly object done
     cdef object file
@@ -223,6 +223,7 @@ cdef class Mover:
     def cancel(self, Transfer transfer not None):
         """How many of the file's bytes were moved.  `done` will not be called."""
         cdef Slot *slot = &self._slots[transfer.index]
+        transfer.done = None  # It may have ended together with the one whose end is the reason for this.
         if self._transfers[transfer.index] is not transfer:
             return transfer.moved
         with nogil:
