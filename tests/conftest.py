@@ -1,13 +1,54 @@
-"""What every test may use."""
+"""What every test may use, and in which order files run."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadFileScheduling
+
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("odradek", deadline=None)
 settings.load_profile("odradek")
+
+# Ends a test that hangs.  What starts processes, and Java at that, may take minutes on a slow and busy machine.
+INTEROP_SECONDS_MAX = 1_800
+
+# With pytest-xdist files are dealt out in this order, the long ones first, so that no process is left alone with one at
+# the end.  Those of one group run one after the other in one process: they share its Spark session, and no two Sparks
+# want the same cores.
+SPARK = ("test_demo", "test_spark_load", "test_spark_read", "test_spark_write", "test_spark_peer")
+LONGEST_FIRST = (
+    *SPARK,
+    "test_large_produce",
+    "test_broker_crash",
+    "test_broker_differential_kafka",
+    "test_doctor",
+    "test_broker_kafka_tools",
+    "test_log_kafka",
+    "test_bad_days_memory",
+    "test_metrics",
+    "test_log_history",
+    "test_bad_days_clock",
+    "test_bench",
+    "test_clients_records",
+    "test_clients_positions",
+    "test_clients_go",
+    "test_build",
+    "test_testing_docs",
+    "test_bad_days_fuzz",
+    "test_bad_days_stopped",
+    "test_logs",
+    "test_bad_days_full_disk",
+    "test_broker_start",
+    "test_bad_days_connections",
+    "test_broker_differential",
+    "test_client_brokers",
+    "test_bad_days_failing_disk",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,9 +56,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ranks = {name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+    for item in items:
+        if "interop" in item.path.parts and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(INTEROP_SECONDS_MAX))
     if config.getoption("--soak"):
         return
     skip = pytest.mark.skip(reason="long; run with --soak")
     for item in items:
         if "soak" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """--dist loadfile, in the order above and with the Spark files as one."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "Spark" if file.rpartition("/")[2].removesuffix(".py") in SPARK else file
+
+    config.option.loadscopereorder = False  # By the number of tests, that is: a few long ones would come last.
+    return ByFile(config, log)

@@ -44,8 +44,8 @@ def folder() -> Path:
 
 
 def quick_config(address: str, **settings: int) -> ClientConfig:
-    """Impatient: a test that fails should do so in seconds."""
-    quick = {"api_timeout_ms": 15_000, "delivery_timeout_ms": 15_000, "retry_backoff_ms": 20}
+    """Less patient than the defaults: a test that fails should not do so after an hour."""
+    quick = {"api_timeout_ms": 90_000, "delivery_timeout_ms": 90_000, "retry_backoff_ms": 20}
     return ClientConfig(address, **(quick | settings))  # type: ignore[arg-type]  # All ints.
 
 

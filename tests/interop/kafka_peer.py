@@ -6,11 +6,13 @@ module, and skips them where java or mvn is missing.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -21,13 +23,15 @@ import pytest
 
 VERSION = "4.3.0"
 CACHE = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers"))
-START_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 30
-TOOL_SECONDS_MAX = 90
+START_SECONDS_MAX = 300
+STOP_SECONDS_MAX = 120
+TOOL_SECONDS_MAX = 300
 LOG_FORMAT = "[%d] %p %m (%c)%n"
 
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 STORAGE = "kafka.tools.StorageTool"
+
+_FORMATTED: dict[tuple[str, str], Path] = {}  # Data directories, by version and node.
 
 
 def missing(name: str = f"kafka-{VERSION}") -> str | None:
@@ -150,13 +154,22 @@ class KafkaBroker:
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data / "meta.properties").exists():
-            run_tool(
-                self._folder, STORAGE, "format", "-t", self.cluster_id, "-c", str(properties), version=self._version
-            )
+            self._format(properties)
         command = _java(self._version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder)
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
         self._wait_until_ready()
+
+    def _format(self, properties: Path) -> None:
+        """What Kafka's tool leaves depends on version and node only, and each run of it is a Java of its own."""
+        key = self._version, self._settings.get("node.id", "1")
+        if key in _FORMATTED:
+            shutil.copytree(_FORMATTED[key], self.data)
+            return
+        run_tool(self._folder, STORAGE, "format", "-t", self.cluster_id, "-c", str(properties), version=self._version)
+        kept = Path(tempfile.mkdtemp(prefix="odradek-test-"))
+        atexit.register(shutil.rmtree, kept, True)  # ignore_errors
+        _FORMATTED[key] = shutil.copytree(self.data, kept / "data")
 
     def _properties(self) -> dict[str, str]:
         controller = free_port()

@@ -27,6 +27,7 @@ from odradek.spark.java import NoJava  # noqa: E402
 from odradek.spark.session import session  # noqa: E402
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+SECONDS_MAX = 150
 
 
 class Message(NamedTuple):
@@ -101,12 +102,12 @@ class Kafka:
         settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, 1, config=settings)
         for done in self.admin.create_topics([topic]).values():
-            done.result(30)
+            done.result(SECONDS_MAX)
         return name
 
     def delete(self, name: str) -> None:
-        for done in self.admin.delete_topics([name], operation_timeout=30).values():
-            done.result(30)
+        for done in self.admin.delete_topics([name], operation_timeout=SECONDS_MAX).values():
+            done.result(SECONDS_MAX)
 
     def produce(self, topic: str, messages: Iterable[Message], **config: object) -> None:
         producer = Producer({"bootstrap.servers": self.address, "linger.ms": 50, **config})
@@ -125,7 +126,7 @@ class Kafka:
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(SECONDS_MAX) == 0
 
     def numbers(self, topic: str, first: int, count: int, partitions: int = 1) -> None:
         """The numbers as text, dealt out to the partitions in turn."""

@@ -20,6 +20,7 @@ from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import FETCH, LEADER, MIB, PRODUCE, created, fetch, fetch_all, produce_request, produced
 from support.crowd import Crowd, need_files
+from support.pace import slowness
 from support.raw_client import Closed, RawClient, frame
 from support.serving import Serving, serving
 from support.slow_crowd import SlowCrowd
@@ -27,7 +28,7 @@ from support.slow_crowd import SlowCrowd
 IDLE = 2_000
 SLOW = 100  # Of each kind.
 ROUNDS = 500
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 TESTS = Path(__file__).parent.parent
 
 
@@ -45,7 +46,7 @@ def test_idle_connections_cost_no_processor_time(tmp_path: Path) -> None:
     with serving(tmp_path) as broker, idle_connections(broker):
         before = broker.cpu_seconds()
         time.sleep(3)
-        assert broker.cpu_seconds() - before < 0.5
+        assert broker.cpu_seconds() - before < 0.5 * slowness()
 
 
 def test_a_fast_connection_among_idle_and_slow_ones(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_half_a_request_and_then_nothing_is_idle(tmp_path: Path) -> None:
 
 
 def test_a_dribbled_request_is_not_idle(tmp_path: Path) -> None:
-    with serving(tmp_path, connections_max_idle_ms="1000") as broker, RawClient(broker.port) as client:
+    with serving(tmp_path, connections_max_idle_ms="3000") as broker, RawClient(broker.port) as client:
         request = frame(ApiVersionsRequest(), 0)
         for at in range(len(request)):
             client.send(request[at : at + 1])

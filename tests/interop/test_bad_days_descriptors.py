@@ -12,11 +12,12 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from support.asking import create, created, delete, fetch_all, produce, produced
+from support.pace import slowness
 from support.raw_client import Closed, RawClient
 from support.serving import Serving, serving
 
 LIMIT = 128
-SECONDS_MAX = 20
+SECONDS_MAX = 180
 
 
 def limit_to(broker: Serving, count: int) -> None:
@@ -81,7 +82,7 @@ def test_new_connections_are_turned_away_and_old_ones_live(broker: Serving, clie
     # Nothing spins meanwhile.
     before = broker.cpu_seconds()
     time.sleep(2)
-    assert broker.cpu_seconds() - before < 1
+    assert broker.cpu_seconds() - before < min(1.5, slowness())
     for one in served:
         one.close()
     deadline = time.monotonic() + SECONDS_MAX
@@ -106,7 +107,7 @@ def test_not_one_descriptor_is_left(broker: Serving, client: RawClient) -> None:
     for _ in range(20):
         client.ping()
         time.sleep(0.1)
-    assert broker.cpu_seconds() - before < 1
+    assert broker.cpu_seconds() - before < min(1.5, slowness())
     limit_to(broker, 2 * LIMIT)
     for one in waiting:
         one.close()

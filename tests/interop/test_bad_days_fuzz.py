@@ -29,7 +29,7 @@ from support.asking import ALL, created
 from support.hostile import CASES, forge_for, frame_of, mutated
 from support.raw_client import RawClient, frame
 from support.serving import Serving, serving
-from support.workers import Reader, Writer, check_kept, read_all, workers
+from support.workers import Reader, Writer, check_kept, read_all, wait_for_progress, workers
 
 WITNESS = "witness"
 FUZZERS = 3
@@ -41,13 +41,14 @@ _CORRELATION_AT = 8
 
 
 class Fuzzer(threading.Thread):
-    """Sends until the time is over.  `error` is what it found, `seed` and `sent` how to find it again."""
+    """Sends until time is over and it was enough.  `error` is what it found, `seed` and `sent` how to find it again."""
 
     def __init__(self, broker: Serving, seed: str, seconds: float) -> None:
         super().__init__(daemon=True)
         self._random = Random(seed)
         self._port = broker.port
         self._until = time.monotonic() + seconds
+        self._requests_min = max(int(100 * seconds / FUZZERS), len(CASES))
         self._topics: dict[str, bytes] = {}
         self.seed = seed
         self.sent: set[tuple[ApiKey, int]] = set()
@@ -57,7 +58,7 @@ class Fuzzer(threading.Thread):
     def run(self) -> None:
         cases = itertools.cycle(self._random.sample(CASES, len(CASES)))
         try:
-            while time.monotonic() < self._until:
+            while time.monotonic() < self._until or self.requests < self._requests_min:
                 with RawClient(self._port) as client:
                     self._learn(client)
                     try:
@@ -156,16 +157,15 @@ def fuzz(directory: Path, seed: str, seconds: float) -> None:
                 fuzzer.start()
             for fuzzer in fuzzers:
                 fuzzer.join()
+            wait_for_progress([writer], [int(10 * seconds)])
         for fuzzer in fuzzers:
             if fuzzer.error is not None:
                 raise AssertionError(f"seed {fuzzer.seed!r}, request {fuzzer.requests}") from fuzzer.error
         assert set().union(*(fuzzer.sent for fuzzer in fuzzers)) == set(CASES)
-        assert sum(fuzzer.requests for fuzzer in fuzzers) > 100 * seconds
         # Nobody else noticed.
         kept = read_all_of(broker)
         check_kept(writer, kept)
         assert not writer.sent_again
-        assert writer.acknowledged > 10 * seconds
         assert reader.seen == kept[: len(reader.seen)]
         assert broker.memory_kib() < MIB_MAX * 1024
         errors = broker.errors()

@@ -17,10 +17,12 @@ from odradek.wire.client import decode_response
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import ALL, FETCH, LEADER, PRODUCE, created, fetch_request, produce_request
+from support.pace import slowness
 from support.raw_client import RawClient, frame
 from support.serving import Serving, serving
 from support.workers import TOPIC, Reader, Writer, check_kept, read_all, wait_for_progress, workers
 
+SECONDS_MAX = 300
 SECONDS = [pytest.param(5, id="5 s"), pytest.param(30, id="30 s", marks=pytest.mark.soak)]
 
 
@@ -61,7 +63,7 @@ def check_rests(broker: Serving) -> None:
     """No timer that was missed is made up for again and again."""
     before = broker.cpu_seconds()
     time.sleep(2)
-    assert broker.cpu_seconds() - before < 1
+    assert broker.cpu_seconds() - before < min(1.5, slowness())
 
 
 def test_what_was_sent_meanwhile_is_answered(tmp_path: Path) -> None:
@@ -104,17 +106,17 @@ def test_librdkafka_goes_on(tmp_path: Path, seconds: int) -> None:
         consumer.assign([TopicPartition("t", 0, 0)])
         for number in range(100):
             producer.produce("t", b"%d" % number, on_delivery=on_delivery)
-        producer.flush(20)
+        producer.flush(SECONDS_MAX)
         with stopped(broker):
             until = time.monotonic() + seconds
             for number in range(100, 200):
                 producer.produce("t", b"%d" % number, on_delivery=on_delivery)
             while time.monotonic() < until:
                 producer.poll(0.1)
-        assert producer.flush(60) == 0
+        assert producer.flush(SECONDS_MAX) == 0
         assert len(delivered) == 200
         values: list[bytes] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + SECONDS_MAX
         while len(set(values)) < 200:
             assert time.monotonic() < deadline
             message = consumer.poll(1)

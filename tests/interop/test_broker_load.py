@@ -201,7 +201,7 @@ def test_large_and_small_requests_on_one_connection(client: RawClient, topic: st
 
 def test_who_does_nothing_for_long_is_let_go(tmp_path: Path) -> None:
     """Idle, or with answers that they do not read; not who waits for something."""
-    with serving(tmp_path, connections_max_idle_ms="500") as broker:
+    with serving(tmp_path, connections_max_idle_ms="1000") as broker:
         with RawClient(broker.port) as client:
             wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
             client.ask(CreateTopicsRequest(topics=[wanted]), 7, CreateTopicsResponse)
@@ -209,9 +209,9 @@ def test_who_does_nothing_for_long_is_let_go(tmp_path: Path) -> None:
         idle, waiting = RawClient(broker.port), RawClient(broker.port)
         slow = RawClient(broker.port, receive_buffer=4096)
         idle.ping()
-        waiting.send(frame(fetch_request("t", 8, wait_ms=2500), 12))
+        waiting.send(frame(fetch_request("t", 8, wait_ms=4000), 12))
         slow.send(frame(fetch_request("t", 0), 12))
-        time.sleep(1.5)
+        time.sleep(3)
         assert idle.is_closed()
         with pytest.raises(Closed):
             slow.read_frame()

@@ -36,6 +36,7 @@ from odradek.record.compression import Codec
 from odradek.record.records import Record, decode
 
 CODECS = list(Codec)
+SECONDS_MAX = 120
 
 
 @pytest.fixture(params=BROKERS)
@@ -92,14 +93,14 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
 
 def wait_for_partitions(cluster: Cluster, name: str, count: int) -> None:
     """Apache Kafka answers before every broker knows."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + SECONDS_MAX
     while len(describe_topics(cluster, [name])[0].partitions) != count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 def wait_until_gone(cluster: Cluster, name: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + SECONDS_MAX
     while name in [each.name for each in cluster.topics()]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -164,7 +165,7 @@ def test_every_kind_of_acks(cluster: Cluster, topic: str, acks: int) -> None:
     assert {each.partition: where.base_offset for each, where in landed.items()} == dict.fromkeys(
         (0, 2), -1 if acks == ACKS_NONE else 0
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + SECONDS_MAX
     while sum(map(len, read_all(cluster, topic).values())) < 4:
         assert time.monotonic() < deadline
 
@@ -182,7 +183,7 @@ def test_partitions_are_those_of_librdkafka(cluster: Cluster, topic: str) -> Non
     producer = RdProducer({"bootstrap.servers": cluster.config.bootstrap_servers, "partitioner": "murmur2_random"})
     for key in keys:
         producer.produce(topic, b"theirs", key, callback=told)
-    producer.flush(30)
+    producer.flush(SECONDS_MAX)
     with Producer(cluster) as ours:
         for key in keys:
             ours.send(topic, b"ours", key=key)
@@ -197,7 +198,9 @@ def test_kafka_python_reads_what_we_write(cluster: Cluster, topic: str) -> None:
         for number in range(300):
             text = b"%d" % number
             producer.send(topic, b"v" + text, partition=1, headers=[("n", text)], timestamp=5_000 + number)
-    consumer = KafkaConsumer(bootstrap_servers=cluster.config.bootstrap_servers, consumer_timeout_ms=30_000)
+    consumer = KafkaConsumer(
+        bootstrap_servers=cluster.config.bootstrap_servers, consumer_timeout_ms=SECONDS_MAX * 1_000
+    )
     try:
         consumer.assign([PyTopicPartition(topic, 1)])
         consumer.seek_to_beginning()
@@ -226,7 +229,7 @@ def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
 def test_a_fetch_from_the_middle_of_a_batch(cluster: Cluster, topic: str) -> None:
     produce(cluster, {at(topic, 0): encode_batch([(None, b"%d" % number, (), 0) for number in range(100)])})
     fetcher = Fetcher(cluster, {at(topic, 0): 60}, until={at(topic, 0): 100})
-    (fetched,) = fetcher.poll(10_000)
+    (fetched,) = fetcher.poll(60_000)
     (batch,) = fetched.batches()
     assert (batch.base_offset, fetched.fetch_offset, fetched.next_offset, fetcher.is_done) == (0, 60, 100, True)
 
@@ -247,9 +250,9 @@ def test_a_long_poll_brings_what_comes(cluster: Cluster, topic: str) -> None:
     for number in range(5):
         produce(cluster, {partition: encode_batch([(None, b"x", (), 0)])})
         started = time.monotonic()
-        (fetched,) = fetcher.poll(10_000)
+        (fetched,) = fetcher.poll(60_000)
         assert (fetched.fetch_offset, fetched.high_watermark) == (number, number + 1)
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 30
 
 
 def test_many_partitions_in_bounded_answers(cluster: Cluster) -> None:
@@ -302,7 +305,7 @@ def test_a_topic_created_again_while_it_is_read(cluster: Cluster, topic: str) ->
 def test_committed_records_only(cluster: Cluster, topic: str) -> None:
     producer = RdProducer({"bootstrap.servers": cluster.config.bootstrap_servers, "transactional.id": topic})
     try:
-        producer.init_transactions(10)
+        producer.init_transactions(SECONDS_MAX)
     except Exception as error:  # Where the broker has no transactions yet there is nothing to test.
         pytest.skip(f"no transactions here: {error}")
     expected = []
@@ -310,11 +313,11 @@ def test_committed_records_only(cluster: Cluster, topic: str) -> None:
         producer.begin_transaction()
         for _ in range(3):
             producer.produce(topic, b"%d" % number, partition=0)
-        producer.flush(10)
+        producer.flush(SECONDS_MAX)
         if number % 2:
-            producer.abort_transaction(10)
+            producer.abort_transaction(SECONDS_MAX)
         else:
-            producer.commit_transaction(10)
+            producer.commit_transaction(SECONDS_MAX)
             expected += [b"%d" % number] * 3
     committed = quick_config(cluster.config.bootstrap_servers, isolation_level=READ_COMMITTED)
     with Cluster(committed) as reader:

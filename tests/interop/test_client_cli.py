@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -18,6 +17,7 @@ import pytest
 from client_peers import BROKERS, STARTERS
 
 from odradek.app.main import main
+from support.waiting import SECONDS_MAX, until
 
 ODRADEK = [sys.executable, "-m", "odradek"]
 Run = Callable[..., str]
@@ -148,12 +148,12 @@ def test_a_slow_pipe_is_written_at_once_and_followed(address: str, run: Run, top
         for number in range(3):
             produce.stdin.write(b"%d\n" % number)
             produce.stdin.flush()
-            assert select.select([consume.stdout], [], [], 30)[0]
+            assert select.select([consume.stdout], [], [], SECONDS_MAX)[0]
             assert consume.stdout.readline() == b"%d\n" % number
         produce.stdin.close()
-        assert produce.wait(30) == 0
+        assert produce.wait(SECONDS_MAX) == 0
         consume.send_signal(signal.SIGINT)
-        assert consume.wait(30) == 130
+        assert consume.wait(SECONDS_MAX) == 130
     finally:
         produce.kill()
         consume.kill()
@@ -169,12 +169,19 @@ def test_ctrl_c_and_a_closed_pipe_are_quiet(address: str, run: Run, topic: str) 
     head.stdout.close()
     assert head.stderr.read() == b""
     head.stderr.close()
-    assert head.wait(30) in (0, 141)
+    assert head.wait(SECONDS_MAX) in (0, 141)
     follow = subprocess.Popen([*ODRADEK, "consume", topic, "-f", "-o", "end", "-b", address], stderr=subprocess.PIPE)
-    time.sleep(1.5)
+    until(lambda: has_connected(follow.pid))
     follow.send_signal(signal.SIGINT)
-    _, errors = follow.communicate(timeout=30)
+    _, errors = follow.communicate(timeout=SECONDS_MAX)
     assert (follow.returncode, errors.strip()) == (130, b"")
+
+
+def has_connected(pid: int) -> bool:
+    try:
+        return any(str(one.readlink()).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:  # A descriptor was closed meanwhile.
+        return False
 
 
 def test_progress_where_a_person_looks(address: str, topic: str, tmp_path: Path) -> None:
@@ -193,6 +200,6 @@ def test_progress_where_a_person_looks(address: str, topic: str, tmp_path: Path)
             break
         shown += piece
     os.close(terminal)
-    assert process.wait(30) == 0
+    assert process.wait(SECONDS_MAX) == 0
     assert b"2,000 records" in shown
     assert b"3.9 KiB" in shown

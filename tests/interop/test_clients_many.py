@@ -14,8 +14,8 @@ from clients.librdkafka import Librdkafka
 from clients.registry import Opened
 
 COUNT = 500
-CALM = {"metadata_max_age_ms": 600_000, "request_timeout_ms": 60_000}
-SECONDS_MAX = 120
+CALM = {"metadata_max_age_ms": 600_000, "request_timeout_ms": 300_000}
+SECONDS_MAX = 600
 
 
 @pytest.fixture(scope="module", params=BROKERS)

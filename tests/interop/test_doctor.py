@@ -21,6 +21,7 @@ from support.serving import Serving, serving
 Told = dict[str, str]
 
 PASSWORD = "doctor"
+TIMEOUT_SECONDS = "15"
 
 
 class Report:
@@ -28,7 +29,7 @@ class Report:
 
     def __init__(self, address: str, capfd: pytest.CaptureFixture[str]) -> None:
         capfd.readouterr()
-        self.status = main(["doctor", address, "--json", "--timeout", "3"])
+        self.status = main(["doctor", address, "--json", "--timeout", TIMEOUT_SECONDS])
         captured = capfd.readouterr()
         assert not captured.err
         self.findings: list[Told] = json.loads(captured.out)["findings"]

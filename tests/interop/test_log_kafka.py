@@ -23,6 +23,8 @@ from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.records import decode
 
+SECONDS_MAX = 150
+
 pytestmark = REAL_KAFKA
 
 NOW = TimestampMs(1_700_000_000_000)
@@ -133,7 +135,7 @@ def append_here(kafka: KafkaBroker, *, cleanly: bool) -> list[bytes]:
 def create_topic(kafka: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
     for created in admin.create_topics([NewTopic(str(SHARED.topic), 1, 1)]).values():
-        created.result(30)
+        created.result(SECONDS_MAX)
 
 
 def produce(kafka: KafkaBroker, word: str) -> list[bytes]:
@@ -141,7 +143,7 @@ def produce(kafka: KafkaBroker, word: str) -> list[bytes]:
     producer = Producer({"bootstrap.servers": kafka.address, "log_level": 0, "compression.codec": "zstd"})
     for value in values:
         producer.produce(str(SHARED.topic), value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS_MAX) == 0
     return values
 
 
@@ -151,7 +153,7 @@ def consume(kafka: KafkaBroker, count: int) -> list[bytes]:
     consumer.assign([Assigned(str(SHARED.topic), 0, 0)])
     values: list[bytes] = []
     while len(values) < count:
-        message = consumer.poll(30)
+        message = consumer.poll(SECONDS_MAX)
         assert message is not None, f"{len(values)} of {count} came"
         assert message.error() is None, message.error()
         values.append(message.value() or b"")

@@ -29,7 +29,7 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespo
 from support.raw_client import RawClient, frame
 from support.serving import Serving, outcome_of_serve, serving
 
-SECONDS_MAX = 30
+SECONDS_MAX = 150
 ANNOUNCED = re.compile(r"metrics are at http://127\.0\.0\.1:(\d+)/metrics")
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

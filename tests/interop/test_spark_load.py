@@ -22,6 +22,8 @@ from support.serving import Serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
+SECONDS_MAX = 600  # It ends a hang: on a slow and busy machine two drivers take minutes for their start.
+
 
 @pytest.fixture(params=BROKERS)
 def kafka(request: pytest.FixtureRequest) -> Kafka:
@@ -125,8 +127,8 @@ def test_a_topic_that_was_created_again_is_not_mixed_in(kafka: Kafka, tmp_path: 
     kafka.numbers(topic, 0, 10)
     assert Loaded(kafka, tmp_path / "lake", topic).status == 0
     kafka.delete(topic)
-    deadline = time.monotonic() + 30
-    while topic in kafka.admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+    deadline = time.monotonic() + SECONDS_MAX
+    while topic in kafka.admin.list_topics(timeout=SECONDS_MAX).topics and time.monotonic() < deadline:
         time.sleep(0.1)
     kafka.topic(1, topic)
     kafka.numbers(topic, 100, 50)
@@ -143,7 +145,7 @@ def test_records_that_were_removed_before_they_were_loaded(tmp_path: Path) -> No
     assert Loaded(kafka, lake, topic).status == 0
     kafka.numbers(topic, 10, 10)
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, 15)]).values():
-        done.result(30)
+        done.result(SECONDS_MAX)
     strict = Loaded(kafka, lake, topic)
     assert strict.status == 1
     assert f"partition {topic}-0: 5 offsets (10 to 14) were removed before they were loaded" in strict.said
@@ -155,7 +157,7 @@ def test_only_committed_transactions_are_loaded(tmp_path: Path) -> None:
     kafka = apache_kafka()
     topic = kafka.topic()
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS_MAX)
     for turn in range(4):
         producer.begin_transaction()
         for n in range(10):
@@ -175,7 +177,7 @@ class Load:
             command = loader_command(address, lake, *topics, **options)
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
-    def wait_for(self, version: int, seconds: float = 60) -> None:
+    def wait_for(self, version: int, seconds: float = SECONDS_MAX) -> None:
         """Until the table has come so far."""
         deadline = time.monotonic() + seconds
         path = self.lake / "_delta_log" / f"{version:020d}.json"
@@ -195,7 +197,7 @@ class Load:
         self.process.kill()
         self.process.wait()
 
-    def end(self, seconds: float = 120) -> int:
+    def end(self, seconds: float = SECONDS_MAX) -> int:
         return self.process.wait(seconds)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from spark_brokers import BROKERS, apache_kafka, odradek
-from spark_support import Kafka, Message, spark, values
+from spark_support import SECONDS_MAX, Kafka, Message, spark, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -215,24 +215,27 @@ def test_a_running_stream_sees_new_records_new_partitions_and_new_topics(tmp_pat
 
 
 def test_few_records_wait_for_company(tmp_path: Path) -> None:
+    """With an hour of patience until there are enough of them, with a second of it until that is over."""
     kafka = odradek()
-    topic = kafka.topic()
-    kafka.numbers(topic, 0, 5)
-    query = (
-        kafka.stream(subscribe=topic, minOffsetsPerTrigger="100", maxTriggerDelay="3s")
-        .writeStream.format("memory")
-        .queryName("seen_slowly")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    try:
-        wait_for(lambda: spark().table("seen_slowly").count() == 5)
-        kafka.numbers(topic, 5, 5)
-        begun = time.monotonic()
-        wait_for(lambda: spark().table("seen_slowly").count() == 10)
-        assert time.monotonic() - begun > 1.5, "five are too few, until the delay is over"
-    finally:
-        query.stop()
+    for delay, more, sizes in (("1h", 95, [5, 100]), ("1s", 0, [5, 5])):
+        topic = kafka.topic()
+        kafka.numbers(topic, 0, 5)
+        query = (
+            kafka.stream(subscribe=topic, minOffsetsPerTrigger="100", maxTriggerDelay=delay)
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / delay))
+            .start()
+        )
+        try:
+            wait_for(lambda query=query: batches(query) == [5])
+            kafka.numbers(topic, 5, 5)
+            if more:
+                time.sleep(2)  # A stream that does not wait would take the five now.
+                kafka.numbers(topic, 10, more)
+            wait_for(lambda query=query: len(batches(query)) == 2)
+            assert batches(query) == sizes
+        finally:
+            query.stop()
 
 
 def test_a_checkpoint_of_another_topic_is_refused(tmp_path: Path) -> None:
@@ -250,7 +253,7 @@ def test_a_topic_that_was_created_again(kafka: Kafka, tmp_path: Path) -> None:
     kafka.numbers(topic, 0, 100)
     run(kafka.stream(subscribe=topic), tmp_path)
     kafka.delete(topic)
-    wait_for(lambda: topic not in kafka.admin.list_topics(timeout=10).topics)
+    wait_for(lambda: topic not in kafka.admin.list_topics(timeout=SECONDS_MAX).topics)
     kafka.topic(1, topic)
     kafka.numbers(topic, 1_000, 30)
     with pytest.raises(PySparkException, match=f"{topic}-0 was read up to offset 100 and is now another log"):
@@ -266,7 +269,7 @@ def test_records_that_were_removed_before_they_were_read(tmp_path: Path) -> None
     run(kafka.stream(subscribe=topic, maxOffsetsPerTrigger="20"), tmp_path / "all")
     reading = kafka.stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}))
     for done in kafka.admin.delete_records([TopicPartition(topic, 0, 60)]).values():
-        done.result(30)
+        done.result(SECONDS_MAX)
     with pytest.raises(
         PySparkException, match=rf"{topic}-0: 50 offsets \(10 to 59\) were removed before they were read"
     ):
@@ -283,7 +286,7 @@ def test_aborted_transactions_and_markers_are_gaps_and_not_losses(tmp_path: Path
     kafka = apache_kafka()
     topic = kafka.topic()
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS_MAX)
     for turn in range(6):
         producer.begin_transaction()
         for n in range(50):
@@ -304,7 +307,7 @@ def test_an_open_transaction_is_not_read() -> None:
     topic = kafka.topic()
     kafka.numbers(topic, 0, 3)
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS_MAX)
     producer.begin_transaction()
     producer.produce(topic, b"99", partition=0)
     producer.flush()
@@ -313,7 +316,7 @@ def test_an_open_transaction_is_not_read() -> None:
     producer.abort_transaction()
 
 
-def wait_for(condition, seconds: float = 40) -> None:  # type: ignore[no-untyped-def]
+def wait_for(condition, seconds: float = 300) -> None:  # type: ignore[no-untyped-def]
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not come about in time"

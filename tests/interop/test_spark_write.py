@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from spark_brokers import BROKERS, odradek
-from spark_support import Kafka, Message, spark, values
+from spark_support import SECONDS_MAX, Kafka, Message, spark, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -69,9 +69,9 @@ def test_librdkafka_reads_every_codec_in_order(kafka: Kafka, codec: str) -> None
     consumer.assign([TopicPartition(topic, 0, 0)])
     read: list[bytes | None] = []
     while len(read) < 20_000:
-        messages = consumer.consume(5_000, 20)
-        assert messages, "no more records came"
-        read += [message.value() for message in messages]
+        message = consumer.poll(SECONDS_MAX)
+        assert message, "no more records came"
+        read.append(message.value())
     consumer.close()
     assert read == [b"%d" % n for n in range(20_000)]
 

@@ -35,7 +35,7 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.raw_client import Closed, RawClient, frame
 
-SECONDS_MAX = 20
+SECONDS_MAX = 120
 DELAY_SECONDS = 0.2
 
 

@@ -13,7 +13,7 @@ import pytest
 
 PLUGIN = "odradek.testing.plugin"
 REGISTERED = any(one.value == PLUGIN for one in entry_points(group="pytest11"))
-SECONDS_MAX = 120
+SECONDS_MAX = 300
 
 
 def run(folder: Path, *arguments: str, **files: str) -> str:
@@ -51,7 +51,7 @@ def test_a_topic_for_each(kafka, kafka_topic, way):
     assert kafka.topics() == [kafka_topic]
     producer = Producer({"bootstrap.servers": kafka.address})
     producer.produce(kafka_topic, b"one", on_delivery=lambda error, message: BROKERS.add((error, kafka.address)))
-    assert producer.flush(10) == 0
+    assert producer.flush(120) == 0
     kafka.faults.drop("Fetch", times=None)
 
 def test_one_broker_for_all(kafka):

@@ -232,7 +232,7 @@ class Pair:
         for session, tree in enumerate(self.trees):
             tree.exists("/")  # Queues what the other did.
             expected = self.model.events[session]
-            assert [self.seen[session].get(timeout=10) for _ in expected] == expected
+            assert [self.seen[session].get(timeout=120) for _ in expected] == expected
             self.model.events[session] = []
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ from odradek.wire.client import decode_response, encode_request
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 CLIENT_ID = "raw"
-SECONDS_MAX = 20
+SECONDS_MAX = 180
 
 Answer = TypeVar("Answer")
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-READY_SECONDS_MAX = 30
+READY_SECONDS_MAX = 180
 
 
 class NotReady(RuntimeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-SECONDS_MAX = 30
+SECONDS_MAX = 300  # Ends a hang, on a machine that is slow and busy too.
 PAUSE_SECONDS = 0.05
 
 

@@ -16,7 +16,7 @@ from support.serving import Serving
 
 TOPIC = "t"
 PIPELINE = 8
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 
 
 def read(client: RawClient, partition: int, offset: int, wait_ms: int = 0, topic: str = TOPIC) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, cast
 
 from clients.records import Read, Record
 
-SECONDS_MAX = 30
+SECONDS_MAX = 150
 RECORD_BYTES_MAX = 1 << 20
 
 Question = Literal["earliest", "latest", "max timestamp"]

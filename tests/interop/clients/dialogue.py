@@ -20,7 +20,7 @@ from clients.records import CODECS, Read, Record
 
 INTEROP = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("ODRADEK_CLIENTS", Path.home() / ".cache" / "odradek-clients"))
-STOP_SECONDS_MAX = 10
+STOP_SECONDS_MAX = 60
 
 
 def lacks(language: str, sources: Iterable[Path]) -> str | None:

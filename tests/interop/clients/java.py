@@ -19,7 +19,7 @@ from clients.records import CODECS, Headers, Read, Record
 SOURCES = Path(__file__).resolve().parents[1] / "java"
 QUESTIONS: dict[Question, int] = {"earliest": -2, "latest": -1, "max timestamp": -3}
 NULL = "~"
-STOP_SECONDS_MAX = 10
+STOP_SECONDS_MAX = 60
 
 
 class JavaClient:

@@ -28,7 +28,7 @@ from support.raw_client import Closed, RawClient, raw_frame
 
 CLOSED, SILENCE, NOTHING = "the connection is closed", "no answer", "neither an answer nor a closed connection"
 PROBE_ID = 7  # As raw_frame has it.
-READY_SECONDS_MAX = 30
+READY_SECONDS_MAX = 150
 POLL_SECONDS = 0.02
 
 

@@ -47,7 +47,7 @@ class Step(NamedTuple):
     frame: bytes
     answer: tuple[type, int] | None
     is_silent: bool = False
-    seconds_max: int = 10  # After which there is no answer.
+    seconds_max: int = 60  # After which there is no answer.
 
 
 class Ready(NamedTuple):

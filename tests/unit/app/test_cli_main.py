@@ -118,7 +118,7 @@ def test_serve_with_an_unknown_configuration(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert finished.returncode == 2, finished.stderr
@@ -131,7 +131,7 @@ def test_serve_with_an_unknown_configuration(tmp_path: Path) -> None:
 def loaded_by(code: str) -> set[str]:
     """The modules that a fresh interpreter has after this code."""
     script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True)
     return set(finished.stdout.split())
 
 
@@ -154,7 +154,7 @@ def test_a_broker_starts_without_the_other_commands() -> None:
 
 def test_python_dash_m_is_the_same() -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "odradek", "--version"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "odradek", "--version"], capture_output=True, text=True, timeout=240, check=True
     )
     assert finished.stdout == f"odradek {__version__}\n"
 
@@ -167,7 +167,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     )
     os.close(writing)
     os.close(reading)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert not err
     assert process.returncode in (0, 1, 141)
 

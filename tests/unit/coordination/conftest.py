@@ -55,7 +55,7 @@ class Seen:
         self._events.put(event)
 
     def take(self, count: int = 1) -> list[WatchEvent]:
-        return [self._events.get(timeout=10) for _ in range(count)]
+        return [self._events.get(timeout=120) for _ in range(count)]
 
     def nothing(self, tree: Tree) -> bool:
         """True if nothing is on the way: watches are called in order, so one set now is called after all before."""

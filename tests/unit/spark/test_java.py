@@ -28,7 +28,7 @@ def test_the_wheel_runs_without_the_module_it_lacks(tmp_path, monkeypatch):
     program = java.java_home() / "bin" / "java"
     done = subprocess.run(
         [program, "--add-modules=jdk.incubator.vector", "-Dodradek.test=two words", "-XshowSettings", "-version"],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=240,
     )  # fmt: skip
     assert "odradek.test = two words" in done.stderr
     assert java.java_home() == program.parent.parent, "the same wrapper is found again"

@@ -1,6 +1,7 @@
 """The parts of the loader that need no Spark."""
 
-from odradek.spark.loader import reason_of
+from odradek.spark.load import comes_of_a_stop
+from odradek.spark.loader import LoadFailed, reason_of
 
 
 def test_the_reason_inside_sparks_message():
@@ -17,3 +18,13 @@ def test_the_reason_inside_sparks_message():
         "Job aborted due to stage failure: it crashed"
     )
     assert reason_of("") == ""
+
+
+def test_what_fails_because_of_a_stop_is_a_stop() -> None:
+    """As in py4j: the signal comes while it waits for Java, and closing the connection fails on top of that."""
+    stop, closing = KeyboardInterrupt(), OSError(107, "Transport endpoint is not connected")
+    closing.__context__ = stop
+    failed = LoadFailed("Spark's Java process ended")
+    failed.__cause__ = closing
+    assert comes_of_a_stop(failed)
+    assert not comes_of_a_stop(LoadFailed("A Spark task failed"))
