@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,33 +54,19 @@ def faults(tmp_path: Path) -> Faults:
     return Faults(tmp_path)
 
 
-@contextmanager
-def broker_with(faults: Faults, directory: Path) -> Iterator[Serving]:
+@pytest.fixture
+def broker(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
     overrides = {
         "log.segment.delete.delay.ms": "1000",
+        "log.initial.task.delay.ms": "0",
         "log.retention.check.interval.ms": "500",
         "replica.high.watermark.checkpoint.interval.ms": "500",
     }
-    serving = Serving(directory, **overrides)
+    serving = Serving(tmp_path, **overrides)
     serving.environment = faults.environment
     with serving as running:
         yield running
     assert "Traceback" not in serving.errors()
-
-
-@pytest.fixture
-def broker(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
-    with broker_with(faults, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", autouse=True)
-def aged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, Faults]]:
-    """A broker that starts with the first test, for the last: its retention begins half a minute after its start."""
-    directory = tmp_path_factory.mktemp("aged")
-    faults = Faults(directory)
-    with broker_with(faults, directory) as running:
-        yield running, faults
 
 
 @pytest.fixture
@@ -190,27 +175,25 @@ def test_a_long_poll_is_woken_after_a_jump(broker: Serving, client: RawClient, f
     assert answer.responses[0].partitions[0].high_watermark == 1
 
 
-def test_retention_deletes_nothing_because_of_a_jump_back(aged: tuple[Serving, Faults]) -> None:
+def test_retention_deletes_nothing_because_of_a_jump_back(client: RawClient, faults: Faults) -> None:
     """What is younger than retention.ms by the clock of the moment stays; what a jump forward makes old goes.
 
     That retention was at work is seen by what is old by any clock.
     """
-    broker, faults = aged
-    with RawClient(broker.port) as client:
-        create_with(client, "long", retention_ms=str(3 * HOUR_MS))
-        create_with(client, "short", retention_ms=str(30 * MINUTE_MS))
-        for topic in ("old", "as-old"):
-            create_with(client, topic, retention_ms=str(30 * MINUTE_MS))
-        for topic in ("long", "short"):
-            produced(client, topic, b"kept")
-        faults.shift_clock(-HOUR_SECONDS)
-        # When the second one is gone, retention has been everywhere since the first went.
-        for topic in ("old", "as-old"):
-            produced(client, topic, b"x", timestamp_ms=time.time_ns() // 1_000_000 - 10 * HOUR_MS)
-            until(lambda topic=topic: fetch(client, topic, 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)
-        for topic in ("long", "short"):
-            assert fetch_all(client, topic) == [(0, b"kept")]
-        faults.shift_clock(HOUR_SECONDS)
-        until(lambda: fetch(client, "short", 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)
-        assert produced(client, "short", b"next") == 1
-        assert fetch_all(client, "long") == [(0, b"kept")]
+    create_with(client, "long", retention_ms=str(3 * HOUR_MS))
+    create_with(client, "short", retention_ms=str(30 * MINUTE_MS))
+    for topic in ("old", "as-old"):
+        create_with(client, topic, retention_ms=str(30 * MINUTE_MS))
+    for topic in ("long", "short"):
+        produced(client, topic, b"kept")
+    faults.shift_clock(-HOUR_SECONDS)
+    # When the second one is gone, retention has been everywhere since the first went.
+    for topic in ("old", "as-old"):
+        produced(client, topic, b"x", timestamp_ms=time.time_ns() // 1_000_000 - 10 * HOUR_MS)
+        until(lambda topic=topic: fetch(client, topic, 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)
+    for topic in ("long", "short"):
+        assert fetch_all(client, topic) == [(0, b"kept")]
+    faults.shift_clock(HOUR_SECONDS)
+    until(lambda: fetch(client, "short", 0)[0] == ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert produced(client, "short", b"next") == 1
+    assert fetch_all(client, "long") == [(0, b"kept")]

@@ -84,6 +84,10 @@ WRAP(ssize_t, pread64, READS, f, (int f, void *b, size_t n, off64_t at), (f, b, 
 WRAP(ssize_t, preadv64v2, READS, f, (int f, const struct iovec *v, int n, off64_t at, int o), (f, v, n, at, o))
 WRAP(ssize_t, sendfile64, READS, in, (int out, int in, off64_t *at, size_t n), (out, in, at, n))
 WRAP(ssize_t, pwrite64, WRITES, f, (int f, const void *b, size_t n, off64_t at), (f, b, n, at))
+/* The mover's, which calls the functions by their names without 64. */
+WRAP(ssize_t, pwrite, WRITES, f, (int f, const void *b, size_t n, off_t at), (f, b, n, at))
+WRAP(ssize_t, sendfile, READS, in, (int out, int in, off_t *at, size_t n), (out, in, at, n))
+WRAP(ssize_t, preadv2, READS, f, (int f, const struct iovec *v, int n, off_t at, int o), (f, v, n, at, o))
 WRAP(ssize_t, pwritev64v2, WRITES, f, (int f, const struct iovec *v, int n, off64_t at, int o), (f, v, n, at, o))
 WRAP(int, ftruncate64, WRITES, f, (int f, off64_t n), (f, n))
 WRAP(int, fdatasync, SYNCS, f, (int f), (f))

@@ -36,7 +36,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     if partition is None:
         return None
     size = body_bytes - start - outline.tail_bytes
-    front, before = body[start : start + size], bytes(body)
+    before, front = bytes(body), memoryview(bytearray(body[start : start + size]))  # The one goes back as it came.
     batch = ingress.announced(partition, front, size, now)
     if batch is None:
         return None

@@ -33,6 +33,7 @@ EFFECTIVE = frozenset(
         "log.flush.scheduler.interval.ms",
         "log.index.interval.bytes",
         "log.index.size.max.bytes",
+        "log.initial.task.delay.ms",
         "log.message.timestamp.after.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.difference.max.ms",

@@ -33,6 +33,7 @@ class Housekeeping:
     def __init__(self, storage: Storage, configs: BrokerConfigs) -> None:
         self._storage = storage
         self._retention_ms = configs.int("log.retention.check.interval.ms")
+        self._delay_ms = configs.int("log.initial.task.delay.ms")
         # The recovery point and the log starts have intervals of their own, both a minute; one file write serves all.
         self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
         self._last_retention: int | None = None
@@ -40,8 +41,8 @@ class Housekeeping:
 
     def tick(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Due:
         if self._last_retention is None:
-            # Like Kafka, not in the first half minute: a broker that starts has better things to do.
-            self._last_retention = now.steady - self._retention_ms + RETENTION_DELAY_MS
+            # By default not in the first half minute: a broker that starts has better things to do.
+            self._last_retention = now.steady - self._retention_ms + self._delay_ms
         if now.steady - self._last_retention >= self._retention_ms:
             self._last_retention = now.steady
             _retain(now, partitions)
@@ -50,9 +51,6 @@ class Housekeeping:
             self._last_checkpoint = now.steady
             chores += self._storage.checkpoints(high_watermarks(partitions))
         return Due(_to_flush(now, partitions), chores)
-
-
-RETENTION_DELAY_MS = 30_000
 
 
 def high_watermarks(partitions: Mapping[TopicPartition, Partition]) -> dict[TopicPartition, Offset]:

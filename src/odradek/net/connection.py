@@ -243,7 +243,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._is_going_on = True
             self._shell.loop.call_soon(self._go_on)
         has_enough = self._has_read_enough or self._intake is not None
-        is_paused = too_far or bool(self._unhandled) or has_enough or self._wire.is_starved
+        # A peer that is behind and asks for nothing more is read from: pausing costs as much as a small request.
+        is_paused = bool(self._unhandled) or has_enough or self._wire.is_starved
         if is_paused == self._is_reading_paused:
             return
         self._is_reading_paused = is_paused

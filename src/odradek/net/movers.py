@@ -24,6 +24,8 @@ __all__ = ["HAS_MOVER", "Movers", "Transfer"]
 
 log = logging.getLogger(__name__)
 
+THREADS_MAX = 64  # As many as the mover has room for.
+
 
 class File(Protocol):
     """It stays open as long as somebody refers to it."""
@@ -36,7 +38,7 @@ class Movers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
-        self._threads_max = threads if HAS_MOVER else 0
+        self._threads_max = min(threads, THREADS_MAX) if HAS_MOVER else 0
         self._threads: list[threading.Thread] = []
         self._mover: Mover | None = None
 
@@ -92,15 +94,19 @@ class Movers:
         if not self._threads_max:
             return None
         try:
-            self._mover = mover = Mover()
-        except OSError as error:  # No file descriptors, most likely.
-            log.warning("large transfers go through the loop: %s", error)
+            mover = Mover(self._threads_max)
+            for number in range(self._threads_max):
+                thread = threading.Thread(target=mover.run, args=(number,), name=f"odradek-mover-{number}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except (OSError, RuntimeError) as error:  # There are no descriptors, or no threads, to be had.
+            log.warning("large transfers go through the loop from now on: %s", error)
+            self._threads_max = 0
+            if self._threads:
+                mover.stop()
             return None
         self._loop.add_reader(mover.fileno(), self._some_ended)
-        for number in range(self._threads_max):
-            thread = threading.Thread(target=mover.run, name=f"odradek-mover-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._mover = mover
         return mover
 
     def _some_ended(self) -> None:

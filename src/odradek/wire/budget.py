@@ -121,6 +121,7 @@ class ReceiveBudget:
             self._serve_waiting()
 
     def is_done(self, share: Share) -> None:
+        share.wanted = 0
         if self._outgrown.pop(share, share) is None:  # It was one of them: the next one is the oldest now.
             self._serve_waiting()
 

@@ -191,6 +191,9 @@ class Connection:
         self._next_request += 1
         self._start = self._end = 0
         self._read_bytes = FRONT_READ_BYTES  # The next one may be like it.
+        self._is_outgrown = False
+        self._share.holds(max(len(self._buffer) - self._bytes_min, 0))
+        self._share.is_done()
 
     def hand_back(self, parts: Sequence[Buffer], size: int) -> list[Request]:
         """The request that was set aside, of `size` bytes, as far as it was received: its rest comes here after all."""

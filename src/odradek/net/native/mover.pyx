@@ -1,10 +1,13 @@
 """Moves large runs of bytes between sockets and files, in threads that never hold the interpreter's lock.
 
-    loop ── send, store ──> epoll, one shot each ──> threads: recv, checksum, pwrite; sendfile
-    loop <── finished ──── eventfd <───────────────── the last byte, or what went wrong
+    loop ── send, store ──> a thread's epoll ──> the thread: recv, checksum, pwrite; sendfile
+    loop <── finished ──── eventfd <──────────── the last byte, or what went wrong
 
-A transfer has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away
-again: so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
+A transfer stays with one thread, the one that had the fewest: whoever waits for a socket that is nearly always ready is
+woken for each piece, and if another thread is, the two meet at the transfer's lock.
+
+It has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away again:
+so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -32,8 +35,8 @@ cdef extern from "<sys/epoll.h>" nogil:
     cdef struct epoll_event:
         uint32_t events
         epoll_data_t data
-    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
-    uint32_t EPOLLIN, EPOLLOUT, EPOLLONESHOT
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL
+    uint32_t EPOLLIN, EPOLLOUT
     int epoll_create1(int flags)
     int epoll_ctl(int epoll, int operation, int descriptor, epoll_event *event)
     int epoll_wait(int epoll, epoll_event *events, int events_max, int timeout_ms)
@@ -69,6 +72,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     SLOTS = 1024
+    THREADS_MAX = 64
     PIECE_BYTES = 128 * 1024  # What passes a processor's cache while it is received, summed and written.
     STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
     COLD_AHEAD_BYTES = 4 * 1024 * 1024
@@ -79,7 +83,7 @@ cdef uint64_t STOP = <uint64_t>-1
 cdef struct Slot:
     pthread_mutex_t lock
     uint32_t generation
-    bint is_used  # The loop's to know.
+    int thread
     bint is_store
     bint is_begun
     int socket
@@ -112,24 +116,28 @@ cdef class Transfer:
 
 
 cdef class Mover:
-    """`threads` may call `run`; the loop calls everything else, and `finished` whenever `fileno` is readable."""
+    """Each of `threads` calls `run`; the loop calls everything else, and `finished` whenever `fileno` is readable."""
 
     cdef Slot *_slots
     cdef pthread_mutex_t _lock
     cdef uint64_t *_finished
     cdef int _finished_count
-    cdef int _epoll
+    cdef int _threads
+    cdef int[THREADS_MAX] _epolls
+    cdef int[THREADS_MAX] _loads
     cdef int _bell
     cdef int _stop
     cdef list _transfers
     cdef list _free
+    cdef set _sockets
 
     can_store = bool(crc32c_is_here())
 
-    def __cinit__(self):
+    def __cinit__(self, int threads):
         cdef int index
         cdef epoll_event event
-        self._epoll = self._bell = self._stop = -1
+        self._threads = 0
+        self._bell = self._stop = -1
         self._slots = <Slot *>calloc(SLOTS, sizeof(Slot))
         self._finished = <uint64_t *>calloc(SLOTS, sizeof(uint64_t))
         if self._slots is NULL or self._finished is NULL:
@@ -139,19 +147,33 @@ cdef class Mover:
         pthread_mutex_init(&self._lock, NULL)
         self._transfers = [None] * SLOTS
         self._free = list(range(SLOTS - 1, -1, -1))
+        self._sockets = set()
         crc32c_prepare()
-        self._epoll = epoll_create1(EPOLL_CLOEXEC)
         self._bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         self._stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self._bell < 0 or self._stop < 0:
+            raise OSError(errno, os.strerror(errno))
         event.events = EPOLLIN
         event.data.u64 = STOP
-        if min(self._epoll, self._bell, self._stop) < 0 or epoll_ctl(self._epoll, EPOLL_CTL_ADD, self._stop, &event):
-            raise OSError(errno, os.strerror(errno))
+        for index in range(min(threads, THREADS_MAX)):
+            self._loads[index] = 0
+            self._epolls[index] = epoll_create1(EPOLL_CLOEXEC)
+            if self._epolls[index] < 0:
+                raise OSError(errno, os.strerror(errno))
+            self._threads += 1
+            if epoll_ctl(self._epolls[index], EPOLL_CTL_ADD, self._stop, &event):
+                raise OSError(errno, os.strerror(errno))
 
     def __dealloc__(self):
-        for descriptor in (self._epoll, self._bell, self._stop):
-            if descriptor >= 0:
-                close(descriptor)
+        cdef int index
+        if self._slots is NULL:
+            return  # It was never made.
+        for index in range(self._threads):
+            close(self._epolls[index])
+        if self._bell >= 0:
+            close(self._bell)
+        if self._stop >= 0:
+            close(self._stop)
         free(self._slots)
         free(self._finished)
 
@@ -192,26 +214,38 @@ cdef class Mover:
     cdef Transfer _begin(self, int socket, file, int64_t position, int64_t size, done):
         cdef Slot *slot
         cdef Transfer transfer
-        if not self._free:
+        if not self._free or socket in self._sockets:
             return None
         transfer = Transfer.__new__(Transfer)
         transfer.done, transfer.file, transfer.index = done, file, self._free.pop()
         slot = &self._slots[transfer.index]
-        slot.is_used = True
+        slot.thread = self._least_loaded()
+        self._loads[slot.thread] += 1
         slot.is_begun = False
         slot.socket, slot.file = socket, file.fileno()
         slot.position, slot.left, slot.moved = position, size, 0
         slot.error, slot.is_files_error = 0, False
         return transfer
 
+    cdef int _least_loaded(self):
+        cdef int index, least = 0
+        for index in range(1, self._threads):
+            if self._loads[index] < self._loads[least]:
+                least = index
+        return least
+
     cdef Transfer _arm(self, Transfer transfer):
         cdef Slot *slot = &self._slots[transfer.index]
+        cdef epoll_event event
         cdef int failed
         self._transfers[transfer.index] = transfer
+        self._sockets.add(slot.socket)
+        event.events = EPOLLIN if slot.is_store else EPOLLOUT
+        event.data.u64 = <uint64_t>slot.generation << 32 | <uint64_t>transfer.index
         pthread_mutex_lock(&slot.lock)  # Whoever gets the event sees what is in the slot.
-        failed = _watch(self._epoll, EPOLL_CTL_ADD, transfer.index, slot)
+        failed = epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_ADD, slot.socket, &event)
         pthread_mutex_unlock(&slot.lock)
-        if failed:  # The socket is in another transfer, or there is no memory.
+        if failed:  # There is no memory, or that is no socket.
             self._release(transfer)
             return None
         return transfer
@@ -230,7 +264,7 @@ cdef class Mover:
             pthread_mutex_lock(&slot.lock)
             self._forget(<uint64_t>slot.generation << 32 | <uint64_t>transfer.index)
             slot.generation += 1
-            epoll_ctl(self._epoll, EPOLL_CTL_DEL, slot.socket, NULL)
+            epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_DEL, slot.socket, NULL)
             pthread_mutex_unlock(&slot.lock)
         self._take_result(transfer, slot)
         self._release(transfer)
@@ -276,7 +310,8 @@ cdef class Mover:
         transfer.tail = slot.tail[: slot.tail_bytes - slot.tail_left]
 
     cdef void _release(self, Transfer transfer):
-        self._slots[transfer.index].is_used = False
+        self._loads[self._slots[transfer.index].thread] -= 1
+        self._sockets.discard(self._slots[transfer.index].socket)
         self._transfers[transfer.index] = None
         self._free.append(transfer.index)
         transfer.file = transfer.head = None
@@ -286,34 +321,31 @@ cdef class Mover:
         cdef uint64_t one = 1
         write(self._stop, &one, sizeof(one))
 
-    def run(self):
-        """Move what there is to move until `stop`."""
+    def run(self, int number):
+        """As thread `number`: move what there is to move until `stop`."""
         cdef unsigned char *piece = <unsigned char *>malloc(PIECE_BYTES)
         if piece is NULL:
             raise MemoryError
         with nogil:
-            self._serve(piece)
+            self._serve(self._epolls[number], piece)
         free(piece)
 
-    cdef void _serve(self, unsigned char *piece) noexcept nogil:
+    cdef void _serve(self, int epoll, unsigned char *piece) noexcept nogil:
         cdef epoll_event event
         cdef Slot *slot
-        cdef int count, index
+        cdef int count
         while True:
-            count = epoll_wait(self._epoll, &event, 1, -1)
+            count = epoll_wait(epoll, &event, 1, -1)
             if count < 0 and errno == EINTR:
                 continue
             if count != 1 or event.data.u64 == STOP:
                 return
-            index = <uint32_t>event.data.u64
-            slot = &self._slots[index]
+            slot = &self._slots[<uint32_t>event.data.u64]
             pthread_mutex_lock(&slot.lock)
             if slot.generation == event.data.u64 >> 32:
                 if _store(slot, piece) if slot.is_store else _send(slot):
-                    epoll_ctl(self._epoll, EPOLL_CTL_DEL, slot.socket, NULL)
+                    epoll_ctl(epoll, EPOLL_CTL_DEL, slot.socket, NULL)
                     self._end(event.data.u64)
-                else:
-                    _watch(self._epoll, EPOLL_CTL_MOD, index, slot)
             pthread_mutex_unlock(&slot.lock)
 
     cdef void _end(self, uint64_t number) noexcept nogil:
@@ -324,13 +356,6 @@ cdef class Mover:
         if self._finished_count == 1:
             write(self._bell, &one, sizeof(one))
         pthread_mutex_unlock(&self._lock)
-
-
-cdef int _watch(int epoll, int operation, int index, Slot *slot) noexcept nogil:
-    cdef epoll_event event
-    event.events = (EPOLLIN if slot.is_store else EPOLLOUT) | EPOLLONESHOT
-    event.data.u64 = (<uint64_t>slot.generation << 32) | <uint64_t>index
-    return epoll_ctl(epoll, operation, slot.socket, &event)
 
 
 cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:

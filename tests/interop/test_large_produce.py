@@ -1,0 +1,453 @@
+"""Large produce requests, whose bytes threads write to the log while they come: nobody can tell the difference."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TimestampMs
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.net.movers import Movers
+from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
+from odradek.testing import Broker
+from odradek.wire.client import decode_response
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.asking import (
+    ALL,
+    FETCH,
+    LEADER,
+    PRODUCE,
+    create,
+    created,
+    delete,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+    produced,
+)
+from support.large_requests import (
+    BIG,
+    CONFIGS,
+    Here,
+    Stalled,
+    Ways,
+    answer,
+    can_store,
+    fetched,
+    here,
+    large,
+    send_all,
+    send_in_parts,
+    value,
+    values,
+)
+from support.raw_client import Closed, RawClient, frame
+from support.serving import Serving
+from support.waiting import until
+
+pytestmark = pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
+
+NO_ERROR = ErrorCode.NONE
+VERSIONS = range(3, 14)
+TOPIC_IDS_SINCE, ZSTD_SINCE = 13, 7
+IN_FLIGHT = 5
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    return Ways(monkeypatch)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, ways: Ways) -> Iterator[Here]:
+    with here(tmp_path / "here") as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Here) -> Iterator[RawClient]:
+    with RawClient(broker.port) as one:
+        created(one, "t")
+        yield one
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Serving]:
+    with Serving(tmp_path, **CONFIGS) as running:
+        yield running
+    assert "Traceback" not in running.errors()
+
+
+# ---------------------------------------------------------------- the same as without
+
+
+class Planned(NamedTuple):
+    partition: int
+    acks: int
+    records: bytes
+
+
+def batch(random: Random, version: int) -> bytes:
+    size = random.choice([1 << 10, 70_000, 200_000, BIG, 3_000_000])
+    count = random.choice([1, 2, 100])
+    codecs = [codec for codec in Codec if codec is not Codec.ZSTD or version >= ZSTD_SINCE]
+    codec = random.choice([Codec.NONE, random.choice(codecs)])
+    half = random.randbytes(size // count // 2)
+    records = [(b"key %d" % n, half + half, (), 1_700_000_000_000 + n) for n in range(count)]
+    return bytes(encode_batch(records, codec))
+
+
+def plan(version: int) -> list[Planned]:
+    random = Random(version)
+    return [
+        Planned(random.choice([0, 0, 1]), random.choice([ALL, ALL, LEADER]), batch(random, version)) for _ in range(14)
+    ]
+
+
+def request(planned: Planned, version: int, topic: str, topic_id: Uuid) -> bytes:
+    part = PartitionProduceData(index=planned.partition, records=planned.records)
+    topic_data = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[part])
+    return frame(ProduceRequest(acks=planned.acks, timeout_ms=20_000, topic_data=[topic_data]), version)
+
+
+def play(broker: Here, version: int) -> tuple[list[object], list[bytes]]:
+    """The answers to what one producer sends, and what is in its partitions then."""
+    topic, random = f"version-{version}", Random(version)
+    with RawClient(broker.port) as client:
+        created(client, topic, partitions=2)
+        ids = {
+            name: topic_id
+            for topic_id, name in broker.on_loop(lambda running: dict(running.shell.broker.view.names)).items()
+        }
+        frames = [
+            request(one, version, topic, ids[topic] if version >= TOPIC_IDS_SINCE else ZERO_UUID)
+            for one in plan(version)
+        ]
+        answers: list[object] = []
+        for start in range(0, len(frames), IN_FLIGHT):
+            some = frames[start : start + IN_FLIGHT]
+            sending = threading.Thread(target=send_all, args=(client.socket, some, random))
+            sending.start()
+            for _ in some:
+                _, read = decode_response(ProduceResponse, version, client.read_frame())
+                for one in read.responses:
+                    one.topic_id = ZERO_UUID
+                answers.append(read)
+            sending.join()
+    return answers, [broker.log(topic, partition) for partition in range(2)]
+
+
+def test_answers_and_logs_are_the_same(tmp_path: Path, ways: Ways) -> None:
+    """In every version and with every codec, in segments that are soon full, and however it is cut on its way."""
+    segments = {"log_segment_bytes": "5000000"}
+    played = []
+    for has_movers in (False, True):
+        with (
+            here(tmp_path / str(has_movers), has_movers=has_movers, **segments) as broker,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            played.append(list(pool.map(lambda version: play(broker, version), VERSIONS)))
+        assert (ways.begun > 0) == has_movers
+    for version, without, with_movers in zip(VERSIONS, *played, strict=True):
+        assert without[0] == with_movers[0], version
+        assert without[1] == with_movers[1], version
+    assert ways.begun == ways.done > 2 * len(VERSIONS)
+    assert not ways.handed_back
+
+
+def test_it_is_what_the_mover_does(broker: Here, client: RawClient, ways: Ways) -> None:
+    """The second request of a connection that is like the first."""
+    for number in range(5):
+        assert produced(client, "t", value(seed=number)) == number
+        assert (ways.begun, ways.done) == (number, number)
+    assert values(client) == [value(seed=number) for number in range(5)]
+
+
+def test_a_client_that_has_sent_all_it_will_gets_its_answer(client: RawClient, broker: Here, ways: Ways) -> None:
+    produced(client, "t", b"first", acks=LEADER)
+    client.send(large(acks=LEADER))
+    client.end_of_sending()
+    assert answer(client.read_frame()) == (NO_ERROR, 1)
+    assert ways.done == 1
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+def test_a_waiting_consumer_is_woken(broker: Here, client: RawClient, ways: Ways, acks: int) -> None:
+    """One on the producer's own connection, whose answer goes before the producer's, and one on another."""
+    produced(client, "t", b"first", acks=acks)
+    waiting = frame(fetch_request("t", 1, wait_ms=600_000), FETCH, 7)
+    with RawClient(broker.port) as other:
+        other.send(waiting)
+        client.send(waiting + large(acks=acks))
+        for one in (other, client):
+            assert value() in fetched(one.read_frame())
+        assert answer(client.read_frame()) == (NO_ERROR, 1)
+    assert ways.done == 1
+
+
+# ---------------------------------------------------------------- what is wrong with it
+
+
+class Outcome(NamedTuple):
+    answer: object
+    is_closed: bool
+
+
+def outcome(broker: Here, wrong: bytes, topic: str = "t") -> Outcome:
+    """What becomes of a request, and of its connection."""
+    with RawClient(broker.port) as client:
+        created(client, topic)
+        produced(client, topic, b"first")
+        send_in_parts(client.socket, wrong, Random(1))
+        try:
+            _, read = decode_response(ProduceResponse, PRODUCE, client.read_frame())
+        except Closed:
+            return Outcome(None, is_closed=True)
+        client.ping()
+        after = produced(client, topic, value(seed=7))
+        assert fetch(client, topic, after) == (NO_ERROR, [(after, value(seed=7))])
+        return Outcome(read, is_closed=False)
+
+
+def resized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data) - 4) + data[4:]
+
+
+WRONG: dict[str, tuple[Callable[[bytes], bytes], ErrorCode | None, bool]] = {
+    "a wrong checksum": (lambda data: flipped(data, len(data) // 2), ErrorCode.CORRUPT_MESSAGE, True),
+    "a wrong last byte": (lambda data: flipped(data, len(data) - 5), ErrorCode.CORRUPT_MESSAGE, True),
+    "a tail that is cut short": (lambda data: flipped(data, len(data) - 1), None, True),
+    "a tagged field": (lambda data: resized(data[:-1] + b"\x01\x70\x03abc"), NO_ERROR, False),
+    "too large": (lambda data: large(size=10_000_001), ErrorCode.MESSAGE_TOO_LARGE, False),
+    "no such partition": (lambda data: large(partition=1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+}
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_answered_as_ever(name: str, tmp_path: Path, ways: Ways) -> None:
+    spoil, error, is_begun = WRONG[name]
+    sent = spoil(large())
+    with here(tmp_path / "without", has_movers=False) as broker:
+        expected = outcome(broker, sent)
+    with here(tmp_path / "with") as broker:
+        assert outcome(broker, sent) == expected
+    assert (ways.begun - ways.done, ways.handed_back) == ((1, 1) if is_begun else (0, 0))
+    if error is None:
+        assert expected.is_closed
+    else:
+        assert expected.answer.responses[0].partition_responses[0].error_code == error  # type: ignore[attr-defined]
+
+
+def test_a_front_that_is_received_as_a_whole_in_the_end(
+    client: RawClient, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mover takes no more, or there are no descriptors for one: the request is as good as any other."""
+    produced(client, "t", b"first")
+    monkeypatch.setattr(Movers, "store", lambda *arguments, **keywords: None)
+    for number in range(1, 4):
+        assert produce(client, "t", value(seed=number)) == (NO_ERROR, number)
+    assert not ways.begun
+    assert values(client) == [b"first", *(value(seed=number) for number in range(1, 4))]
+
+
+# ---------------------------------------------------------------- others at the log's end
+
+
+def test_a_producer_that_stalls_holds_up_nobody(broker: Here, client: RawClient, ways: Ways) -> None:
+    stalled = Stalled(client, broker.directory)
+    with RawClient(broker.port) as other:
+        assert produced(other, "t", b"small") == 1
+        assert (ways.handed_back, ways.done) == (1, 0)
+        for number in range(2, 5):
+            assert produced(other, "t", value(seed=number)) == number
+        assert answer(stalled.finish()) == (NO_ERROR, 5)
+        assert produced(client, "t", b"last") == 6
+    assert values(client) == [b"first", b"small", *(value(seed=number) for number in range(2, 5)), value(), b"last"]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
+def test_two_large_ones_for_one_partition(broker: Here, client: RawClient, ways: Ways, share: float) -> None:
+    """The later one takes the place of the earlier."""
+    with RawClient(broker.port) as other:
+        produced(other, "t", b"other")
+        stalled = Stalled(client, broker.directory, share=share)
+        assert produced(other, "t", value(seed=2)) == 2
+        assert (ways.begun, ways.done, ways.handed_back) == (2, 1, 1)
+        assert answer(stalled.finish()) == (NO_ERROR, 3)
+    assert values(client) == [b"other", b"first", value(seed=2), value()]
+
+
+def test_many_producers_to_one_partition(broker: Here, client: RawClient, ways: Ways) -> None:
+    """Each value is there once, where its answer says."""
+
+    def work(number: int) -> list[tuple[int, int]]:
+        with RawClient(broker.port) as one:
+            random, found = Random(number), []
+            for seed in range(number * 100, number * 100 + 12):
+                sent = frame(produce_request("t", value(random.choice([100, BIG]), seed), acks=LEADER), PRODUCE)
+                send_in_parts(one.socket, sent, random)
+                error, offset = answer(one.read_frame())
+                assert error == NO_ERROR
+                found.append((offset, seed))
+            assert found == sorted(found)
+            return found
+
+    with ThreadPoolExecutor(4) as pool:
+        placed = dict(itertools.chain.from_iterable(pool.map(work, range(4))))
+    found = values(client)
+    assert len(found) == len(placed) == 48
+    assert all(one == value(len(one), placed[offset]) for offset, one in enumerate(found))
+    assert ways.begun
+
+
+@pytest.mark.parametrize("what", ["roll", "retention", "truncation"])
+def test_housekeeping_amid_a_large_one(broker: Here, client: RawClient, ways: Ways, what: str) -> None:
+    stalled = Stalled(client, broker.directory)
+
+    def keep_house(running: Any) -> None:
+        (partition,) = running.shell.broker.partitions.values()
+        if what == "truncation":
+            partition.log.truncate_to(partition.log.end_offset, TimestampMs(0))
+        else:
+            partition.log.roll(TimestampMs(0))
+        if what == "retention":
+            partition.log.advance_start(1)
+            assert partition.log.delete_old_segments(TimestampMs(0), 1) == 1
+
+    broker.on_loop(keep_house)
+    assert ways.handed_back == 1
+    assert answer(stalled.finish()) == (NO_ERROR, 1)
+    assert fetch(client, "t", 1) == (NO_ERROR, [(1, value())])
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_the_topic_is_deleted_in_the_middle(
+    broker: Here, client: RawClient, is_made_again: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalled = Stalled(client, broker.directory)
+    with RawClient(broker.port) as other:
+        assert delete(other, "t") == NO_ERROR
+        if is_made_again:
+            created(other, "t")
+            produced(other, "t", b"anew")
+        expected = (NO_ERROR, 1) if is_made_again else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert answer(stalled.finish()) == expected
+        if is_made_again:
+            assert values(client) == [b"anew", value()]
+        else:
+            assert create(other, "t") == [NO_ERROR]
+        client.ping()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+# ---------------------------------------------------------------- its connection ends
+
+
+def test_the_client_leaves_in_the_middle(broker: Here, client: RawClient, ways: Ways) -> None:
+    for number in range(3):
+        with RawClient(broker.port) as leaving:
+            stalled = Stalled(leaving, broker.directory, share=(0.1, 0.5, 0.999)[number])
+        until(lambda: stalled.file.stat().st_size == stalled.before)  # noqa: B023
+    assert values(client) == [b"first"] * 3
+    assert produced(client, "t", value()) == 3
+    assert ways.lost == 3
+
+
+def test_its_connection_is_lost_in_the_middle(broker: Here, client: RawClient, ways: Ways) -> None:
+    """Not by what the mover sees of it: an answer to an earlier request could not be sent."""
+    stalled = Stalled(client, broker.directory)
+
+    def lose(running: Any) -> None:
+        for connection in running.listeners[0]._connections:
+            connection._transport.abort()
+
+    broker.on_loop(lose)
+    assert client.is_closed()
+    until(lambda: stalled.file.stat().st_size == stalled.before)
+    with RawClient(broker.port) as again:
+        assert values(again) == [b"first"]
+    assert (ways.begun, ways.done, ways.handed_back, ways.lost) == (1, 0, 0, 0)
+
+
+def test_an_idle_one_is_closed_and_a_slow_one_is_not(tmp_path: Path, ways: Ways) -> None:
+    with here(tmp_path / "here", connections_max_idle_ms="3000") as broker, RawClient(broker.port) as client:
+        created(client, "t", "slow")
+        stalled = Stalled(client, broker.directory)
+        with RawClient(broker.port) as slow:
+            moving = Stalled(slow, broker.directory, topic="slow", share=0.1)
+            began = time.monotonic()
+            while time.monotonic() - began < 7:
+                slow.send(moving.request[moving.at : moving.at + 1000])
+                moving.at += 1000
+                time.sleep(0.1)
+            assert answer(moving.finish()) == (NO_ERROR, 1)
+        assert client.is_closed()
+        assert stalled.file.stat().st_size == stalled.before
+        with RawClient(broker.port) as again:
+            assert values(again) == [b"first"]
+
+
+def test_stopped_in_the_middle(tmp_path: Path, process: Serving) -> None:
+    with RawClient(process.port) as client, RawClient(process.port) as reader:
+        created(client, "t", "u")
+        produced(reader, "u", value())
+        Stalled(client, tmp_path / "data")
+        reader.send(frame(fetch_request("u", 0), FETCH) * 50)  # And a large answer that nobody reads.
+        assert process.stop() == 0
+    check_restarted(process, was_clean=True)
+
+
+def test_killed_in_the_middle(tmp_path: Path, process: Serving) -> None:
+    with RawClient(process.port) as client:
+        created(client, "t")
+        Stalled(client, tmp_path / "data")
+        process.kill()
+    check_restarted(process, was_clean=False)
+
+
+def check_restarted(process: Serving, *, was_clean: bool) -> None:
+    process.start()
+    assert bool(re.search(r"t-0: \d+ bytes at the end were not whole", process.errors())) != was_clean
+    with RawClient(process.port) as client:
+        assert values(client) == [b"first"]
+        for number in range(1, 4):
+            assert produced(client, "t", value(seed=number)) == number
+        assert values(client)[1:] == [value(seed=number) for number in range(1, 4)]
+
+
+# ---------------------------------------------------------------- who wants to see each request
+
+
+def test_faults_on_demand_see_large_requests(ways: Ways) -> None:
+    with Broker(CONFIGS) as broker, RawClient(broker.port) as client:
+        broker.create_topic("t")
+        produced(client, "t", b"first")
+        fault = broker.faults.answer("Produce", error="NOT_LEADER_OR_FOLLOWER", topic="t")
+        assert produce(client, "t", value()) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert fault.count == 1
+        assert ways.counts["begun"] == 0
+        assert produced(client, "t", value()) == 1
+        assert ways.counts["done"] == 1, "no fault is due, and nobody looks"
+        broker.faults.drop("Produce", after=True)
+        with pytest.raises(Closed):
+            produce(client, "t", value(seed=2))
+        with RawClient(broker.port) as again:
+            assert values(again) == [b"first", value(), value(seed=2)]
+    assert ways.counts["begun"] == 1

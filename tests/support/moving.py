@@ -1,0 +1,123 @@
+"""A mover with threads of its own and no loop, and socket pairs for it.  Import it only where there is a mover."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from odradek.net.native.mover import Mover, Transfer
+
+SECONDS_MAX = 120  # Ends a hang.
+THREADS = 3
+
+
+class Moving(Mover):
+    """A mover with its threads, and what has ended."""
+
+    threads: list[threading.Thread]
+
+    def __new__(cls) -> Moving:
+        return super().__new__(cls, THREADS)  # type: ignore[call-arg]  # An extension type takes them here.
+
+    def __init__(self) -> None:
+        self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True) for number in range(THREADS)]
+        for thread in self.threads:
+            thread.start()
+
+    def wait(self, count: int = 1) -> list[Transfer]:
+        """The next transfers to end, as many as that."""
+        ended: list[Transfer] = []
+        while len(ended) < count:
+            assert self.has_news(), f"{len(ended)} of {count} have ended"
+            ended += self.finished()
+        assert len(ended) == count
+        return ended
+
+    def has_news(self, seconds: float = SECONDS_MAX) -> bool:
+        return bool(select.select([self], [], [], seconds)[0])
+
+    def until_moved(self, transfer: Transfer, size: int) -> None:
+        until(lambda: self.moved(transfer) == size)
+
+    def end(self) -> None:
+        self.stop()
+        for thread in self.threads:
+            thread.join(SECONDS_MAX)
+            assert not thread.is_alive()
+
+
+class Held:
+    """A file that is open as long as somebody refers to it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = str(path)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def nothing(transfer: Transfer) -> None:
+    """The loop's to call, and there is no loop here."""
+
+
+@contextmanager
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Ours, which is the mover's, and the peer's."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.settimeout(SECONDS_MAX)
+        yield ours, theirs
+
+
+@contextmanager
+def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as theirs:
+        ours, _ = server.accept()
+        with ours:
+            ours.setblocking(False)
+            theirs.settimeout(SECONDS_MAX)
+            yield ours, theirs
+
+
+@contextmanager
+def beside(work: Callable[[], object]) -> Iterator[None]:
+    """What blocks, in a thread that has ended after the block."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    thread.join(SECONDS_MAX)
+    assert not thread.is_alive()
+
+
+def read(peer: socket.socket, size: int, into: bytearray, piece: int = 1 << 16) -> None:
+    while len(into) < size:
+        received = peer.recv(min(piece, size - len(into)))
+        if not received:
+            return
+        into += received
+
+
+def following(ours: socket.socket) -> bytes:
+    """The four bytes behind a transfer: they are the next one's."""
+    got = bytearray()
+    ours.settimeout(SECONDS_MAX)
+    read(ours, 4, got)
+    return bytes(got)
