@@ -89,7 +89,7 @@ class PlainStaged(Staged):
 
     def finish(self) -> Encoded | Parked[Encoded]:
         append, outline = self.append, self.outline
-        if append.refused is None and not append.needs_sync and outline.acks != produce.ACKS_ALL:
+        if append.refused is None and not append.needs_sync and self._is_acknowledged():
             return outline.answer.encode(
                 self.request, append.base_offset, append.log_append_time, self.log_start_offset
             )
@@ -98,6 +98,13 @@ class PlainStaged(Staged):
         appended = [produce.Appended(outline.name, append, part)]
         general = produce.Staged(self.broker, self.now, outline.acks, outline.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
+
+    def _is_acknowledged(self) -> bool:
+        """Nobody else has to have it first."""
+        if self.outline.acks != produce.ACKS_ALL:
+            return True
+        partition = self.broker.partitions.get(self.outline.name)
+        return partition is not None and self.append.end <= partition.positions.high_watermark
 
 
 _NOTHING = memoryview(b"")
