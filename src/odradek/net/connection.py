@@ -162,6 +162,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """One turn: handle requests until there are no more, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
+        if self._is_behind:
+            self._outbox.look()
         if not self._is_behind:
             self._handle_requests(now, began)
         if not self._unhandled:

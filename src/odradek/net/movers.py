@@ -24,6 +24,7 @@ __all__ = ["HAS_MOVER", "Movers", "Transfer"]
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 1.0
 THREADS_MAX = 64  # As many as the mover has room for.
 
 
@@ -41,17 +42,33 @@ class Movers:
         self._threads_max = min(threads, THREADS_MAX) if HAS_MOVER else 0
         self._threads: list[threading.Thread] = []
         self._mover: Mover | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     @property
     def can_store(self) -> bool:
         return self._threads_max > 0 and Mover.can_store
 
-    def send(  # noqa: PLR0917
-        self, socket: int, head: bytes, file: File, position: int, size: int, done: Callable[[Transfer], None]
+    def send(
+        self,
+        socket: int,
+        head: bytes,
+        file: File,
+        position: int,
+        size: int,
+        *,
+        is_quiet: bool,
+        done: Callable[[Transfer], None],
     ) -> Transfer | None:
-        """Send `head`, then `size` bytes of a file; None if that can't be had now."""
+        """Send `head`, then `size` bytes of a file; None if that can't be had now.
+
+        Nobody is woken when a quiet one has ended well: whoever needs to know can `ask`, and is told within a second.
+        """
         mover = self._mover or self._begin()
-        return None if mover is None else mover.send(socket, head, file, position, size, done)
+        if mover is None:
+            return None
+        if is_quiet and self._look is None:
+            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
+        return mover.send(socket, head, file, position, size, is_quiet, done)
 
     def store(
         self,
@@ -75,6 +92,10 @@ class Movers:
         """Bytes of the file so far."""
         return self._mover.moved(transfer) if self._mover else transfer.moved
 
+    def ask(self, transfer: Transfer) -> bool:
+        """True if it has ended, and then `done` is not called; if not, it will be as soon as it has."""
+        return self._mover is not None and self._mover.ask(transfer)
+
     def cancel(self, transfer: Transfer) -> int:
         """Bytes of the file that were moved.  Its descriptors are free afterwards, and `done` is not called."""
         return self._mover.cancel(transfer) if self._mover else transfer.moved
@@ -85,6 +106,8 @@ class Movers:
         mover, self._mover = self._mover, None
         if mover is None:
             return
+        if self._look is not None:
+            self._look.cancel()
         self._loop.remove_reader(mover.fileno())
         mover.stop()
         for thread in self._threads:
@@ -108,6 +131,12 @@ class Movers:
         self._loop.add_reader(mover.fileno(), self._some_ended)
         self._mover = mover
         return mover
+
+    def _look_for_quiet(self) -> None:
+        self._look = None
+        self._some_ended()
+        if self._mover is not None and self._mover.is_busy:
+            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
 
     def _some_ended(self) -> None:
         for transfer in self._mover.finished() if self._mover else ():

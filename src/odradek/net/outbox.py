@@ -109,7 +109,14 @@ class Outbox:
     def put(self, chunks: Iterable[Chunk]) -> None:
         if not self._is_dropped:
             self._chunks.extend(chunks)
+            self.look()
             self.send()
+
+    def look(self) -> None:
+        """A mover says nothing when it is through with the last there was: see if it is, now that it matters."""
+        transfer = self._transfer
+        if transfer is not None and self._loop.movers.ask(transfer):
+            self._was_moved(transfer)
 
     def drop(self) -> None:
         """The connection is gone, and its descriptor may soon be another's."""
@@ -124,6 +131,7 @@ class Outbox:
 
     def close_when_empty(self) -> None:
         self._closes_when_empty = True
+        self.look()
         self.send()
 
     def send(self) -> None:
@@ -203,20 +211,27 @@ class Outbox:
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
         transfer = self._loop.movers.send(
-            self._descriptor, head, records.file, records.position, records.size, self._was_moved
+            self._descriptor,
+            head,
+            records.file,
+            records.position,
+            records.size,
+            is_quiet=len(self._chunks) == 1 and not self._closes_when_empty,
+            done=self._was_moved,
         )
         if transfer is None:
             return False
         self._transfer, self._transferred = transfer, 0
         self._is_busy = True
-        self._traffic.bytes_out += len(head)
+        self._traffic.bytes_out += len(head) + records.size
         return True
 
     def _was_moved(self, transfer: Transfer) -> None:
         self._transfer = None
         self._is_busy = False
         records = cast(FileBytes, self._chunks.popleft())
-        self._took(transfer.moved)
+        self._traffic.bytes_out += transfer.moved - records.size
+        self._has_moved = True
         if transfer.error:
             path = records.file.path if transfer.is_files_error else None
             self._give_up(OSError(transfer.error, os.strerror(transfer.error), path))

@@ -106,7 +106,7 @@ def test_a_head_and_a_slice_are_sent(mover: Moving, file: Held, head_bytes: int,
     for connected in (pair, tcp_pair):
         got.clear()
         with connected() as (ours, theirs), beside(lambda peer=theirs: read(peer, head_bytes + size + 5, got)):  # type: ignore[misc]
-            begun = mover.send(ours.fileno(), head, file, position, size, nothing)
+            begun = mover.send(ours.fileno(), head, file, position, size, False, nothing)
             (ended,) = mover.wait()
             assert ended is begun
             assert (ended.moved, ended.error, ended.done) == (size, 0, nothing)
@@ -119,7 +119,7 @@ def test_a_head_outlives_who_made_it(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 1000, 0)
     got = bytearray()
     with pair() as (ours, theirs):
-        mover.send(ours.fileno(), bytes(bytearray(b"h" * 2 * MIB)), file, 0, 1000, nothing)
+        mover.send(ours.fileno(), bytes(bytearray(b"h" * 2 * MIB)), file, 0, 1000, False, nothing)
         gc.collect()
         read(theirs, 2 * MIB + 1000, got, 5000)
         mover.wait()
@@ -129,7 +129,7 @@ def test_a_head_outlives_who_made_it(mover: Moving, file: Held) -> None:
 def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 3000, 0)
     with pair() as (ours, theirs):
-        mover.send(ours.fileno(), b"head", file, 1000, 5000, nothing)
+        mover.send(ours.fileno(), b"head", file, 1000, 5000, False, nothing)
         (ended,) = mover.wait()
         assert (ended.moved, ended.error, ended.is_files_error) == (2000, errno.EIO, True)
         assert theirs.recv(9999) == b"head" + b"x" * 2000
@@ -139,7 +139,7 @@ def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None
 def test_a_reader_that_goes_away(mover: Moving, file: Held, leave: Callable[[socket.socket], None]) -> None:
     os.truncate(file.fileno(), 64 * MIB)
     with tcp_pair() as (ours, theirs):
-        transfer = mover.send(ours.fileno(), b"head", file, 0, 64 * MIB, nothing)
+        transfer = mover.send(ours.fileno(), b"head", file, 0, 64 * MIB, False, nothing)
         assert transfer is not None
         assert theirs.recv(4) == b"head"
         leave(theirs)
@@ -155,7 +155,7 @@ def test_a_reader_that_is_gone_already(mover: Moving, file: Held) -> None:
     for head in (b"", b"head"):
         with pair() as (ours, theirs):
             theirs.close()
-            mover.send(ours.fileno(), head, file, 0, MIB, nothing)
+            mover.send(ours.fileno(), head, file, 0, MIB, False, nothing)
             (ended,) = mover.wait()
             assert (ended.moved, ended.error, ended.is_files_error) == (0, errno.EPIPE, False)
 
@@ -332,7 +332,7 @@ def test_a_cancelled_send_sends_no_more(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), data, 0)
     got = bytearray()
     with pair() as (ours, theirs):
-        transfer = mover.send(ours.fileno(), b"head", file, 0, len(data), nothing)
+        transfer = mover.send(ours.fileno(), b"head", file, 0, len(data), False, nothing)
         assert transfer is not None
         read(theirs, 1_000_000, got)
         moved = mover.cancel(transfer)
@@ -378,10 +378,10 @@ def test_two_transfers_on_one_socket(mover: Moving, file: Held) -> None:
         transfer = mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing)
         for _ in range(2 * SLOTS):
             assert mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing) is None
-            assert mover.send(ours.fileno(), b"", file, 0, 5, nothing) is None
+            assert mover.send(ours.fileno(), b"", file, 0, 5, False, nothing) is None
         theirs.sendall(b"first")
         assert mover.wait() == [transfer]
-        mover.send(ours.fileno(), b"", file, 0, 5, nothing)
+        mover.send(ours.fileno(), b"", file, 0, 5, False, nothing)
         mover.wait()
         assert theirs.recv(9) == b"first"
 
@@ -422,7 +422,7 @@ class Peer:
         begun = (
             self.mover.store(socket, self.file, 0, size, 0, 0, nothing)
             if self.is_store
-            else self.mover.send(socket, b"head", self.file, 0, size, nothing)
+            else self.mover.send(socket, b"head", self.file, 0, size, False, nothing)
         )
         assert begun is not None
         return begun
@@ -492,7 +492,7 @@ def test_more_than_there_are_slots_for(mover: Moving, file: Held) -> None:
             begun = [transfer for transfer in transfers if transfer is not None]
             assert transfers[-1] is None
             assert len(begun) == SLOTS
-            assert mover.send(copies[-1], b"", file, 0, 5, nothing) is None
+            assert mover.send(copies[-1], b"", file, 0, 5, False, nothing) is None
             for transfer in begun:
                 assert mover.cancel(transfer) == 0
             check_store(mover, ours, theirs, file)
@@ -528,7 +528,7 @@ def test_stopped_amid_transfers(file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 4 * MIB, 0)
     with pair() as (ours, theirs), pair() as (others, third):
         moving.store(ours.fileno(), file, 0, MIB, 0, 0, nothing)
-        sending = moving.send(others.fileno(), b"", file, 0, 4 * MIB, nothing)
+        sending = moving.send(others.fileno(), b"", file, 0, 4 * MIB, False, nothing)
         assert sending is not None
         assert third.recv(1)
         moving.end()

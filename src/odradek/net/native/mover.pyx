@@ -86,6 +86,8 @@ cdef struct Slot:
     int thread
     bint is_store
     bint is_begun
+    bint is_quiet
+    bint is_ended
     int socket
     int file
     int64_t position
@@ -180,10 +182,15 @@ cdef class Mover:
     def fileno(self):
         return self._bell
 
-    def send(self, int socket, bytes head, file, int64_t position, int64_t size, done):
+    @property
+    def is_busy(self):
+        return bool(self._sockets)
+
+    def send(self, int socket, bytes head, file, int64_t position, int64_t size, bint is_quiet, done):
         """`head`, then `size` bytes of the file from `position` on; None if it can't be taken on now.
 
-        The file is kept; the socket must not be closed before the transfer has ended or is cancelled.
+        The file is kept; the socket must not be closed before the transfer has ended or is cancelled.  When a quiet one
+        has ended well nobody is woken for it: `finished` gives it with the next that is not, or `ask` before that.
         """
         cdef Slot *slot
         transfer = self._begin(socket, file, position, size, done)
@@ -191,6 +198,7 @@ cdef class Mover:
             return None
         slot = &self._slots[(<Transfer>transfer).index]
         slot.is_store = False
+        slot.is_quiet = is_quiet
         (<Transfer>transfer).head = head
         slot.head = <const unsigned char *>PyBytes_AS_STRING(head)
         slot.head_left = len(head)
@@ -206,6 +214,7 @@ cdef class Mover:
             return None
         slot = &self._slots[(<Transfer>transfer).index]
         slot.is_store = True
+        slot.is_quiet = False
         slot.crc = crc
         slot.head_left = 0
         slot.tail_bytes = slot.tail_left = tail_bytes
@@ -221,7 +230,7 @@ cdef class Mover:
         slot = &self._slots[transfer.index]
         slot.thread = self._least_loaded()
         self._loads[slot.thread] += 1
-        slot.is_begun = False
+        slot.is_begun = slot.is_ended = False
         slot.socket, slot.file = socket, file.fileno()
         slot.position, slot.left, slot.moved = position, size, 0
         slot.error, slot.is_files_error = 0, False
@@ -253,6 +262,22 @@ cdef class Mover:
     def moved(self, Transfer transfer not None):
         """Bytes of the file so far: a transfer that does not grow waits for its peer."""
         return self._slots[transfer.index].moved if self._transfers[transfer.index] is transfer else transfer.moved
+
+    def ask(self, Transfer transfer not None):
+        """True if it has ended; `done` is then not called.  If not, it is quiet no more."""
+        cdef Slot *slot = &self._slots[transfer.index]
+        cdef bint is_ended
+        if self._transfers[transfer.index] is not transfer:
+            return False
+        with nogil:
+            pthread_mutex_lock(&slot.lock)
+            is_ended = slot.is_ended
+            slot.is_quiet = False
+            pthread_mutex_unlock(&slot.lock)
+        if not is_ended:
+            return False
+        self.cancel(transfer)
+        return True
 
     def cancel(self, Transfer transfer not None):
         """How many of the file's bytes were moved.  `done` will not be called."""
@@ -345,15 +370,16 @@ cdef class Mover:
             if slot.generation == event.data.u64 >> 32:
                 if _store(slot, piece) if slot.is_store else _send(slot):
                     epoll_ctl(epoll, EPOLL_CTL_DEL, slot.socket, NULL)
-                    self._end(event.data.u64)
+                    slot.is_ended = True
+                    self._end(event.data.u64, slot.is_quiet and not slot.error)
             pthread_mutex_unlock(&slot.lock)
 
-    cdef void _end(self, uint64_t number) noexcept nogil:
+    cdef void _end(self, uint64_t number, bint is_quiet) noexcept nogil:
         cdef uint64_t one = 1
         pthread_mutex_lock(&self._lock)
         self._finished[self._finished_count] = number
         self._finished_count += 1
-        if self._finished_count == 1:
+        if not is_quiet:
             write(self._bell, &one, sizeof(one))
         pthread_mutex_unlock(&self._lock)
 

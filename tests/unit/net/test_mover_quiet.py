@@ -1,0 +1,84 @@
+"""The mover's quiet transfers: nobody is woken when one has ended well, and nobody waits for ever to hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.net.movers import HAS_MOVER, Movers
+
+if not HAS_MOVER:  # pragma: no cover
+    pytest.skip("the mover was built without a compiler", allow_module_level=True)
+
+from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, nothing, pair, read
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def mover() -> Iterator[Moving]:
+    moving = Moving()
+    yield moving
+    moving.end()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Held:
+    return Held(tmp_path / "file")
+
+
+def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None:
+    os.pwrite(file.fileno(), bytes(MIB), 0)
+    with pair() as (ours, theirs):
+        quiet = mover.send(ours.fileno(), b"", file, 0, 1000, True, nothing)
+        assert quiet is not None
+        mover.until_moved(quiet, 1000)
+        assert not mover.has_news(0.05)
+        assert mover.ask(quiet)
+        assert (quiet.moved, quiet.error, quiet.done) == (1000, 0, None)
+        assert not mover.has_news(0)
+        read(theirs, 1000, bytearray())
+
+        asked = mover.send(ours.fileno(), b"", file, 0, MIB, True, nothing)
+        assert asked is not None
+        assert not mover.ask(asked)  # From here on somebody waits for it.
+        with beside(lambda: read(theirs, MIB, bytearray())):
+            assert mover.wait() == [asked]
+
+
+def test_a_quiet_transfer_is_told_with_the_next_that_is_not(mover: Moving, file: Held) -> None:
+    os.pwrite(file.fileno(), bytes(MIB), 0)
+    with pair() as (ours, _theirs), pair() as (others, _third):
+        quiet = mover.send(ours.fileno(), b"", file, 0, 1000, True, nothing)
+        assert quiet is not None
+        mover.until_moved(quiet, 1000)
+        assert not mover.has_news(0.05)
+        loud = mover.send(others.fileno(), b"", file, 0, 1000, False, nothing)
+        assert mover.wait(2) == [quiet, loud]
+
+
+def test_a_quiet_transfer_that_fails_is_told(mover: Moving, file: Held) -> None:
+    os.pwrite(file.fileno(), bytes(1000), 0)
+    with pair() as (ours, _theirs):
+        quiet = mover.send(ours.fileno(), b"", file, 0, 1001, True, nothing)
+        assert mover.wait() == [quiet]
+        assert quiet is not None
+        assert quiet.is_files_error
+
+
+def test_the_loop_hears_of_a_quiet_transfer_in_the_end(file: Held) -> None:
+    os.pwrite(file.fileno(), bytes(1000), 0)
+
+    async def work() -> None:
+        movers = Movers(asyncio.get_running_loop(), THREADS)
+        ended = asyncio.Event()
+        with pair() as (ours, _theirs):
+            movers.send(ours.fileno(), b"", file, 0, 1000, is_quiet=True, done=lambda _: ended.set())
+            await asyncio.wait_for(ended.wait(), SECONDS_MAX)
+        movers.stop()
+
+    asyncio.run(work())
