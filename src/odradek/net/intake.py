@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.api import large_produce
 from odradek.api.call import Peer
 from odradek.api.large_produce import LargeProduce
 from odradek.api.outcome import Staged
-from odradek.net.movers import Transfer
 from odradek.net.shell import Shell
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
+
+if TYPE_CHECKING:
+    from odradek.net.native.mover import Transfer
 
 log = logging.getLogger(__name__)
 

@@ -11,16 +11,16 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+if TYPE_CHECKING:
+    from odradek.net.native.mover import Transfer
 try:
-    from odradek.net.native.mover import Mover, Transfer
+    from odradek.net.native.mover import Mover
 except ImportError:  # pragma: no cover
     HAS_MOVER = False
 else:
     HAS_MOVER = True
-
-__all__ = ["HAS_MOVER", "Movers", "Transfer"]
 
 log = logging.getLogger(__name__)
 

@@ -17,13 +17,16 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
 from odradek.net.descriptors import are_left
-from odradek.net.movers import Movers, Transfer
+from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
+
+if TYPE_CHECKING:
+    from odradek.net.native.mover import Transfer
 
 
 class File(Protocol):
