@@ -36,7 +36,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     if partition is None:
         return None
     size = body_bytes - start - outline.tail_bytes
-    before, front = bytes(body), memoryview(bytearray(body[start : start + size]))  # The one goes back as it came.
+    front = memoryview(bytearray(body[start : start + size]))  # Stamped; what was received stays as it came.
     batch = ingress.announced(partition, front, size, now)
     if batch is None:
         return None
@@ -48,13 +48,13 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     if arrival is None:
         return None
     request.body = _NOTHING
-    return LargeProduce(broker, request, outline, partition, arrival, before, crc32c(front[CHECKSUMMED_FROM:]))
+    return LargeProduce(broker, request, outline, partition, arrival, crc32c(front[CHECKSUMMED_FROM:]))
 
 
 class LargeProduce:
-    """One batch on its way: `front` are the request's body's first bytes as they came, `crc` is of what it has."""
+    """One batch on its way; `crc` is the checksum of its front."""
 
-    __slots__ = ("_broker", "_outline", "_partition", "arrival", "crc", "front", "request")
+    __slots__ = ("_broker", "_outline", "_partition", "arrival", "crc", "request")
 
     def __init__(  # noqa: PLR0917
         self,
@@ -63,7 +63,6 @@ class LargeProduce:
         outline: Outline,
         partition: Partition,
         arrival: Arrival,
-        front: bytes,
         crc: int,
     ) -> None:
         self._broker = broker
@@ -71,7 +70,6 @@ class LargeProduce:
         self._partition = partition
         self.request = request
         self.arrival = arrival
-        self.front = front
         self.crc = crc
 
     @property

@@ -43,12 +43,12 @@ class Owner(Protocol):
 class Intake:
     """Made by `begin`."""
 
-    def __init__(self, shell: Shell, wire: Connection, owner: Owner, large: LargeProduce, before: bytes) -> None:
+    def __init__(self, shell: Shell, wire: Connection, owner: Owner, large: LargeProduce) -> None:
         self._shell = shell
         self._wire = wire
         self._owner = owner
         self._large = large
-        self._before = before
+        self._front = b""  # Of the request, as it came.
         self._seen = 0
         self._transfer: Transfer | None = None
 
@@ -63,11 +63,11 @@ class Intake:
         large = large_produce.begin(shell.broker, peer, request, body_bytes, shell.now())
         if large is None:
             return None
-        intake = cls(shell, wire, owner, large, wire.before_body(request.size - body_bytes))
+        intake = cls(shell, wire, owner, large)
         if not intake._start(socket):
             large.forget()
             return None
-        wire.set_aside()
+        intake._front = wire.set_aside()
         return intake
 
     def _start(self, socket: int) -> bool:
@@ -142,5 +142,5 @@ class Intake:
         if len(written) != transfer.moved:  # What could not be written is nowhere.
             self._owner.intake_lost()
             return
-        parts = (self._before, self._large.front, written, transfer.tail)
+        parts = (self._front, written, transfer.tail)
         self._owner.intake_handed_back(self._wire.hand_back(parts, self._large.request.size))

@@ -182,18 +182,16 @@ class Connection:
             return 0
         return _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0]) - (self._end - self._start)
 
-    def before_body(self, size: int) -> bytes:
-        """The first bytes of the request of which a part is there."""
-        return bytes(self._view[self._start : self._start + size])
-
-    def set_aside(self) -> None:
-        """The request that `front` gave counts as handed out, and its rest will not come here."""
+    def set_aside(self) -> bytes:
+        """The request that `front` gave counts as handed out, and its rest will not come here: what has come of it."""
+        received = bytes(self._view[self._start : self._end])
         self._next_request += 1
         self._start = self._end = 0
         self._read_bytes = FRONT_READ_BYTES  # The next one may be like it.
         self._is_outgrown = False
         self._share.holds(max(len(self._buffer) - self._bytes_min, 0))
         self._share.is_done()
+        return received
 
     def hand_back(self, parts: Sequence[Buffer], size: int) -> list[Request]:
         """The request that was set aside, of `size` bytes, as far as it was received: its rest comes here after all."""
