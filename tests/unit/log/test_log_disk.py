@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +21,7 @@ from odradek.log.disk import (
     read_file,
     replace_file,
 )
+from support.limits import file_size_limit
 
 DISK = RealDisk()
 
@@ -34,17 +32,6 @@ lock = RealDisk().lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
 """
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Writes beyond it fall short, then fail: what a full disk does, without one."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_writes_go_where_they_say(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -29,6 +28,7 @@ if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)
 
 from odradek.net.native.mover import Mover, Transfer
+from support.limits import descriptors, file_size_limit
 from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, following, nothing, pair, read, tcp_pair, until
 
 if not Mover.can_store:  # pragma: no cover
@@ -52,25 +52,10 @@ def send_and_leave(peer: socket.socket, data: bytes) -> None:
     peer.close()
 
 
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Writes beyond it fall short, then fail: what a full disk does, without one."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def reset(peer: socket.socket) -> None:
     """Close as a peer that crashed."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-
-
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from odradek.net.movers import Movers
 from odradek.net.outbox import Outbox
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
+from support.limits import descriptors
 
 
 class Loop:
@@ -166,10 +167,6 @@ def test_no_descriptor_is_left_open(file: File) -> None:
             await asyncio.sleep(0.01)
 
     run(work())
-
-
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:
