@@ -79,7 +79,8 @@ class _Faulty:
             raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped before it is handled")
         outcome = self._served(self._request)
         if fault.effect is Effect.DELAY:
-            return self._late(outcome, round(fault.seconds * SECOND_MS))
+            # Never early: of the millisecond that it is now, some has gone.
+            return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
         if isinstance(outcome, Parked):
             return Lost(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
