@@ -22,11 +22,13 @@ class Moving(Mover):
 
     threads: list[threading.Thread]
 
-    def __new__(cls) -> Moving:
-        return super().__new__(cls, THREADS)  # type: ignore[call-arg]  # An extension type takes them here.
+    def __new__(cls, groups: list[set[int]] | None = None, running: list[int] | None = None) -> Moving:
+        return super().__new__(cls, THREADS, groups or [])  # type: ignore[call-arg]  # An extension type takes them here.
 
-    def __init__(self) -> None:
-        self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True) for number in range(THREADS)]
+    def __init__(self, groups: list[set[int]] | None = None, running: list[int] | None = None) -> None:
+        """`running`: the threads there are, if not all."""
+        numbers = range(THREADS + len(groups or [])) if running is None else running
+        self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True) for number in numbers]
         for thread in self.threads:
             thread.start()
 

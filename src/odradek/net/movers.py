@@ -1,8 +1,9 @@
 """Large transfers beside the loop: threads move bytes between sockets and files without the interpreter's lock.
 
 What is large takes long in the kernel, and the loop has other connections meanwhile.  Threads begin with the first
-transfer; `num.network.threads` says how many.  Where the package was built without a compiler there is no mover, every
-request for a transfer is declined, and the loop moves everything itself.
+transfer.  `num.network.threads` says how many receive, and at most as many send, each for some of the processors.
+Where the package was built without a compiler there is no mover, every request for a transfer is declined, and the loop
+moves everything itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+
+from odradek.net import processors
 
 if TYPE_CHECKING:
     from odradek.net.native.mover import Transfer
@@ -25,7 +28,7 @@ else:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-THREADS_MAX = 64  # As many as the mover has room for.
+THREADS_MAX = 32  # The mover has room for twice as many.
 
 
 class File(Protocol):
@@ -56,10 +59,11 @@ class Movers:
         position: int,
         size: int,
         *,
+        after: bytes = b"",
         is_quiet: bool,
         done: Callable[[Transfer], None],
     ) -> Transfer | None:
-        """Send `head`, then `size` bytes of a file; None if that can't be had now.
+        """Send `head`, `size` bytes of a file, and what comes `after`; None if that can't be had now.
 
         Nobody is woken when a quiet one has ended well: whoever needs to know can `ask`, and is told within a second.
         """
@@ -68,7 +72,7 @@ class Movers:
             return None
         if is_quiet and self._look is None:
             self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
-        return mover.send(socket, head, file, position, size, is_quiet, done)
+        return mover.send(socket, head, file, position, size, after, is_quiet, done)
 
     def store(
         self,
@@ -116,10 +120,13 @@ class Movers:
     def _begin(self) -> Mover | None:
         if not self._threads_max:
             return None
+        groups = processors.groups(self._threads_max)
         try:
-            mover = Mover(self._threads_max)
-            for number in range(self._threads_max):
-                thread = threading.Thread(target=mover.run, args=(number,), name=f"odradek-mover-{number}", daemon=True)
+            mover = Mover(self._threads_max, groups)
+            for number, kept_to in enumerate([processors.usable()] * self._threads_max + groups):
+                thread = threading.Thread(
+                    target=_run, args=(mover, number, kept_to), name=f"odradek-mover-{number}", daemon=True
+                )
                 thread.start()
                 self._threads.append(thread)
         except (OSError, RuntimeError) as error:  # There are no descriptors, or no threads, to be had.
@@ -145,3 +152,8 @@ class Movers:
                     transfer.done(transfer)
             except Exception:
                 log.exception("the end of a transfer failed here")
+
+
+def _run(mover: Mover, number: int, kept_to: set[int]) -> None:
+    processors.keep_to(kept_to)
+    mover.run(number)

@@ -207,26 +207,33 @@ class Outbox:
     # Large slices.
 
     def _move(self, head: bytes) -> bool:
-        """Let a mover send `head` and the slice that is next; False if that one is small, or there is no mover."""
+        """Let a mover send `head`, the slice that is next, and the end of the answer if that is all there is behind it.
+
+        False if the slice is small, or there is no mover.
+        """
         if isinstance(self._chunks[0], _IN_MEMORY):
             return False
         records = cast(FileBytes, self._chunks[0])
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
+        end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], _IN_MEMORY) else b""
         transfer = self._loop.movers.send(
             self._descriptor,
             head,
             records.file,
             records.position,
             records.size,
-            is_quiet=len(self._chunks) == 1 and not self._closes_when_empty,
+            after=bytes(end),
+            is_quiet=len(self._chunks) == (2 if end else 1) and not self._closes_when_empty,
             done=self._was_moved,
         )
         if transfer is None:
             return False
+        if end:
+            del self._chunks[1]
         self._transfer, self._transferred = transfer, 0
         self._is_busy = True
-        self._traffic.bytes_out += len(head) + records.size
+        self._traffic.bytes_out += len(head) + records.size + len(end)
         return True
 
     def _was_moved(self, transfer: Transfer) -> None:

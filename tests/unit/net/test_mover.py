@@ -84,37 +84,41 @@ def content(file: Held, position: int = 0) -> bytes:
 
 @pytest.mark.parametrize("head_bytes", [0, 1, 1000, 300 * KIB])
 @pytest.mark.parametrize("size", [1, 4096, 128 * KIB, MIB - 1, MIB, MIB + 1, 5 * MIB + 3])
-def test_a_head_and_a_slice_are_sent(mover: Moving, file: Held, head_bytes: int, size: int) -> None:
-    data, head, position = os.urandom(size + 200), os.urandom(head_bytes), 77
+@pytest.mark.parametrize("end_bytes", [0, 3, 300 * KIB])
+def test_a_whole_answer_is_sent(mover: Moving, file: Held, head_bytes: int, size: int, end_bytes: int) -> None:
+    data, head, end, position = os.urandom(size + 200), os.urandom(head_bytes), os.urandom(end_bytes), 77
+    whole = head + data[position : position + size] + end + b"after"
     os.pwrite(file.fileno(), data, 0)
     got = bytearray()
     for connected in (pair, tcp_pair):
         got.clear()
-        with connected() as (ours, theirs), beside(lambda peer=theirs: read(peer, head_bytes + size + 5, got)):  # type: ignore[misc]
-            begun = mover.send(ours.fileno(), head, file, position, size, False, nothing)
+        with connected() as (ours, theirs), beside(lambda peer=theirs: read(peer, len(whole), got)):  # type: ignore[misc]
+            begun = mover.send(ours.fileno(), head, file, position, size, end, False, nothing)
             (ended,) = mover.wait()
             assert ended is begun
             assert (ended.moved, ended.error, ended.done) == (size, 0, nothing)
             ours.setblocking(True)
             ours.sendall(b"after")
-        assert bytes(got) == head + data[position : position + size] + b"after"
+        assert bytes(got) == whole
 
 
-def test_a_head_outlives_who_made_it(mover: Moving, file: Held) -> None:
+def test_what_is_around_a_slice_outlives_who_made_it(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 1000, 0)
     got = bytearray()
     with pair() as (ours, theirs):
-        mover.send(ours.fileno(), bytes(bytearray(b"h" * 2 * MIB)), file, 0, 1000, False, nothing)
+        head, end = bytes(bytearray(b"h" * 2 * MIB)), bytes(bytearray(b"e" * 2 * MIB))
+        mover.send(ours.fileno(), head, file, 0, 1000, end, False, nothing)
+        del head, end
         gc.collect()
-        read(theirs, 2 * MIB + 1000, got, 5000)
+        read(theirs, 4 * MIB + 1000, got, 5000)
         mover.wait()
-    assert got == b"h" * 2 * MIB + b"x" * 1000
+    assert got == b"h" * 2 * MIB + b"x" * 1000 + b"e" * 2 * MIB
 
 
 def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 3000, 0)
     with pair() as (ours, theirs):
-        mover.send(ours.fileno(), b"head", file, 1000, 5000, False, nothing)
+        mover.send(ours.fileno(), b"head", file, 1000, 5000, b"", False, nothing)
         (ended,) = mover.wait()
         assert (ended.moved, ended.error, ended.is_files_error) == (2000, errno.EIO, True)
         assert theirs.recv(9999) == b"head" + b"x" * 2000
@@ -124,7 +128,7 @@ def test_a_file_that_is_shorter_than_promised(mover: Moving, file: Held) -> None
 def test_a_reader_that_goes_away(mover: Moving, file: Held, leave: Callable[[socket.socket], None]) -> None:
     os.truncate(file.fileno(), 64 * MIB)
     with tcp_pair() as (ours, theirs):
-        transfer = mover.send(ours.fileno(), b"head", file, 0, 64 * MIB, False, nothing)
+        transfer = mover.send(ours.fileno(), b"head", file, 0, 64 * MIB, b"", False, nothing)
         assert transfer is not None
         assert theirs.recv(4) == b"head"
         leave(theirs)
@@ -140,7 +144,7 @@ def test_a_reader_that_is_gone_already(mover: Moving, file: Held) -> None:
     for head in (b"", b"head"):
         with pair() as (ours, theirs):
             theirs.close()
-            mover.send(ours.fileno(), head, file, 0, MIB, False, nothing)
+            mover.send(ours.fileno(), head, file, 0, MIB, b"", False, nothing)
             (ended,) = mover.wait()
             assert (ended.moved, ended.error, ended.is_files_error) == (0, errno.EPIPE, False)
 
@@ -317,7 +321,7 @@ def test_a_cancelled_send_sends_no_more(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), data, 0)
     got = bytearray()
     with pair() as (ours, theirs):
-        transfer = mover.send(ours.fileno(), b"head", file, 0, len(data), False, nothing)
+        transfer = mover.send(ours.fileno(), b"head", file, 0, len(data), b"", False, nothing)
         assert transfer is not None
         read(theirs, 1_000_000, got)
         moved = mover.cancel(transfer)
@@ -363,10 +367,10 @@ def test_two_transfers_on_one_socket(mover: Moving, file: Held) -> None:
         transfer = mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing)
         for _ in range(2 * SLOTS):
             assert mover.store(ours.fileno(), file, 0, 5, 0, 0, nothing) is None
-            assert mover.send(ours.fileno(), b"", file, 0, 5, False, nothing) is None
+            assert mover.send(ours.fileno(), b"", file, 0, 5, b"", False, nothing) is None
         theirs.sendall(b"first")
         assert mover.wait() == [transfer]
-        mover.send(ours.fileno(), b"", file, 0, 5, False, nothing)
+        mover.send(ours.fileno(), b"", file, 0, 5, b"", False, nothing)
         mover.wait()
         assert theirs.recv(9) == b"first"
 
@@ -407,7 +411,7 @@ class Peer:
         begun = (
             self.mover.store(socket, self.file, 0, size, 0, 0, nothing)
             if self.is_store
-            else self.mover.send(socket, b"head", self.file, 0, size, False, nothing)
+            else self.mover.send(socket, b"head", self.file, 0, size, b"end", False, nothing)
         )
         assert begun is not None
         return begun
@@ -436,7 +440,9 @@ class Peer:
             self.ours.close()
             self.theirs.setblocking(True)
             read(self.theirs, len(self.data) + 10, self.got)
-            assert self.got[4:] == self.data[:moved]
+            whole = b"head" + self.data + b"end"
+            assert whole.startswith(self.got)
+            assert min(max(len(self.got) - 4, 0), len(self.data)) == moved
         self.ours.close()
         self.theirs.close()
 
@@ -460,6 +466,7 @@ def test_many_at_once_some_of_them_cancelled(mover: Moving, tmp_path: Path, seed
             peer = going.pop(transfer)
             assert (transfer.error, transfer.moved) == (0, len(peer.data))
             peer.check()
+            assert peer.is_store or peer.got.endswith(b"end")
     assert mover.finished() == []
 
 
@@ -477,7 +484,7 @@ def test_more_than_there_are_slots_for(mover: Moving, file: Held) -> None:
             begun = [transfer for transfer in transfers if transfer is not None]
             assert transfers[-1] is None
             assert len(begun) == SLOTS
-            assert mover.send(copies[-1], b"", file, 0, 5, False, nothing) is None
+            assert mover.send(copies[-1], b"", file, 0, 5, b"", False, nothing) is None
             for transfer in begun:
                 assert mover.cancel(transfer) == 0
             check_store(mover, ours, theirs, file)
@@ -513,7 +520,7 @@ def test_stopped_amid_transfers(file: Held) -> None:
     os.pwrite(file.fileno(), b"x" * 4 * MIB, 0)
     with pair() as (ours, theirs), pair() as (others, third):
         moving.store(ours.fileno(), file, 0, MIB, 0, 0, nothing)
-        sending = moving.send(others.fileno(), b"", file, 0, 4 * MIB, False, nothing)
+        sending = moving.send(others.fileno(), b"", file, 0, 4 * MIB, b"", False, nothing)
         assert sending is not None
         assert third.recv(1)
         moving.end()

@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Held:
 def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(MIB), 0)
     with pair() as (ours, theirs):
-        quiet = mover.send(ours.fileno(), b"", file, 0, 1000, True, nothing)
+        quiet = mover.send(ours.fileno(), b"", file, 0, 1000, b"", True, nothing)
         assert quiet is not None
         mover.until_moved(quiet, 1000)
         assert not mover.has_news(0.05)
@@ -43,7 +43,7 @@ def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None
         assert not mover.has_news(0)
         read(theirs, 1000, bytearray())
 
-        asked = mover.send(ours.fileno(), b"", file, 0, MIB, True, nothing)
+        asked = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
         assert asked is not None
         assert not mover.ask(asked)  # From here on somebody waits for it.
         with beside(lambda: read(theirs, MIB, bytearray())):
@@ -53,18 +53,18 @@ def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None
 def test_a_quiet_transfer_is_told_with_the_next_that_is_not(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(MIB), 0)
     with pair() as (ours, _theirs), pair() as (others, _third):
-        quiet = mover.send(ours.fileno(), b"", file, 0, 1000, True, nothing)
+        quiet = mover.send(ours.fileno(), b"", file, 0, 1000, b"", True, nothing)
         assert quiet is not None
         mover.until_moved(quiet, 1000)
         assert not mover.has_news(0.05)
-        loud = mover.send(others.fileno(), b"", file, 0, 1000, False, nothing)
+        loud = mover.send(others.fileno(), b"", file, 0, 1000, b"", False, nothing)
         assert mover.wait(2) == [quiet, loud]
 
 
 def test_a_quiet_transfer_that_fails_is_told(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(1000), 0)
     with pair() as (ours, _theirs):
-        quiet = mover.send(ours.fileno(), b"", file, 0, 1001, True, nothing)
+        quiet = mover.send(ours.fileno(), b"", file, 0, 1001, b"", True, nothing)
         assert mover.wait() == [quiet]
         assert quiet is not None
         assert quiet.is_files_error

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 class _File(Protocol):
@@ -21,7 +21,7 @@ class Transfer:
 class Mover:
     can_store: bool
 
-    def __init__(self, threads: int) -> None: ...
+    def __init__(self, threads: int, groups: Sequence[Collection[int]] = ()) -> None: ...
     @property
     def is_busy(self) -> bool: ...
     def fileno(self) -> int: ...
@@ -32,6 +32,7 @@ class Mover:
         file: _File,
         position: int,
         size: int,
+        after: bytes,
         is_quiet: bool,
         done: Callable[[Transfer], None],
     ) -> Transfer | None: ...

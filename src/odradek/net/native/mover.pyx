@@ -3,8 +3,10 @@
     loop ── send, store ──> a thread's epoll ──> the thread: recv, checksum, pwrite; sendfile
     loop <── finished ──── eventfd <──────────── the last byte, or what went wrong
 
-A transfer stays with one thread, the one that had the fewest: whoever waits for a socket that is nearly always ready is
-woken for each piece, and if another thread is, the two meet at the transfer's lock.
+A transfer stays with one thread: whoever waits for a socket that is nearly always ready is woken for each piece, and if
+another thread is, the two meet at the transfer's lock.  A store is the thread's that had the fewest.  What is sent goes
+through the thread whose processors the peer's last bytes came from: on one machine that is where the peer runs, and it
+need not be woken from afar for each piece; from elsewhere, where the card's interrupts are served.
 
 It has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away again:
 so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
@@ -49,7 +51,9 @@ cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int socket, int file, int64_t *position, size_t count)
 
 cdef extern from "<sys/socket.h>" nogil:
-    int MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL
+    ctypedef unsigned int socklen_t
+    int MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOL_SOCKET, SO_INCOMING_CPU
+    int getsockopt(int socket, int level, int name, void *value, socklen_t *size)
     ssize_t recv(int socket, void *buffer, size_t size, int flags)
     ssize_t send_some "send"(int socket, const void *buffer, size_t size, int flags)
 
@@ -77,6 +81,8 @@ cdef enum:
     STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
     COLD_AHEAD_BYTES = 4 * 1024 * 1024
     TAIL_BYTES_MAX = 16
+    PROCESSORS_MAX = 1024
+    AHEAD_MAX = 4  # So many more transfers than another thread may that of the nearest processor have.
 
 cdef uint64_t STOP = <uint64_t>-1
 
@@ -95,6 +101,8 @@ cdef struct Slot:
     int64_t moved  # Of the file's bytes.
     const unsigned char *head
     int64_t head_left
+    const unsigned char *after
+    int64_t after_left
     unsigned char tail[TAIL_BYTES_MAX]
     int tail_bytes
     int tail_left
@@ -109,6 +117,7 @@ cdef class Transfer:
     cdef readonly object done
     cdef object file
     cdef object head
+    cdef object after
     cdef int index
     cdef readonly long long moved
     cdef readonly int error
@@ -118,13 +127,20 @@ cdef class Transfer:
 
 
 cdef class Mover:
-    """Each of `threads` calls `run`; the loop calls everything else, and `finished` whenever `fileno` is readable."""
+    """Threads call `run`; the loop calls everything else, and `finished` whenever `fileno` is readable.
+
+    There are `threads` of them, and one more for each of `groups` of processors, to which it should keep, if there are
+    any: those then do all the sending.
+    """
 
     cdef Slot *_slots
     cdef pthread_mutex_t _lock
     cdef uint64_t *_finished
     cdef int _finished_count
     cdef int _threads
+    cdef int _senders_from  # The first thread that sends.
+    cdef int _stores_upto  # The last that stores, and one.
+    cdef short[PROCESSORS_MAX] _nearest  # By processor, the thread that sends from there.
     cdef int[THREADS_MAX] _epolls
     cdef int[THREADS_MAX] _loads
     cdef int _bell
@@ -135,8 +151,8 @@ cdef class Mover:
 
     can_store = bool(crc32c_is_here())
 
-    def __cinit__(self, int threads):
-        cdef int index
+    def __cinit__(self, int threads, groups=()):
+        cdef int index, processor
         cdef epoll_event event
         self._threads = 0
         self._bell = self._stop = -1
@@ -157,7 +173,15 @@ cdef class Mover:
             raise OSError(errno, os.strerror(errno))
         event.events = EPOLLIN
         event.data.u64 = STOP
-        for index in range(min(threads, THREADS_MAX)):
+        self._stores_upto = min(threads, THREADS_MAX)
+        self._senders_from = self._stores_upto if groups else 0
+        for index in range(PROCESSORS_MAX):
+            self._nearest[index] = -1
+        for index, processors in enumerate(groups, self._senders_from):
+            for processor in processors:
+                if processor < PROCESSORS_MAX:
+                    self._nearest[processor] = index
+        for index in range(min(threads + len(groups), THREADS_MAX)):
             self._loads[index] = 0
             self._epolls[index] = epoll_create1(EPOLL_CLOEXEC)
             if self._epolls[index] < 0:
@@ -186,14 +210,14 @@ cdef class Mover:
     def is_busy(self):
         return bool(self._sockets)
 
-    def send(self, int socket, bytes head, file, int64_t position, int64_t size, bint is_quiet, done):
-        """`head`, then `size` bytes of the file from `position` on; None if it can't be taken on now.
+    def send(self, int socket, bytes head, file, int64_t position, int64_t size, bytes after, bint is_quiet, done):
+        """`head`, `size` bytes of the file from `position` on, then `after`; None if it can't be taken on now.
 
         The file is kept; the socket must not be closed before the transfer has ended or is cancelled.  When a quiet one
         has ended well nobody is woken for it: `finished` gives it with the next that is not, or `ask` before that.
         """
         cdef Slot *slot
-        transfer = self._begin(socket, file, position, size, done)
+        transfer = self._begin(self._sender(socket), socket, file, position, size, done)
         if transfer is None:
             return None
         slot = &self._slots[(<Transfer>transfer).index]
@@ -202,6 +226,9 @@ cdef class Mover:
         (<Transfer>transfer).head = head
         slot.head = <const unsigned char *>PyBytes_AS_STRING(head)
         slot.head_left = len(head)
+        (<Transfer>transfer).after = after
+        slot.after = <const unsigned char *>PyBytes_AS_STRING(after)
+        slot.after_left = len(after)
         slot.tail_bytes = slot.tail_left = 0
         return self._arm(transfer)
 
@@ -209,7 +236,7 @@ cdef class Mover:
         """`size` bytes of the socket into the file, `crc` extended by them, and up to 16 more to be looked at."""
         cdef Slot *slot
         assert 0 <= tail_bytes <= TAIL_BYTES_MAX
-        transfer = self._begin(socket, file, position, size, done)
+        transfer = self._begin(self._least_loaded(0, self._stores_upto), socket, file, position, size, done)
         if transfer is None:
             return None
         slot = &self._slots[(<Transfer>transfer).index]
@@ -220,7 +247,7 @@ cdef class Mover:
         slot.tail_bytes = slot.tail_left = tail_bytes
         return self._arm(transfer)
 
-    cdef Transfer _begin(self, int socket, file, int64_t position, int64_t size, done):
+    cdef Transfer _begin(self, int thread, int socket, file, int64_t position, int64_t size, done):
         cdef Slot *slot
         cdef Transfer transfer
         if not self._free or socket in self._sockets:
@@ -228,7 +255,7 @@ cdef class Mover:
         transfer = Transfer.__new__(Transfer)
         transfer.done, transfer.file, transfer.index = done, file, self._free.pop()
         slot = &self._slots[transfer.index]
-        slot.thread = self._least_loaded()
+        slot.thread = thread
         self._loads[slot.thread] += 1
         slot.is_begun = slot.is_ended = False
         slot.socket, slot.file = socket, file.fileno()
@@ -236,9 +263,19 @@ cdef class Mover:
         slot.error, slot.is_files_error = 0, False
         return transfer
 
-    cdef int _least_loaded(self):
-        cdef int index, least = 0
-        for index in range(1, self._threads):
+    cdef int _sender(self, int socket):
+        cdef int processor = -1, nearest = -1, least = self._least_loaded(self._senders_from, self._threads)
+        cdef socklen_t size = sizeof(processor)
+        if not getsockopt(socket, SOL_SOCKET, SO_INCOMING_CPU, &processor, &size):
+            if 0 <= processor < PROCESSORS_MAX:
+                nearest = self._nearest[processor]
+        if nearest < 0 or self._loads[nearest] > self._loads[least] + AHEAD_MAX:
+            return least
+        return nearest
+
+    cdef int _least_loaded(self, int start, int stop):
+        cdef int index, least = start
+        for index in range(start + 1, stop):
             if self._loads[index] < self._loads[least]:
                 least = index
         return least
@@ -339,7 +376,7 @@ cdef class Mover:
         self._sockets.discard(self._slots[transfer.index].socket)
         self._transfers[transfer.index] = None
         self._free.append(transfer.index)
-        transfer.file = transfer.head = None
+        transfer.file = transfer.head = transfer.after = None
 
     def stop(self):
         """Every `run` returns; what was not finished stays as it is."""
@@ -397,7 +434,6 @@ cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
 
 cdef bint _send(Slot *slot) noexcept nogil:
     cdef ssize_t sent
-    cdef size_t wanted
     if not slot.is_begun:
         slot.is_begun = True
         _begin_to_read(slot)
@@ -407,16 +443,24 @@ cdef bint _send(Slot *slot) noexcept nogil:
             return _failed(slot, False)
         slot.head += sent
         slot.head_left -= sent
-    wanted = min(slot.left, <int64_t>STEP_BYTES)
-    sent = sendfile(slot.socket, slot.file, &slot.position, wanted)
-    if sent < 0:
-        return _failed(slot, errno == EIO)  # A socket has no such error.
-    if sent == 0:
-        slot.error, slot.is_files_error = EIO, True  # The file is shorter than promised.
-        return True
-    slot.left -= sent
-    slot.moved += sent
-    return not slot.left
+    if slot.left:
+        sent = sendfile(slot.socket, slot.file, &slot.position, min(slot.left, <int64_t>STEP_BYTES))
+        if sent < 0:
+            return _failed(slot, errno == EIO)  # A socket has no such error.
+        if sent == 0:
+            slot.error, slot.is_files_error = EIO, True  # The file is shorter than promised.
+            return True
+        slot.left -= sent
+        slot.moved += sent
+        if slot.left:
+            return False
+    while slot.after_left:
+        sent = send_some(slot.socket, slot.after, slot.after_left, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if sent < 0:
+            return _failed(slot, False)
+        slot.after += sent
+        slot.after_left -= sent
+    return True
 
 
 cdef void _begin_to_read(Slot *slot) noexcept nogil:
