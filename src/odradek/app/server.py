@@ -27,6 +27,8 @@ from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import Unavailable
 from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
+from odradek.net import processors
+from odradek.net.busy_poll import BusyPoll
 from odradek.net.listener import CannotListen
 
 log = logging.getLogger(__name__)
@@ -75,6 +77,8 @@ async def _serve(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
     running = await start(settings, loop)
+    if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
+        running.shell.busy_poll = BusyPoll(loop)
     # What is there now stays: the collector need not look at it again, and has little to find in what requests leave.
     gc.collect()
     gc.freeze()

@@ -100,8 +100,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._read_in_turn > READ_BYTES_PER_TURN and not self._has_read_enough:
             self._has_read_enough = True
             self._shell.soon(self._next_turn)
+        requests: list[Request] = []
         try:
-            self._unhandled.extend(self._wire.buffer_updated(nbytes))
+            requests = self._wire.buffer_updated(nbytes)
+            self._unhandled.extend(requests)
             self._work()
             if self._wire.missing_bytes >= LEFT_BYTES_MIN:
                 self._begin_intake()
@@ -111,6 +113,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
             self.abort()
         self._shell.settle()
+        busy_poll = self._shell.busy_poll
+        if busy_poll is not None and len(requests) == 1 and self._has_all_answers():
+            busy_poll.answered()
 
     def eof_received(self) -> bool:
         return False  # Nobody is there to read the rest.
@@ -235,6 +240,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             or self._held_bytes > SEND_BUFFER_HIGH_BYTES
             or self._wire.in_flight - len(self._unhandled) > REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
         )
+
+    def _has_all_answers(self) -> bool:
+        """The peer has, for all it has asked."""
+        return not self._wire.in_flight and not self._outbox.is_backed_up and not self._is_closing
 
     def _balance(self) -> None:
         """Read on, or not, by how far the peer is behind."""

@@ -25,6 +25,7 @@ from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTo
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.net.busy_poll import BusyPoll
 from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
 from odradek.wire.request import Request
@@ -64,6 +65,7 @@ class Shell:
         self.movers = Movers(loop, movers)
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
+        self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
         # One at a time, so that they end, and come back, in the order in which they were asked for.
