@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from odradek.api.fetch_outlines import FetchOutlines
 from odradek.api.outlines import Outlines
 from odradek.base.units import CorrelationId
 from odradek.core.broker import Broker
@@ -22,6 +23,7 @@ class Peer:
     address: str
     software: str = "unknown"
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
+    fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
 
     def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
         """The address under which this client should find a broker.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from odradek.api import api_versions, log_fields, plain_produce, produce
+from odradek.api import api_versions, log_fields, plain_fetch, plain_produce, produce
 from odradek.api.call import Call, Peer
 from odradek.api.outcome import Encoded, Outcome, Staged, encoded
 from odradek.api.table import ADVERTISED, BY_KEY, Api
@@ -21,6 +21,7 @@ from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.compile import decode
 from odradek.wire.errors import Malformed
+from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
@@ -28,7 +29,7 @@ from odradek.wire.response import encode_response
 log = logging.getLogger(__name__)
 
 NOTHING = memoryview(b"")
-_PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)  # A member costs ten times as much to look up.
 
 
 class StagedProduce(Staged):
@@ -55,6 +56,10 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
             return plain
     else:
         broker.commit(now)  # What came before is there for whoever asks.
+        if request.api_key == _FETCH:
+            answer = plain_fetch.answer(broker, peer, request, now)
+            if answer is not None:
+                return answer
     api = BY_KEY.get(request.api_key)
     if api is None or request.api_version not in api.versions:
         return _unsupported(request)
@@ -64,12 +69,14 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     # Bytes after the body are left alone, as Kafka does.
     body: object = decode(api.request, request.api_version, received)
     call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
-    answer = _answer(api, call, request, body)
-    if not isinstance(answer, produce.Staged):
-        return answer
+    outcome = _answer(api, call, request, body)
+    if isinstance(body, FetchRequest):
+        plain_fetch.learn(broker, peer, request, received, body)
+    if not isinstance(outcome, produce.Staged):
+        return outcome
     assert isinstance(body, ProduceRequest)
-    plain_produce.learn(peer, request, received, body, answer)
-    return StagedProduce(request, answer)
+    plain_produce.learn(peer, request, received, body, outcome)
+    return StagedProduce(request, outcome)
 
 
 def _answer(api: Api, call: Call, request: Request, body: object) -> Encoded | Parked[Encoded] | produce.Staged:

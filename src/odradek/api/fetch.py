@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from odradek.api.call import Call
+from odradek.api.fetch_outlines import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -33,7 +34,6 @@ TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 TOP_LEVEL_ERROR_SINCE = 7
 CURRENT_LEADER_SINCE = 16
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_RECORDS = b""
 # A partition that nobody has was never read, and Apache Kafka then says that it has no aborted transactions; after a
 # read that failed it says nothing of them.

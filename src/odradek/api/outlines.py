@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from struct import Struct, pack
 
+from odradek.api.learned import Learned
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_OUTLINES_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
@@ -38,8 +39,6 @@ _FRONT_BYTES = 8  # Of an answer: its size and the correlation id.
 _NO_TAGS = b"\0\0\0"  # Of the partition, the topic and the request.
 _REST_BYTES_MIN = 16  # Less is no batch.
 _NO_RECORDS_BYTES = 4  # How a request without records ends: an empty length, and no tags if there could be some.
-SIZES_MAX = 4
-_MISSES_MAX = 16 * PRODUCE_OUTLINES_MAX  # Then what is known is out of date.
 _NUMBERS = (0x0123456789ABCDEF, 0x1122334455667788, 0x1032547698BADCFE)  # As no name could contain.
 
 
@@ -128,18 +127,13 @@ class Answer:
         return [self._pack(size, request.correlation_id, before, base_offset, time, after)]
 
 
-class Outlines:
-    """Those of one connection."""
+class Outlines(Learned[int, Outline]):
+    """Those of one connection.  Their shapes are their sizes: a producer's differ in the partition, and little else."""
 
-    __slots__ = ("_known", "_misses", "_sizes")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Outline] = {}
-        self._sizes: list[int] = []  # That they have: a producer's differ in the partition, and little else.
-        self._misses = 0
-
-    def __len__(self) -> int:
-        return len(self._known)
+        super().__init__(PRODUCE_OUTLINES_MAX)
 
     def find(self, request: Request) -> tuple[Outline, memoryview] | None:
         """What the request is, and its records, if it is like one of those known here."""
@@ -152,7 +146,7 @@ class Outlines:
     def outline_of(self, request: Request) -> Outline | None:
         """The one the request begins like."""
         body = request.body
-        for size in self._sizes:
+        for size in self._shapes:
             outline = self._known.get(body[:size].tobytes())
             if outline is not None and outline.version == request.api_version:
                 return outline
@@ -160,26 +154,9 @@ class Outlines:
 
     def learn(self, version: int, body: ProduceRequest, name: TopicPartition, received: memoryview) -> None:
         """Remember what was read from `received`: a request for one partition, that has records."""
-        if len(self._known) >= PRODUCE_OUTLINES_MAX and not self._forget():
-            return
         text = encode(_without_records(body), version)[:-_NO_RECORDS_BYTES]
-        if received[: len(text)] != text:
-            return  # Another way of writing the same.
-        if len(text) not in self._sizes:
-            if len(self._sizes) >= SIZES_MAX and not self._forget():
-                return
-            self._sizes.append(len(text))
-        self._known[text] = Outline(version, body, name, len(text))
-
-    def _forget(self) -> bool:
-        """When there is no room: everything, but only after many requests for which it was of no use."""
-        self._misses += 1
-        if self._misses < _MISSES_MAX:
-            return False
-        self._known.clear()
-        self._sizes.clear()
-        self._misses = 0
-        return True
+        if received[: len(text)] == text and self._has_room(len(text)):  # And not another way of writing the same.
+            self._known[text] = Outline(version, body, name, len(text))
 
 
 def _without_records(body: ProduceRequest) -> ProduceRequest:

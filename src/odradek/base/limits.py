@@ -28,7 +28,9 @@ RECEIVE_BUDGET_BYTES = 256 * MIB
 # While somebody waits for room in the budget, whoever holds some has to bring so much from one look to the next.
 RECEIVE_LOOK_SECONDS = 3
 RECEIVE_BYTES_PER_LOOK_MIN = 256 * KIB
-PRODUCE_OUTLINES_MAX = 256  # Of one connection; each takes about half a kilobyte.
+# Of one connection; each takes about half a kilobyte.
+PRODUCE_OUTLINES_MAX = 256
+FETCH_OUTLINES_MAX = 64
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
 
 # Records.

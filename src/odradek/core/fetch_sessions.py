@@ -119,8 +119,8 @@ class FetchSessions:
             session = None if epoch == FINAL_EPOCH else self._open(by_key, uses_ids, steady)
             return FetchRound(list(by_key.values()), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
-        session.last_used = steady
-        self._check_size(session, by_key)
+        self.goes_on(session, steady)
+        self._check_size(session, [key for key in by_key if key not in session.wanted])
         for key, one in by_key.items():
             known = session.wanted.setdefault(key, one)
             if known is not one:
@@ -148,16 +148,20 @@ class FetchSessions:
             raise Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {epoch}, expected {session.epoch}")
         if session.uses_ids != uses_ids:
             raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session goes by names or by ids, not by both")
-        session.epoch = 1 if epoch == INT32_MAX else epoch + 1
-        self._sessions[session_id] = self._sessions.pop(session_id)
         return session
+
+    def goes_on(self, session: Session, steady: int) -> None:
+        """Its next request came."""
+        session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
+        session.last_used = steady
+        self._sessions[session.id] = self._sessions.pop(session.id)
 
     def _partitions(self) -> int:
         return sum(len(session.wanted) for session in self._sessions.values())
 
-    def _check_size(self, session: Session, wanted: dict[FetchKey, Wanted]) -> None:
+    def _check_size(self, session: Session, more: list[FetchKey]) -> None:
         """Ends a session that would make all of them too large together; its client goes on without one."""
-        if wanted and self._partitions() + len(wanted) > FETCH_SESSION_PARTITIONS_MAX:
+        if more and self._partitions() + len(more) > FETCH_SESSION_PARTITIONS_MAX:
             del self._sessions[session.id]
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
 

@@ -1,0 +1,199 @@
+"""What a connection's last fetch requests for one partition were like, and how they are answered.
+
+    │ ... session id │ session epoch │ topic │ partition │ leader epoch │ fetch offset │ ... tags │
+                            (differs)                                        (differs)
+
+A consumer's requests for one partition differ in two numbers, so one that is like an earlier one but for them need not
+be read again, and its answer is the earlier one with other numbers.  Learned as produce requests are (outlines.py).
+"""
+
+from __future__ import annotations
+
+from struct import Struct, pack
+from typing import NamedTuple
+
+from odradek.api.learned import Learned
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import FETCH_OUTLINES_MAX
+from odradek.base.units import LeaderEpoch, Offset, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.fetch_sessions import SESSIONLESS, FetchKey
+from odradek.log.disk import FileSlice
+from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
+from odradek.wire.compile import encode
+from odradek.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from odradek.wire.primitives import Chunk
+from odradek.wire.request import Request
+from odradek.wire.response import encode_response
+from odradek.wire.varint import uvarint
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+NO_SESSION_EPOCH = -1
+_FLEXIBLE_FROM = FLEXIBLE_FROM[ApiKey.FETCH] or 0
+_SESSIONS_SINCE = 7
+_LOG_START_OFFSET_SINCE = 5
+_FRONT_BYTES = 8  # Of an answer: its size and the correlation id.
+_SIZE_BYTES = 4
+_LENGTH = Struct(">i")
+_EPOCH = Struct(">i")
+_OFFSET = Struct(">q")
+_unpack_epoch, _unpack_offset = _EPOCH.unpack_from, _OFFSET.unpack_from
+_EPOCH_MARK, _OFFSET_MARK = 0x5B3C79A1, 0x4D95E2B86F1C3A70  # As no other field could contain.
+_NUMBERS = (0x0123456789ABCDEF, 0x1122334455667788, 0x1032547698BADCFE)
+_BEFORE_RECORDS_BYTES = (4, 1)  # The length of one byte of records, without and with flexible versions.
+
+
+class FetchShape(NamedTuple):
+    """Of the bodies of one version: their size, and where they differ."""
+
+    version: int
+    size: int
+    epoch_at: int
+    epoch_bytes: int  # 0 where there are no sessions yet.
+    offset_at: int
+
+    def key(self, body: bytes) -> bytes:
+        after_epoch, after_offset = self.epoch_at + self.epoch_bytes, self.offset_at + _OFFSET.size
+        return body[: self.epoch_at] + body[after_epoch : self.offset_at] + body[after_offset:]
+
+
+class FetchOutline:
+    """One partition, as one consumer reads it, all but the session's epoch and the offset."""
+
+    __slots__ = (
+        "answer",
+        "current_leader_epoch",
+        "has_topic_id",
+        "key",
+        "last_fetched_epoch",
+        "max_bytes",
+        "min_bytes",
+        "name",
+        "partition_max_bytes",
+        "session_id",
+        "topic_id",
+        "uses_ids",
+    )
+
+    def __init__(self, version: int, body: FetchRequest, name: TopicPartition, uses_ids: bool) -> None:
+        (topic,) = body.topics
+        (part,) = topic.partitions
+        self.uses_ids = uses_ids
+        self.topic_id = Uuid(topic.topic_id)
+        self.name = name
+        self.key = FetchKey(self.topic_id if uses_ids else topic.topic, part.partition)
+        self.session_id = SESSIONLESS if body.session_epoch == NO_SESSION_EPOCH else body.session_id
+        self.min_bytes = body.min_bytes
+        self.max_bytes = body.max_bytes
+        self.partition_max_bytes = part.partition_max_bytes
+        self.current_leader_epoch = LeaderEpoch(part.current_leader_epoch)
+        self.last_fetched_epoch = part.last_fetched_epoch
+        self.answer = FetchAnswer(version, self._sample(topic, body.isolation_level == READ_COMMITTED))
+
+    def _sample(self, topic: FetchTopic, is_read_committed: bool) -> FetchResponse:
+        """An answer with _NUMBERS where the numbers go, and one byte of records."""
+        high_watermark, last_stable_offset, log_start_offset = _NUMBERS
+        part = PartitionData(
+            partition_index=self.name.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            log_start_offset=log_start_offset,
+            aborted_transactions=[] if is_read_committed else None,
+            records=b"\0",
+        )
+        answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[part])
+        return FetchResponse(session_id=self.session_id, responses=[answer])
+
+
+class FetchAnswer:
+    """The answer with records of one partition, but for them and its numbers."""
+
+    __slots__ = ("_before", "_between", "_end", "_has_log_start_offset", "_is_flexible", "_pack", "_size")
+
+    def __init__(self, version: int, sample: FetchResponse) -> None:
+        self._is_flexible = version >= _FLEXIBLE_FROM
+        self._has_log_start_offset = version >= _LOG_START_OFFSET_SINCE
+        numbers = _NUMBERS if self._has_log_start_offset else _NUMBERS[:2]
+        asked = Request(ApiKey.FETCH, version, 0, None, memoryview(b""), 0, 0)
+        whole = b"".join(chunk for chunk in encode_response(asked, sample) if isinstance(chunk, bytes))
+        before, found, after = whole.partition(pack(f">{len(numbers)}q", *numbers))
+        assert found, "the numbers follow each other"
+        self._end = b"\0\0\0" if self._is_flexible else b""  # No tags of the partition, the topic and the answer.
+        assert after.endswith(b"\0" + self._end)
+        self._between = after[: -len(self._end) - 1 - _BEFORE_RECORDS_BYTES[self._is_flexible]]
+        self._before = before[_FRONT_BYTES:]
+        self._pack = Struct(f">ii{len(self._before)}s{len(numbers)}q{len(self._between)}s").pack
+        self._size = _FRONT_BYTES - _SIZE_BYTES + len(self._before) + 8 * len(numbers) + len(self._between)
+
+    def encode(
+        self, request: Request, high_watermark: Offset, last_stable_offset: Offset, start: Offset, records: FileSlice
+    ) -> list[Chunk]:
+        """The whole frame."""
+        length = uvarint(records.size + 1) if self._is_flexible else _LENGTH.pack(records.size)
+        size = self._size + len(length) + records.size + len(self._end)
+        if self._has_log_start_offset:
+            numbers: tuple[Offset, ...] = high_watermark, last_stable_offset, start
+        else:
+            numbers = high_watermark, last_stable_offset
+        head = self._pack(size, request.correlation_id, self._before, *numbers, self._between) + length
+        return [head, records, self._end] if self._end else [head, records]
+
+
+class FetchOutlines(Learned[FetchShape, FetchOutline]):
+    """Those of one connection."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(FETCH_OUTLINES_MAX)
+
+    def find(self, request: Request) -> tuple[FetchOutline, int, Offset] | None:
+        """What the request is like, and where it differs: the session's epoch, and the offset."""
+        body = request.body.tobytes()
+        place = self._place(request.api_version, body)
+        if place is None:
+            return None
+        outline, shape = place
+        epoch = _unpack_epoch(body, shape.epoch_at)[0] if shape.epoch_bytes else NO_SESSION_EPOCH
+        return outline, epoch, _unpack_offset(body, shape.offset_at)[0]
+
+    def _place(self, version: int, body: bytes) -> tuple[FetchOutline, FetchShape] | None:
+        for shape in self._shapes:
+            if shape.size == len(body) and shape.version == version:
+                outline = self._known.get(shape.key(body))
+                if outline is not None:
+                    return outline, shape
+        return None
+
+    def learn(self, version: int, body: FetchRequest, name: TopicPartition, received: bytes, uses_ids: bool) -> None:
+        """Remember what was read from `received`: a request for one partition."""
+        if self._place(version, received) is not None:
+            return
+        shape = _shape(version, body)
+        if shape is None or len(received) != shape.size or not self._has_room(shape):
+            return
+        key = shape.key(received)
+        if key == shape.key(encode(body, version)):  # And not another way of writing the same.
+            self._known[key] = FetchOutline(version, body, name, uses_ids)
+
+
+def _shape(version: int, body: FetchRequest) -> FetchShape | None:
+    """None for a name that has a mark in it."""
+    (topic,) = body.topics
+    (part,) = topic.partitions
+    epoch, offset = body.session_epoch, part.fetch_offset
+    body.session_epoch, part.fetch_offset = _EPOCH_MARK, _OFFSET_MARK
+    text = encode(body, version)
+    body.session_epoch, part.fetch_offset = epoch, offset
+    epoch_mark = _EPOCH.pack(_EPOCH_MARK) if version >= _SESSIONS_SINCE else b""
+    offset_mark = _OFFSET.pack(_OFFSET_MARK)
+    if text.count(offset_mark) != 1 or (epoch_mark and text.count(epoch_mark) != 1):
+        return None
+    return FetchShape(version, len(text), text.index(epoch_mark), len(epoch_mark), text.index(offset_mark))

@@ -1,0 +1,343 @@
+"""A fetch request that is recognised by what it is like is handled as if it had been read."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from odradek.api.fetch_outlines import FetchOutlines
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import FETCH_OUTLINES_MAX
+from odradek.base.units import INT32_MAX, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.parked import Parked
+from odradek.log.disk import FileSlice
+from odradek.record.builder import encode_batch
+from odradek.wire.client import decode_response, encode_request
+from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.in_memory import NOW_MS, Harness
+
+VERSIONS = range(4, 19)
+STEPS = 4_000
+TOPIC_IDS_SINCE = 13
+
+
+class Side(Harness):
+    """A broker with a topic of two partitions, and what became of everything that was sent to it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, fetch_max_bytes="5000")
+        self.create()
+        self.recognised = 0
+
+    def create(self) -> None:
+        topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
+
+    def delete(self) -> None:
+        self.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 3, DeleteTopicsResponse)
+
+    def produce(self, index: int, batch: bytes) -> None:
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=index, records=batch)])
+        self.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]), 9, ProduceResponse)
+
+    def play(self, frame: bytes) -> tuple[bool, bytes | str]:
+        """If it had to wait, and the answer."""
+        (request,) = Connection().receive_data(frame)
+        self.recognised += self.peer.fetch_outlines.find(request) is not None
+        try:
+            outcome = self.send_frame(frame)
+            has_waited = isinstance(outcome, Parked)
+            chunks = self.finished(outcome)
+        except Malformed as closed:
+            return False, str(closed)
+        assert chunks is not None
+        return has_waited, b"".join(map(_bytes, chunks))
+
+    def sessions(self) -> list[object]:
+        return list(self.broker.sessions._sessions.values())
+
+
+def _bytes(chunk: object) -> bytes:
+    assert isinstance(chunk, bytes | FileSlice)
+    return chunk if isinstance(chunk, bytes) else chunk.read()
+
+
+class Forgetful(Side):
+    """Every request is the first of its connection."""
+
+    def play(self, frame: bytes) -> tuple[bool, bytes | str]:
+        self.peer.fetch_outlines = FetchOutlines()
+        return super().play(frame)
+
+
+class Habits:
+    """What one consumer's requests have in common.  Most of it is as usual."""
+
+    def __init__(self, random: Random) -> None:
+        def usually(usual: int, *others: int) -> int:
+            return usual if random.random() < 0.8 else random.choice(others)
+
+        self.version = random.choice(VERSIONS)
+        self.has_session = self.version >= 7 and random.random() < 0.5
+        self.partitions = random.choice([[0], [0], [0], [0], [1], [0, 1], [7], []])
+        self.partition_max_bytes = usually(1000, 0, 1, 10_000, -1)
+        self.current_leader_epoch = usually(-1, 0, 1, -2) if self.version >= 9 else -1
+        self.last_fetched_epoch = usually(-1, 0, 1) if self.version >= 12 else -1
+        self.replica_id = usually(-1, -2, 1)
+        self.max_wait_ms = usually(100, 0)
+        self.min_bytes = usually(1, 0, 500, 50_000)
+        self.max_bytes = usually(INT32_MAX, 0, 200, -1)
+        self.isolation_level = usually(0, 1, 1, 2)
+        self.rack_id = random.choice(["", "a"]) if self.version >= 11 else ""
+        self.mixes_names_and_ids = random.random() < 0.1
+        self.forgotten = [random.choice([0, 1])] if self.version >= 7 and random.random() < 0.1 else []
+        self.closes = self.has_session and random.random() < 0.1
+        self.damage = (random.randint(1, 80), random.choice([1, 2, 127, 128])) if random.random() < 0.3 else None
+        self.is_old = random.random() < 0.2  # It does not hear that the topic was made anew.
+
+
+class Story:
+    """Requests that are much alike, so that most are as one before was, and what changes the broker between them."""
+
+    def __init__(self, seed: int, *sides: Side) -> None:
+        self.random = Random(seed)
+        self.sides = sides
+        self.number = 0
+        self.topic_id = ZERO_UUID
+        self.begin()
+
+    def begin(self) -> None:
+        """As another consumer, now and then on another connection."""
+        for side in self.sides:
+            if self.number % 5 == 0:
+                side.peer.fetch_outlines = FetchOutlines()
+        self.habits = Habits(self.random)
+        self.session = (0, 0) if self.habits.has_session else (0, -1)  # Its id, and the epoch of the next request.
+        self.offset = self.random.choice([0, 0, 3])
+
+    def play(self) -> None:
+        for _ in range(STEPS):
+            self.step()
+            assert self.sides[0].sessions() == self.sides[1].sessions()
+
+    def step(self) -> None:
+        match self.random.random():
+            case chance if chance < 0.1:
+                self.produce()
+            case chance if chance < 0.11:
+                self.replace_topic(for_long=chance < 0.102)
+            case chance if chance < 0.15:
+                self.begin()
+            case _:
+                self.fetch()
+
+    def produce(self) -> None:
+        values = [self.random.randbytes(self.random.choice([0, 10, 400])) for _ in range(self.random.randint(1, 4))]
+        batch = bytes(encode_batch([(None, value, (), NOW_MS) for value in values]))
+        index = self.random.choice([0, 0, 0, 1])
+        for side in self.sides:
+            side.produce(index, batch)
+
+    def replace_topic(self, for_long: bool) -> None:
+        is_there = TopicName("t") in self.sides[0].broker.view.topics
+        for side in self.sides:
+            if is_there:
+                side.delete()
+            if not (is_there and for_long):
+                side.create()
+        if self.sides[0].broker.partitions:
+            self.produce()
+
+    def fetch(self) -> None:
+        version = self.habits.version
+        request = self.request(version)
+        frame = bytearray(b"".join(map(_bytes, encode_request(request, version, self.number, "tests"))))
+        self.number += 1
+        if self.habits.damage is not None and self.random.random() < 0.8:
+            place, change = self.habits.damage
+            frame[max(len(frame) - place, 20)] ^= change
+        if self.random.random() < 0.02:
+            frame += b"\0"
+            struct.pack_into(">i", frame, 0, len(frame) - 4)
+        answers = [side.play(bytes(frame)) for side in self.sides]
+        assert answers[0] == answers[1], (version, request)
+        if isinstance(answers[0][1], bytes):
+            self.learn(decode_response(FetchResponse, version, answers[0][1][4:])[1])
+
+    def request(self, version: int) -> FetchRequest:
+        random, habits = self.random, self.habits
+        parts = [
+            FetchPartition(
+                partition=index,
+                fetch_offset=self.offset if random.random() < 0.9 else random.choice([0, -1, self.offset + 1, 1 << 40]),
+                partition_max_bytes=habits.partition_max_bytes,
+                current_leader_epoch=habits.current_leader_epoch,
+                last_fetched_epoch=habits.last_fetched_epoch,
+            )
+            for index in habits.partitions
+        ]
+        session_id, epoch = self.session
+        if version >= 7 and random.random() < 0.1:
+            session_id, epoch = random.choice([session_id, 0, 1]), random.choice([epoch, -1, 0, 1, 5])
+        if habits.closes and random.random() < 0.3:
+            epoch = -1
+        if random.random() < 0.02:
+            habits.partitions = random.choice([[0], [1], [0, 1]])
+        topic, topic_id = self.topic(version)
+        return FetchRequest(
+            replica_id=habits.replica_id if version < 15 else -1,
+            replica_state=ReplicaState(replica_id=habits.replica_id if version >= 15 else -1),
+            max_wait_ms=habits.max_wait_ms,
+            min_bytes=habits.min_bytes,
+            max_bytes=habits.max_bytes,
+            isolation_level=habits.isolation_level,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=parts)],
+            forgotten_topics_data=[ForgottenTopic(topic=topic, topic_id=topic_id, partitions=habits.forgotten)]
+            if habits.forgotten
+            else [],
+            rack_id=habits.rack_id,
+        )
+
+    def topic(self, version: int) -> tuple[str, Uuid]:
+        """How it is named in that version."""
+        if version < TOPIC_IDS_SINCE:
+            return "t", ZERO_UUID
+        known = self.sides[0].broker.view.topics.get(TopicName("t"))
+        if known is not None and not self.habits.is_old:
+            self.topic_id = known.id
+        return "", self.topic_id
+
+    def learn(self, answer: FetchResponse) -> None:
+        if answer.error_code:
+            self.session = (0, 0) if self.habits.has_session else (0, -1)
+        elif answer.session_id:
+            session = self.sides[0].broker.sessions.find(answer.session_id)
+            self.session = (answer.session_id, session.epoch if session else 0)
+        if self.habits.mixes_names_and_ids and self.random.random() < 0.3:
+            self.habits.version = self.random.choice([12, 13])
+        if answer.responses and self.random.random() < 0.7:
+            high_watermark = answer.responses[0].partitions[0].high_watermark
+            self.offset = self.offset + 1 if self.offset < high_watermark else 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
+    quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
+    Story(seed, quick, slow).play()
+    assert quick.recognised > 300
+    assert not slow.recognised
+
+
+def plain(
+    version: int,
+    session: tuple[int, int],
+    topic_id: Uuid = ZERO_UUID,
+    *,
+    index: int = 0,
+    offset: int = 0,
+    max_wait_ms: int = 100,
+    forgotten: int | None = None,
+) -> bytes:
+    name = "" if version >= TOPIC_IDS_SINCE else "t"
+    part = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[part])],
+        forgotten_topics_data=[]
+        if forgotten is None
+        else [ForgottenTopic(topic=name, topic_id=topic_id, partitions=[forgotten])],
+    )
+    return b"".join(map(_bytes, encode_request(request, version, 1, "tests")))
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Side:
+    side = Side(tmp_path)
+    for _ in range(5):
+        side.produce(0, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
+    return side
+
+
+def play(side: Side, frame: bytes, version: int) -> FetchResponse:
+    _, answer = side.play(frame)
+    assert isinstance(answer, bytes)
+    return decode_response(FetchResponse, version, answer[4:])[1]
+
+
+def id_of(side: Side, version: int) -> Uuid:
+    return side.broker.view.topics[TopicName("t")].id if version >= TOPIC_IDS_SINCE else ZERO_UUID
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_next_request_is_recognised(side: Side, version: int) -> None:
+    """Otherwise the comparison above would compare nothing."""
+    topic_id = id_of(side, version)
+    for offset in range(4):
+        side.play(plain(version, (0, -1), topic_id, offset=offset))
+        assert side.recognised == offset
+    if version < 7:
+        return
+    session_id = play(side, plain(version, (0, 0), topic_id), version).session_id
+    before = side.recognised
+    for epoch in range(1, 5):
+        side.play(plain(version, (session_id, epoch), topic_id, offset=epoch))
+    assert side.recognised == before + 3
+
+
+def test_a_topic_that_was_made_anew_is_another(side: Side) -> None:
+    topic_id = id_of(side, 13)
+    for _ in range(2):
+        assert play(side, plain(13, (0, -1), topic_id), 13).responses[0].partitions[0].error_code == ErrorCode.NONE
+    side.delete()
+    side.create()
+    side.produce(0, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
+    (topic,) = play(side, plain(13, (0, -1), topic_id), 13).responses
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert side.recognised == 2
+
+
+def test_a_session_that_has_another_partition_is_extended(side: Side) -> None:
+    side.produce(1, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
+    session_id = play(side, plain(12, (0, 0), index=1), 12).session_id
+    play(side, plain(12, (session_id, 1), index=0), 12)
+    play(side, plain(12, (session_id, 2), index=1, forgotten=0), 12)
+    play(side, plain(12, (session_id, 3), index=0), 12)
+    assert side.recognised == 1
+    session = side.broker.sessions.find(session_id)
+    assert session is not None
+    assert {key.partition for key in session.wanted} == {0, 1}
+
+
+def test_the_brokers_limit_holds(side: Side) -> None:
+    for _ in range(10):
+        side.produce(0, bytes(encode_batch([(None, bytes(1000), (), NOW_MS)])))
+    sizes = [len(side.play(plain(12, (0, -1)))[1]) for _ in range(2)]
+    assert side.recognised == 1
+    assert sizes[0] == sizes[1] < 5100
+
+
+def test_what_is_learned_is_bounded(side: Side) -> None:
+    for max_wait_ms in range(FETCH_OUTLINES_MAX + 100):
+        side.play(plain(12, (0, -1), max_wait_ms=max_wait_ms))
+    assert len(side.peer.fetch_outlines) == FETCH_OUTLINES_MAX
