@@ -1,4 +1,5 @@
-"""The same work through confluent-kafka, that is librdkafka with Python around it, with its default settings.
+"""The same work through confluent-kafka, that is librdkafka with Python around it, with its default settings but one:
+a consumer with 100,000 records in its queue fetches again as soon as there is room, not a second later.
 
 Here the client may well be what is measured: the broker's processor time says more than the rate.
 """
@@ -61,6 +62,7 @@ class Plan:
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "fetch.queue.backoff.ms": 0,
         }
         consumer = Consumer(settings)
         consumer.assign([TopicPartition(self.topic, 0, 0)])

@@ -47,7 +47,9 @@ Batches of 10 records of 100 B to one partition after the other, 50 requests in 
 was written once before.""",
     "librdkafka": """
 confluent-kafka from Python with its default settings, acks=1, one partition. The client takes most of a core, so that
-the rate says more about it than about the broker; the processor time is the broker's.""",
+the rate says more about it than about the broker; the processor time is the broker's. One setting is not the default:
+with fetch.queue.backoff.ms=0 a consumer whose queue is full fetches again as soon as there is room. By default it
+rests for a second, the longer the faster the broker has filled the queue.""",
 }
 
 METHOD = """
