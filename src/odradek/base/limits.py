@@ -19,7 +19,7 @@ TAGGED_FIELDS_MAX = 1_000
 # the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than
 # the second beyond the request it completes: a request of 14 bytes weighs 340 in memory.
 RECEIVE_BUFFER_BYTES_MIN = 16 * KIB
-RECEIVE_BUFFER_BYTES = 64 * KIB
+RECEIVE_BUFFER_BYTES = 128 * KIB  # Five batches of the Java producer, which has so many under way, and more.
 RECEIVE_BUFFER_KEPT_BYTES_MAX = 2 * MIB
 REQUESTS_PER_READ_TO_GROW_MAX = 128
 # All receive buffers above their first 16 KiB together, unless queued.max.request.bytes says else; one request more may

@@ -28,6 +28,7 @@ PENDING_ENTRIES_MAX = 128
 
 Entry = tuple[int, int]
 KEYS = (itemgetter(0), itemgetter(1))
+_BEFORE_ALL: tuple[int, list[Entry]] = (-BLOCK_ENTRIES, [])
 
 
 class Index:
@@ -86,12 +87,26 @@ class Index:
 
     def _load_block(self, value: int, column: int) -> tuple[int, list[Entry]]:
         file = self._disk.open(self.path)
+        # Who has come to the end of a block goes on with the next.
+        before = [known for known in self._blocks if known[1][-1][column] <= value]
+        known = max(before, default=_BEFORE_ALL)
+        start = known[0] + BLOCK_ENTRIES
+        if start < self._stored and (block := self._read_block(file, start)):
+            if block[0][column] <= value < block[-1][column]:
+                return self._keep(start, block)
+            if before and value < block[0][column]:
+                return known
         starts = range(0, self._stored, BLOCK_ENTRIES)
         following = bisect_right(starts, value, key=lambda start: self._read_entry(file, start)[column])
         start = starts[max(following - 1, 0)]
+        return self._keep(start, self._read_block(file, start))
+
+    def _read_block(self, file: File, start: int) -> list[Entry]:
         data = file.pread(start * self._layout.size, min(BLOCK_ENTRIES, self._stored - start) * self._layout.size)
         whole = len(data) - len(data) % self._layout.size
-        block: list[Entry] = list(self._layout.iter_unpack(data[:whole]))
+        return list(self._layout.iter_unpack(data[:whole]))
+
+    def _keep(self, start: int, block: list[Entry]) -> tuple[int, list[Entry]]:
         if block:
             self._blocks.insert(0, (start, block))
             del self._blocks[BLOCKS_MAX:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from simdisk import SimDisk
 
 from odradek.base.units import INT32_MAX, Offset, TimestampMs
-from odradek.log.disk import DiskFailed, RealDisk
-from odradek.log.index import PENDING_ENTRIES_MAX, OffsetIndex, TimeIndex
+from odradek.log.disk import DiskFailed, File, RealDisk, RealFile
+from odradek.log.index import BLOCK_ENTRIES, PENDING_ENTRIES_MAX, OffsetIndex, TimeIndex
 
 BASE = Offset(1_000)
 
@@ -69,6 +70,41 @@ def test_truncation_keeps_what_is_before(size: int, written: int, cut: int) -> N
     assert [index.entry(number) for number in range(len(index))] == [(o - BASE, p) for o, p in entries if p < cut * 10]
     index.add(Offset(BASE + 10_000), 99_999)
     assert index.position_at_or_before(Offset(BASE + 20_000)) == 99_999
+
+
+class CountedDisk(RealDisk):
+    """How often something was read."""
+
+    reads = 0
+
+    def open(self, path: str) -> File:
+        return CountedFile(os.open(path, os.O_RDWR), path, self)
+
+
+class CountedFile(RealFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, descriptor: int, path: str, disk: CountedDisk) -> None:
+        super().__init__(descriptor, path)
+        self._disk = disk
+
+    def pread(self, position: int, size: int) -> bytes:
+        self._disk.reads += 1
+        return super().pread(position, size)
+
+
+def test_who_reads_on_does_not_search_again(tmp_path: Path) -> None:
+    disk, blocks = CountedDisk(), 40
+    index = OffsetIndex(disk, f"{tmp_path}/i", BASE, 0)
+    index.clear()
+    for number in range(1, blocks * BLOCK_ENTRIES + 1):
+        index.add(Offset(BASE + number), number * 100)
+    readers = [0, 11, 23]
+    for turn in range(16 * BLOCK_ENTRIES):
+        for reader in readers:
+            number = reader * BLOCK_ENTRIES + turn + 1
+            assert index.border_at_or_below(number * 100 + 7) == number * 100
+    assert disk.reads < 3 * (2 * 16 + 10), "again at its border, and some to find the first"
 
 
 def test_the_file_is_kafkas(tmp_path: Path) -> None:

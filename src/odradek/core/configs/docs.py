@@ -83,7 +83,7 @@ _BROKER: dict[str, str] = {
     "metadata.log.dir": "The folder for the cluster's metadata; where not set, the first of log.dirs.",
     "process.roles": "What a KRaft node is: broker, controller or both; a node here is a broker.",
     "node.id": "The number of this broker in its cluster.",
-    "num.network.threads": "Threads that receive large batches, and at most as many that send them; the rest needs one.",
+    "num.network.threads": "Threads that receive large batches; at most as many more send them. All else needs one.",
     "num.partitions": "Partitions of a topic that is made without saying how many.",
     "num.recovery.threads.per.data.dir": "Threads that open the logs of a folder at start.",
     "port": "Before Kafka 0.9: the port to listen on; use listeners.",

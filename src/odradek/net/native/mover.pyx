@@ -154,6 +154,8 @@ cdef class Mover:
     def __cinit__(self, int threads, groups=()):
         cdef int index, processor
         cdef epoll_event event
+        if threads + len(groups) > THREADS_MAX:
+            raise ValueError(f"{threads + len(groups)} threads, there is room for {THREADS_MAX}")
         self._threads = 0
         self._bell = self._stop = -1
         self._slots = <Slot *>calloc(SLOTS, sizeof(Slot))
@@ -173,7 +175,7 @@ cdef class Mover:
             raise OSError(errno, os.strerror(errno))
         event.events = EPOLLIN
         event.data.u64 = STOP
-        self._stores_upto = min(threads, THREADS_MAX)
+        self._stores_upto = threads
         self._senders_from = self._stores_upto if groups else 0
         for index in range(PROCESSORS_MAX):
             self._nearest[index] = -1
@@ -181,7 +183,7 @@ cdef class Mover:
             for processor in processors:
                 if processor < PROCESSORS_MAX:
                     self._nearest[processor] = index
-        for index in range(min(threads + len(groups), THREADS_MAX)):
+        for index in range(threads + len(groups)):
             self._loads[index] = 0
             self._epolls[index] = epoll_create1(EPOLL_CLOEXEC)
             if self._epolls[index] < 0:
@@ -288,9 +290,10 @@ cdef class Mover:
         self._sockets.add(slot.socket)
         event.events = EPOLLIN if slot.is_store else EPOLLOUT
         event.data.u64 = <uint64_t>slot.generation << 32 | <uint64_t>transfer.index
-        pthread_mutex_lock(&slot.lock)  # Whoever gets the event sees what is in the slot.
-        failed = epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_ADD, slot.socket, &event)
+        # Whoever gets the event sees what is in the slot, and finds its lock free.
+        pthread_mutex_lock(&slot.lock)
         pthread_mutex_unlock(&slot.lock)
+        failed = epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_ADD, slot.socket, &event)
         if failed:  # There is no memory, or that is no socket.
             self._release(transfer)
             return None
@@ -326,7 +329,8 @@ cdef class Mover:
             pthread_mutex_lock(&slot.lock)
             self._forget(<uint64_t>slot.generation << 32 | <uint64_t>transfer.index)
             slot.generation += 1
-            epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_DEL, slot.socket, NULL)
+            if not slot.is_ended:
+                epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_DEL, slot.socket, NULL)
             pthread_mutex_unlock(&slot.lock)
         self._take_result(transfer, slot)
         self._release(transfer)
