@@ -18,7 +18,6 @@ from odradek.base.limits import FETCH_OUTLINES_MAX
 from odradek.base.units import LeaderEpoch, Offset, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.fetch_sessions import SESSIONLESS, FetchKey
-from odradek.log.disk import FileSlice
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.wire.compile import encode
 from odradek.wire.messages.fetch import (
@@ -28,7 +27,7 @@ from odradek.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from odradek.wire.primitives import Chunk
+from odradek.wire.primitives import Chunk, Splice
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 from odradek.wire.varint import uvarint
@@ -133,7 +132,7 @@ class FetchAnswer:
         self._size = _FRONT_BYTES - _SIZE_BYTES + len(self._before) + 8 * len(numbers) + len(self._between)
 
     def encode(
-        self, request: Request, high_watermark: Offset, last_stable_offset: Offset, start: Offset, records: FileSlice
+        self, request: Request, high_watermark: Offset, last_stable_offset: Offset, start: Offset, records: Splice
     ) -> list[Chunk]:
         """The whole frame."""
         length = uvarint(records.size + 1) if self._is_flexible else _LENGTH.pack(records.size)
