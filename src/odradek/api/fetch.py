@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from odradek.api.call import Call
-from odradek.api.fetch_outlines import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -24,8 +24,10 @@ from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
 )
@@ -42,7 +44,7 @@ _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 
 
 def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse]:
-    if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    if body.isolation_level not in ISOLATION_LEVELS:
         return refuse(call, body, ErrorCode.INVALID_REQUEST)
     try:
         fetch = _Fetch(call, body)
@@ -183,18 +185,18 @@ class _DataArrived:
         return sum(self._found.values()) >= self._fetch.min_bytes
 
 
+def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
+    return Wanted(
+        FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, part.partition),
+        part.fetch_offset,
+        part.partition_max_bytes,
+        max(part.current_leader_epoch, NO_EPOCH),  # Any number below 0 says nothing.
+        part.last_fetched_epoch,
+    )
+
+
 def _begin(call: Call, body: FetchRequest, by_id: bool) -> FetchRound:
-    wanted = [
-        Wanted(
-            FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, part.partition),
-            part.fetch_offset,
-            part.partition_max_bytes,
-            max(part.current_leader_epoch, NO_EPOCH),  # Any number below 0 says nothing.
-            part.last_fetched_epoch,
-        )
-        for topic in body.topics
-        for part in topic.partitions
-    ]
+    wanted = [wanted_of(topic, part, by_id) for topic in body.topics for part in topic.partitions]
     forgotten = [
         FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, index)
         for topic in body.forgotten_topics_data

@@ -9,15 +9,17 @@ be read again, and its answer is the earlier one with other numbers.  Learned as
 
 from __future__ import annotations
 
-from struct import Struct, pack
+from struct import Struct
 from typing import NamedTuple
 
-from odradek.api.learned import Learned
+from odradek.api.answer_marks import MARKS, SIZE_BYTES, around
+from odradek.api.isolation import READ_COMMITTED
+from odradek.api.learned import Learned, OnePartition
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_OUTLINES_MAX
-from odradek.base.units import LeaderEpoch, Offset, TopicPartition
+from odradek.base.units import Offset, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.fetch_sessions import SESSIONLESS, FetchKey
+from odradek.core.fetch_sessions import FINAL_EPOCH, SESSIONLESS, Wanted
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.wire.compile import encode
 from odradek.wire.messages.fetch import (
@@ -29,22 +31,16 @@ from odradek.wire.messages.fetch import (
 )
 from odradek.wire.primitives import Chunk, Splice
 from odradek.wire.request import Request
-from odradek.wire.response import encode_response
 from odradek.wire.varint import uvarint
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-NO_SESSION_EPOCH = -1
 _FLEXIBLE_FROM = FLEXIBLE_FROM[ApiKey.FETCH] or 0
 _SESSIONS_SINCE = 7
 _LOG_START_OFFSET_SINCE = 5
-_FRONT_BYTES = 8  # Of an answer: its size and the correlation id.
-_SIZE_BYTES = 4
 _LENGTH = Struct(">i")
 _EPOCH = Struct(">i")
 _OFFSET = Struct(">q")
 _unpack_epoch, _unpack_offset = _EPOCH.unpack_from, _OFFSET.unpack_from
 _EPOCH_MARK, _OFFSET_MARK = 0x5B3C79A1, 0x4D95E2B86F1C3A70  # As no other field could contain.
-_NUMBERS = (0x0123456789ABCDEF, 0x1122334455667788, 0x1032547698BADCFE)
 _BEFORE_RECORDS_BYTES = (4, 1)  # The length of one byte of records, without and with flexible versions.
 
 
@@ -62,42 +58,24 @@ class FetchShape(NamedTuple):
         return body[: self.epoch_at] + body[after_epoch : self.offset_at] + body[after_offset:]
 
 
-class FetchOutline:
+class FetchOutline(OnePartition):
     """One partition, as one consumer reads it, all but the session's epoch and the offset."""
 
-    __slots__ = (
-        "answer",
-        "current_leader_epoch",
-        "has_topic_id",
-        "key",
-        "last_fetched_epoch",
-        "max_bytes",
-        "min_bytes",
-        "name",
-        "partition_max_bytes",
-        "session_id",
-        "topic_id",
-        "uses_ids",
-    )
+    __slots__ = ("answer", "max_bytes", "min_bytes", "session_id", "wanted")
 
-    def __init__(self, version: int, body: FetchRequest, name: TopicPartition, uses_ids: bool) -> None:
+    def __init__(self, version: int, body: FetchRequest, name: TopicPartition, wanted: Wanted) -> None:
+        """`wanted` of the partition, with the offset of any request."""
         (topic,) = body.topics
-        (part,) = topic.partitions
-        self.uses_ids = uses_ids
-        self.topic_id = Uuid(topic.topic_id)
-        self.name = name
-        self.key = FetchKey(self.topic_id if uses_ids else topic.topic, part.partition)
-        self.session_id = SESSIONLESS if body.session_epoch == NO_SESSION_EPOCH else body.session_id
+        super().__init__(name, Uuid(topic.topic_id))
+        self.wanted = wanted
+        self.session_id = SESSIONLESS if body.session_epoch == FINAL_EPOCH else body.session_id
         self.min_bytes = body.min_bytes
         self.max_bytes = body.max_bytes
-        self.partition_max_bytes = part.partition_max_bytes
-        self.current_leader_epoch = LeaderEpoch(part.current_leader_epoch)
-        self.last_fetched_epoch = part.last_fetched_epoch
         self.answer = FetchAnswer(version, self._sample(topic, body.isolation_level == READ_COMMITTED))
 
     def _sample(self, topic: FetchTopic, is_read_committed: bool) -> FetchResponse:
-        """An answer with _NUMBERS where the numbers go, and one byte of records."""
-        high_watermark, last_stable_offset, log_start_offset = _NUMBERS
+        """An answer with MARKS where the numbers go, and one byte of records."""
+        high_watermark, last_stable_offset, log_start_offset = MARKS
         part = PartitionData(
             partition_index=self.name.partition,
             error_code=ErrorCode.NONE,
@@ -119,17 +97,14 @@ class FetchAnswer:
     def __init__(self, version: int, sample: FetchResponse) -> None:
         self._is_flexible = version >= _FLEXIBLE_FROM
         self._has_log_start_offset = version >= _LOG_START_OFFSET_SINCE
-        numbers = _NUMBERS if self._has_log_start_offset else _NUMBERS[:2]
-        asked = Request(ApiKey.FETCH, version, 0, None, memoryview(b""), 0, 0)
-        whole = b"".join(chunk for chunk in encode_response(asked, sample) if isinstance(chunk, bytes))
-        before, found, after = whole.partition(pack(f">{len(numbers)}q", *numbers))
-        assert found, "the numbers follow each other"
+        numbers = 3 if self._has_log_start_offset else 2
+        self._before, after = around(ApiKey.FETCH, version, sample, numbers)
         self._end = b"\0\0\0" if self._is_flexible else b""  # No tags of the partition, the topic and the answer.
         assert after.endswith(b"\0" + self._end)
         self._between = after[: -len(self._end) - 1 - _BEFORE_RECORDS_BYTES[self._is_flexible]]
-        self._before = before[_FRONT_BYTES:]
-        self._pack = Struct(f">ii{len(self._before)}s{len(numbers)}q{len(self._between)}s").pack
-        self._size = _FRONT_BYTES - _SIZE_BYTES + len(self._before) + 8 * len(numbers) + len(self._between)
+        layout = Struct(f">ii{len(self._before)}s{numbers}q{len(self._between)}s")
+        self._pack = layout.pack
+        self._size = layout.size - SIZE_BYTES
 
     def encode(
         self, request: Request, high_watermark: Offset, last_stable_offset: Offset, start: Offset, records: Splice
@@ -160,7 +135,7 @@ class FetchOutlines(Learned[FetchShape, FetchOutline]):
         if place is None:
             return None
         outline, shape = place
-        epoch = _unpack_epoch(body, shape.epoch_at)[0] if shape.epoch_bytes else NO_SESSION_EPOCH
+        epoch = _unpack_epoch(body, shape.epoch_at)[0] if shape.epoch_bytes else FINAL_EPOCH
         return outline, epoch, _unpack_offset(body, shape.offset_at)[0]
 
     def _place(self, version: int, body: bytes) -> tuple[FetchOutline, FetchShape] | None:
@@ -171,20 +146,22 @@ class FetchOutlines(Learned[FetchShape, FetchOutline]):
                     return outline, shape
         return None
 
-    def learn(self, version: int, body: FetchRequest, name: TopicPartition, received: bytes, uses_ids: bool) -> None:
+    def may_learn(self, version: int, received: bytes) -> bool:
+        """To be asked before `learn`."""
+        return self._place(version, received) is None and self._has_room()
+
+    def learn(self, version: int, body: FetchRequest, name: TopicPartition, wanted: Wanted, received: bytes) -> None:
         """Remember what was read from `received`: a request for one partition."""
-        if self._place(version, received) is not None:
-            return
-        shape = _shape(version, body)
-        if shape is None or len(received) != shape.size or not self._has_room(shape):
+        text, shape = _marked(version, body)
+        if shape is None or len(received) != shape.size:
             return
         key = shape.key(received)
-        if key == shape.key(encode(body, version)):  # And not another way of writing the same.
-            self._known[key] = FetchOutline(version, body, name, uses_ids)
+        if key == shape.key(text) and self._has_room_for(shape):  # And not another way of writing the same.
+            self._known[key] = FetchOutline(version, body, name, wanted)
 
 
-def _shape(version: int, body: FetchRequest) -> FetchShape | None:
-    """None for a name that has a mark in it."""
+def _marked(version: int, body: FetchRequest) -> tuple[bytes, FetchShape | None]:
+    """The body written with marks where requests differ; no shape for a name that has a mark in it."""
     (topic,) = body.topics
     (part,) = topic.partitions
     epoch, offset = body.session_epoch, part.fetch_offset
@@ -194,5 +171,5 @@ def _shape(version: int, body: FetchRequest) -> FetchShape | None:
     epoch_mark = _EPOCH.pack(_EPOCH_MARK) if version >= _SESSIONS_SINCE else b""
     offset_mark = _OFFSET.pack(_OFFSET_MARK)
     if text.count(offset_mark) != 1 or (epoch_mark and text.count(epoch_mark) != 1):
-        return None
-    return FetchShape(version, len(text), text.index(epoch_mark), len(epoch_mark), text.index(offset_mark))
+        return text, None
+    return text, FetchShape(version, len(text), text.index(epoch_mark), len(epoch_mark), text.index(offset_mark))

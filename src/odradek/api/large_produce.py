@@ -32,7 +32,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     start = 0 if outline is None else outline.records_from(body, body_bytes)
     if outline is None or not start:
         return None
-    partition = plain_produce.partition_of(broker, outline)
+    partition = outline.find(broker)
     if partition is None:
         return None
     size = body_bytes - start - outline.tail_bytes

@@ -7,11 +7,34 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from odradek.base.units import TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker import Broker
+from odradek.core.partition import Partition
+
 Shape = TypeVar("Shape")
 Meaning = TypeVar("Meaning")
 
 SHAPES_MAX = 4
 _MISSES_PER_PLACE = 16
+
+
+class OnePartition:
+    """What is known of requests for one partition."""
+
+    __slots__ = ("has_topic_id", "name", "topic_id")
+
+    def __init__(self, name: TopicPartition, topic_id: Uuid) -> None:
+        """`topic_id` is zero where the topic is named."""
+        self.name = name
+        self.topic_id = topic_id
+        self.has_topic_id = topic_id != ZERO_UUID
+
+    def find(self, broker: Broker) -> Partition | None:
+        """None if it is gone; a topic that was made anew has another id."""
+        if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
+            return None
+        return broker.partitions.get(self.name)
 
 
 class Learned(Generic[Shape, Meaning]):
@@ -28,10 +51,11 @@ class Learned(Generic[Shape, Meaning]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def _has_room(self, shape: Shape) -> bool:
-        """For one more of that shape."""
-        if len(self._known) >= self._size_max and not self._forget():
-            return False
+    def _has_room(self) -> bool:
+        """To be asked first: to find out what a request is like costs as much as to read it."""
+        return len(self._known) < self._size_max or self._forget()
+
+    def _has_room_for(self, shape: Shape) -> bool:
         if shape not in self._shapes:
             if len(self._shapes) >= SHAPES_MAX and not self._forget():
                 return False

@@ -9,6 +9,7 @@ unused without remote storage.
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.isolation import ISOLATION_LEVELS
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.partition import Partition
@@ -23,14 +24,13 @@ from odradek.wire.messages.list_offsets import (
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_SINCE = 4
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 Place = tuple[TimestampMs, Offset, int]
 
 
 def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
-    if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    if body.isolation_level not in ISOLATION_LEVELS:
         return refuse(call, body, ErrorCode.INVALID_REQUEST)
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in body.topics:

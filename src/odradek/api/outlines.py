@@ -9,13 +9,14 @@ and only if writing what was read gives the same bytes: what is recognised can b
 
 from __future__ import annotations
 
-from struct import Struct, pack
+from struct import Struct
 
-from odradek.api.learned import Learned
+from odradek.api.answer_marks import MARKS, SIZE_BYTES, around
+from odradek.api.learned import Learned, OnePartition
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_OUTLINES_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
-from odradek.base.uuids import ZERO_UUID
+from odradek.base.uuids import Uuid
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.wire.compile import encode
 from odradek.wire.messages.produce import (
@@ -28,34 +29,28 @@ from odradek.wire.messages.produce import (
 )
 from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
-from odradek.wire.response import encode_response
 from odradek.wire.varint import read_uvarint
 
 _FLEXIBLE_FROM = FLEXIBLE_FROM[ApiKey.PRODUCE] or 0
 _LOG_START_OFFSET_SINCE = 5
 _LENGTH = Struct(">i")
-_SIZE_BYTES = 4
-_FRONT_BYTES = 8  # Of an answer: its size and the correlation id.
 _NO_TAGS = b"\0\0\0"  # Of the partition, the topic and the request.
 _REST_BYTES_MIN = 16  # Less is no batch.
 _NO_RECORDS_BYTES = 4  # How a request without records ends: an empty length, and no tags if there could be some.
-_NUMBERS = (0x0123456789ABCDEF, 0x1122334455667788, 0x1032547698BADCFE)  # As no name could contain.
 
 
-class Outline:
+class Outline(OnePartition):
     """One partition, as one producer writes to it, all but the records."""
 
-    __slots__ = ("acks", "answer", "has_topic_id", "name", "size", "timeout_ms", "topic_id", "version")
+    __slots__ = ("acks", "answer", "size", "timeout_ms", "version")
 
     def __init__(self, version: int, body: ProduceRequest, name: TopicPartition, size: int) -> None:
+        super().__init__(name, Uuid(body.topic_data[0].topic_id))
         self.version = version
         self.acks = body.acks
         self.timeout_ms = body.timeout_ms
-        self.topic_id = body.topic_data[0].topic_id
-        self.has_topic_id = self.topic_id != ZERO_UUID
-        self.name = name
         self.size = size
-        self.answer = Answer(version, self.response(*_NUMBERS))
+        self.answer = Answer(version, self.response(*MARKS))
 
     def response(self, base_offset: int, log_append_time: int, log_start_offset: int) -> ProduceResponse:
         """The whole answer to a batch that was appended."""
@@ -108,16 +103,13 @@ class Answer:
     __slots__ = ("_after", "_before", "_has_log_start_offset", "_pack", "_size")
 
     def __init__(self, version: int, sample: ProduceResponse) -> None:
-        """`sample` has _NUMBERS where the numbers go."""
+        """`sample` has MARKS where the numbers go."""
         self._has_log_start_offset = version >= _LOG_START_OFFSET_SINCE
-        numbers = _NUMBERS if self._has_log_start_offset else _NUMBERS[:2]
-        mark = pack(f">{len(numbers)}q", *numbers)
-        whole = b"".join(chunk for chunk in encode_response(_request(version), sample) if isinstance(chunk, bytes))
-        before, found, self._after = whole.partition(mark)
-        assert found, "the numbers follow each other"
-        self._before = before[_FRONT_BYTES:]
-        self._size = len(whole) - _SIZE_BYTES
-        self._pack = Struct(f">ii{len(self._before)}s{len(numbers)}q{len(self._after)}s").pack
+        numbers = 3 if self._has_log_start_offset else 2
+        self._before, self._after = around(ApiKey.PRODUCE, version, sample, numbers)
+        layout = Struct(f">ii{len(self._before)}s{numbers}q{len(self._after)}s")
+        self._size = layout.size - SIZE_BYTES
+        self._pack = layout.pack
 
     def encode(self, request: Request, base_offset: Offset, time: TimestampMs, log_start_offset: Offset) -> list[Chunk]:
         """The whole frame."""
@@ -154,8 +146,10 @@ class Outlines(Learned[int, Outline]):
 
     def learn(self, version: int, body: ProduceRequest, name: TopicPartition, received: memoryview) -> None:
         """Remember what was read from `received`: a request for one partition, that has records."""
+        if not self._has_room():
+            return
         text = encode(_without_records(body), version)[:-_NO_RECORDS_BYTES]
-        if received[: len(text)] == text and self._has_room(len(text)):  # And not another way of writing the same.
+        if received[: len(text)] == text and self._has_room_for(len(text)):  # And not another way of writing the same.
             self._known[text] = Outline(version, body, name, len(text))
 
 
@@ -169,7 +163,3 @@ def _without_records(body: ProduceRequest) -> ProduceRequest:
         timeout_ms=body.timeout_ms,
         topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[empty])],
     )
-
-
-def _request(version: int) -> Request:
-    return Request(ApiKey.PRODUCE, version, 0, None, memoryview(b""), 0, 0)

@@ -7,22 +7,22 @@ send, or would get an error, is left to fetch.py before anything was done: it ha
 from __future__ import annotations
 
 from odradek.api.call import Peer
-from odradek.api.fetch_outlines import NO_SESSION_EPOCH, READ_COMMITTED, READ_UNCOMMITTED, FetchOutline
+from odradek.api.fetch import TOPIC_IDS_SINCE, wanted_of
+from odradek.api.fetch_outlines import FetchOutline
+from odradek.api.isolation import ISOLATION_LEVELS
 from odradek.api.outcome import Encoded
 from odradek.base.errors import Refused
 from odradek.base.units import NO_EPOCH, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
-from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, Session, Wanted
+from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, Session
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition, Readable
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.request import Request
 
-TOPIC_IDS_SINCE = 13
 _VERSION_MIN = 4
 _NO_REPLICA = -1
-_ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded:
@@ -39,14 +39,17 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
         session = broker.sessions.find(outline.session_id)
         if session is None or not _is_next_of(session, epoch, outline):
             return None
-    elif epoch != NO_SESSION_EPOCH:
+    elif epoch != FINAL_EPOCH:
         return None
     readable = _read(broker, partition, outline, offset)
     if readable is None:
         return None
     if session is not None:
         broker.sessions.goes_on(session, now.steady)
-        _note(session.wanted[outline.key], outline, offset, readable)
+        wanted = session.wanted[outline.wanted.key]
+        wanted.asks_again(outline.wanted)
+        wanted.fetch_offset = offset
+        wanted.is_news(readable.high_watermark, readable.log_start_offset)
     return outline.answer.encode(
         request,
         readable.high_watermark,
@@ -57,24 +60,22 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
 
 
 def _partition(broker: Broker, outline: FetchOutline) -> Partition | None:
-    partition = broker.partitions.get(outline.name)
-    if outline.uses_ids and broker.view.names.get(outline.topic_id) != outline.name.topic:
-        return None
-    if partition is None or outline.current_leader_epoch not in (NO_EPOCH, partition.info.leader_epoch):
+    partition = outline.find(broker)
+    if partition is None or outline.wanted.current_leader_epoch not in (NO_EPOCH, partition.info.leader_epoch):
         return None
     return partition
 
 
 def _is_next_of(session: Session, epoch: int, outline: FetchOutline) -> bool:
     """And asks for all that the session has."""
-    return session.epoch == epoch and len(session.wanted) == 1 and outline.key in session.wanted
+    return session.epoch == epoch and len(session.wanted) == 1 and outline.wanted.key in session.wanted
 
 
 def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: Offset) -> Readable | None:
     """None if there is less than was asked for, or an error."""
-    max_bytes = min(outline.partition_max_bytes, outline.max_bytes, broker.fetch_bytes_max)
+    max_bytes = min(outline.wanted.max_bytes, outline.max_bytes, broker.fetch_bytes_max)
     try:
-        if partition.diverging_epoch(outline.last_fetched_epoch, offset) is not None:
+        if partition.diverging_epoch(outline.wanted.last_fetched_epoch, offset) is not None:
             return None
         readable = partition.read(offset, max_bytes, at_least_one=True)
     except Refused:
@@ -83,36 +84,28 @@ def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: O
     return readable if size and size >= outline.min_bytes else None
 
 
-def _note(wanted: Wanted, outline: FetchOutline, offset: Offset, readable: Readable) -> None:
-    """What is asked of the session now, and what is told."""
-    wanted.fetch_offset = offset
-    wanted.max_bytes = outline.partition_max_bytes
-    wanted.current_leader_epoch = outline.current_leader_epoch
-    wanted.last_fetched_epoch = outline.last_fetched_epoch
-    wanted.is_news(readable.high_watermark, readable.log_start_offset)
-
-
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
-    """A request was read from `received` and not refused: the next one like it may be plain."""
-    version = request.api_version
-    if version < _VERSION_MIN or not _is_learnable(body):
+    """A request was read from `received`: the next one like it may be plain."""
+    version, known = request.api_version, peer.fetch_outlines
+    if version < _VERSION_MIN or not _is_learnable(body) or not known.may_learn(version, received.tobytes()):
         return
     (topic,) = body.topics
     (part,) = topic.partitions
-    uses_ids = version >= TOPIC_IDS_SINCE
-    name = broker.view.names.get(Uuid(topic.topic_id)) if uses_ids else TopicName(topic.topic)
-    if name is not None and min(body.max_bytes, part.partition_max_bytes, part.current_leader_epoch + 1) >= 0:
-        index = TopicPartition(name, part.partition)
-        if index in broker.partitions:
-            peer.fetch_outlines.learn(version, body, index, received.tobytes(), uses_ids)
+    by_id = version >= TOPIC_IDS_SINCE
+    name = broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.topic)
+    if name is not None and (at := TopicPartition(name, part.partition)) in broker.partitions:
+        known.learn(version, body, at, wanted_of(topic, part, by_id), received.tobytes())
 
 
 def _is_learnable(body: FetchRequest) -> bool:
     """A consumer's, for one partition, not the first of a session or its last."""
-    if body.isolation_level not in _ISOLATION_LEVELS:
+    if body.isolation_level not in ISOLATION_LEVELS:
         return False
     if body.replica_id != _NO_REPLICA or body.replica_state.replica_id != _NO_REPLICA or body.forgotten_topics_data:
         return False
     if body.session_epoch == INITIAL_EPOCH or (body.session_epoch == FINAL_EPOCH) != (body.session_id == SESSIONLESS):
         return False
-    return len(body.topics) == 1 and len(body.topics[0].partitions) == 1
+    if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
+        return False
+    (part,) = body.topics[0].partitions
+    return min(body.max_bytes, part.partition_max_bytes, part.current_leader_epoch + 1) >= 0

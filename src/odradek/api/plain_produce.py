@@ -17,7 +17,6 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
@@ -31,7 +30,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     if found is None:
         return None
     outline, records = found
-    partition = partition_of(broker, outline)
+    partition = outline.find(broker)
     if partition is None:
         return None
     try:
@@ -43,13 +42,6 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
         return None
     request.body = _NOTHING  # An answer that waits must not keep the receive buffer alive.
     return staged(broker, request, outline, append, partition.log.start_offset, now)
-
-
-def partition_of(broker: Broker, outline: Outline) -> Partition | None:
-    partition = broker.partitions.get(outline.name)
-    if outline.has_topic_id and broker.view.names.get(outline.topic_id) != outline.name.topic:
-        return None
-    return partition
 
 
 def staged(  # noqa: PLR0917

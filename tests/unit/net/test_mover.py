@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -56,18 +56,6 @@ def reset(peer: socket.socket) -> None:
     """Close as a peer that crashed."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-
-
-@pytest.fixture(scope="module")
-def mover() -> Iterator[Moving]:
-    moving = Moving()
-    yield moving
-    moving.end()
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Held:
-    return Held(tmp_path / "file")
 
 
 @pytest.fixture(scope="module")

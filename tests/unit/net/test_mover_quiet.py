@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,18 +15,6 @@ if not HAS_MOVER:  # pragma: no cover
 from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, nothing, pair, read
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def mover() -> Iterator[Moving]:
-    moving = Moving()
-    yield moving
-    moving.end()
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Held:
-    return Held(tmp_path / "file")
 
 
 def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None:

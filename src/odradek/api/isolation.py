@@ -1,0 +1,4 @@
+"""Isolation levels of Fetch and ListOffsets (KIP-98)."""
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)

@@ -1,0 +1,28 @@
+"""A mover with its threads, and a file for it.  Imported late: where there is no mover, other tests are here too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.moving import Held, Moving
+
+
+@pytest.fixture(scope="module")
+def mover() -> Iterator[Moving]:
+    from support.moving import Moving
+
+    moving = Moving()
+    yield moving
+    moving.end()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Held:
+    from support.moving import Held
+
+    return Held(tmp_path / "file")
