@@ -45,6 +45,9 @@ RECORDS_PER_BATCH_MAX = 10_000_000
 SEGMENT_BYTES_DEFAULT = 1 * GIB  # log.segment.bytes
 SEGMENT_INDEX_BYTES_DEFAULT = 10 * MIB  # log.index.size.max.bytes
 INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
+AWAITED_PRODUCERS_MAX = (
+    1_000  # Of one log: those that tried to begin a transaction, and have written nothing of it yet.
+)
 
 # Names.
 TOPIC_NAME_CHARACTERS_MAX = 249

@@ -26,6 +26,12 @@ def from_text(text: str) -> Uuid:
     return Uuid(raw)
 
 
+def to_hex(uuid: Uuid) -> str:
+    """The form with hyphens that member ids end with."""
+    text = uuid.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
 def is_usable(uuid: Uuid) -> bool:
     """True if a random id may be given out: not reserved, and its text can't be taken for a command-line option."""
     return uuid not in (ZERO_UUID, METADATA_TOPIC_UUID) and not to_text(uuid).startswith("-")

@@ -28,6 +28,11 @@ class FieldLayout:
         return self.field.is_array
 
     @property
+    def is_tagged(self) -> bool:
+        """A struct that may be null has a 1 in front.  Null is -1; in a tagged field it is 0."""
+        return self.field.life.tag is not None
+
+    @property
     def length_code(self) -> str:
         """The struct letter of a length that isn't compact."""
         return "h" if self.type is STRING and not self.is_array else "i"

@@ -58,8 +58,8 @@ class _ReaderSource(Source):
     def whole(self, layout: StructLayout) -> None:
         self.emit("data = data if type(data) is memoryview else memoryview(data)")
         self.emit("limit = len(data)")
-        is_request = schema_of(layout.cls).kind == "request"
-        self.emit(f"left = {REQUEST_ELEMENTS_MAX if is_request else DECODED_ELEMENTS_MAX}")
+        is_from_client = schema_of(layout.cls).kind in ("request", "data")
+        self.emit(f"left = {REQUEST_ELEMENTS_MAX if is_from_client else DECODED_ELEMENTS_MAX}")
         with self.block("try:"):
             self.struct(layout, "m")
             self.flush()
@@ -110,7 +110,7 @@ class _ReaderSource(Source):
             return
         self.take("b", "n")
         self.flush()
-        with self.block("if n < 0:"):
+        with self.block(f"if n < {1 if field.is_tagged else 0}:"):
             self.emit(f"{target} = None")
         with self.block("else:"):
             variable = self.variable("m")

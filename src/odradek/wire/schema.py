@@ -36,7 +36,12 @@ from typing import (
 from odradek.wire.primitives import Primitive
 
 T = TypeVar("T")
-Kind = Literal["request", "response", "header", "data"]
+Kind = Literal["request", "response", "header", "data", "coordinator-key", "coordinator-value"]
+
+
+# Tagged fields from this tag on are our own.  Kafka numbers each message's from 0; who does not know a tag skips it
+# (KIP-482), and they are only sent to who has asked for them with another.
+OWN_TAGS_FROM = 10_000
 
 
 class Required:
@@ -290,6 +295,17 @@ def _build(cls: type[T], schema: Schema) -> type[T]:
 
 
 def _constructor(schema: Schema) -> Callable[..., None]:
+    """Made when it is first called: a process needs few of all classes, and compiling is what they cost."""
+
+    def first(self: object, **values: object) -> None:
+        made = _made_constructor(schema)
+        _public(type(self)).__init__ = made  # type: ignore[misc]
+        made(self, **values)
+
+    return first
+
+
+def _made_constructor(schema: Schema) -> Callable[..., None]:
     space: dict[str, object] = {}
     signature, stores = _constructor_lines(schema, space)
     comma = ", " if signature else ""

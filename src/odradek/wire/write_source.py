@@ -136,7 +136,7 @@ class _WriterSource(Source):
             return
         self.flush()
         with self.block(f"if {variable} is None:"):
-            self.emit(f"{self._out}.append(255)")
+            self.emit(f"{self._out}.append({0 if field.is_tagged else 255})")
         with self.block("else:"):
             self.put("b", "1")
             self.struct(layout, variable)

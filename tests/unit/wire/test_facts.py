@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from wire_support import (
-    FOREVER,
-    PRIMITIVES,
-    FieldFact,
-    common,
-    default_value,
-    element_type,
-    interval,
-    message_facts,
-    snake_case,
-    table,
-)
+from wire_support import FOREVER, check_message, interval, message_facts, table
 
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.wire.catalog import APIS, HEADERS
-from odradek.wire.primitives import Primitive
-from odradek.wire.schema import Field, default_instance, schema_of
+from odradek.wire.schema import schema_of
 
 CLASSES = [cls for pair in (*APIS.values(), HEADERS) for cls in pair]
 FACT_OF = {fact["name"]: fact for fact in message_facts() if fact.get("era") != "pre-4.0"}
@@ -27,48 +15,7 @@ FACT_OF = {fact["name"]: fact for fact in message_facts() if fact.get("era") != 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_message_is_as_the_facts_say(cls: type) -> None:
-    schema, fact = schema_of(cls), FACT_OF[cls.__name__]
-    flexible = interval(fact["flexibleVersions"])
-    assert schema.kind == fact["type"]
-    assert schema.api_key == fact.get("apiKey")
-    assert schema.versions == interval(fact["validVersions"])
-    assert schema.flexible_from == (flexible.start if flexible else None)
-    check_struct(cls, fact["fields"], schema.versions)
-
-
-def check_struct(cls: type, facts: list[FieldFact], versions: range) -> None:
-    fields = schema_of(cls).fields
-    assert [field.name for field in fields] == [snake_case(fact["name"]) for fact in facts]
-    for field, fact in zip(fields, facts, strict=True):
-        check_field(field, fact, versions)
-
-
-def check_field(field: Field, fact: FieldFact, versions: range) -> None:
-    """`versions` are those in which the struct around it exists: what is said beyond them means nothing."""
-    kind, is_array = element_type(fact)
-    here = common(interval(fact["versions"]), versions)
-    assert field.is_array == is_array
-    assert [v for v in versions if field.exists_in(v)] == list(here)
-    assert [v for v in here if field.is_nullable_in(v)] == list(common(interval(fact.get("nullableVersions")), here))
-    assert [v for v in here if field.is_tagged_in(v)] == list(common(interval(fact.get("taggedVersions")), here))
-    assert field.life.tag == fact.get("tag")
-    assert field.life.flexible == (fact.get("flexibleVersions") != "none")
-    if here != versions:
-        assert field.life.ignorable == fact.get("ignorable", False)
-        assert not field.is_required, "a field that may be absent needs no value"
-    if kind in PRIMITIVES:
-        assert field.type is PRIMITIVES[kind]
-        check_default(field, default_value(fact))
-        return
-    assert not isinstance(field.type, Primitive)
-    assert field.type.__name__ == kind
-    check_default(field, None if fact.get("default") == "null" else [] if is_array else default_instance(field.type))
-    check_struct(field.type, fact["fields"], here)
-
-
-def check_default(field: Field, default: object) -> None:
-    assert field.default == default
-    assert type(field.default) is type(default)
+    check_message(cls, FACT_OF[cls.__name__])
 
 
 def test_api_keys_are_those_of_the_table() -> None:
