@@ -2,6 +2,8 @@
 
 One by one in Python a batch costs 3 µs, and a segment of a gigabyte may have ten million.  What is no whole batch of
 format 2 ends a run before it and is looked at by log/scan.py, whose walk_checked is the readable twin of this file.
+
+On the way it keeps count of the producers that number their batches: what log/producers.py knows of each.
 """
 
 from __future__ import annotations
@@ -27,13 +29,55 @@ UINT32_SPAN = 1 << 32
 LOG_OVERHEAD_BYTES = 12
 HEADER_BYTES = 61
 MAGIC = 2
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+KEPT = 5  # Batches of each producer.
+
+
+class Tally:
+    """What one producer wrote, in the order of the file: its last batches, and the first that is in a transaction."""
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.has_new_epoch = False
+        self.first_transactional = -1
+        self.timestamp = -1
+        self.count = 0
+        self.sent = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+
+    def add(  # noqa: PLR0917
+        self, epoch: int, sequence: int, base_offset: int, delta: int, timestamp: int, is_transactional: bool
+    ) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.has_new_epoch = True
+            self.count = 0
+        if is_transactional and self.first_transactional < 0:
+            self.first_transactional = base_offset
+        at = self.count % KEPT * 4
+        self.sent[at] = (sequence + delta) & INT32_MAX if sequence >= 0 else -1
+        self.sent[at + 1] = base_offset + delta
+        self.sent[at + 2] = delta
+        self.sent[at + 3] = timestamp
+        self.timestamp = timestamp
+        self.count += 1
+
+    def batches(self) -> tuple[tuple[int, int, int, int], ...]:
+        """(last sequence, last offset, offset delta, timestamp), the oldest first."""
+        found = []
+        for number in range(max(self.count - KEPT, 0), self.count):
+            at = number % KEPT * 4
+            found.append((self.sent[at], self.sent[at + 1], self.sent[at + 2], self.sent[at + 3]))
+        return tuple(found)
 
 
 class Runs:
     """Walks a segment from its start; `take` keeps count of batches that somebody else has walked.
 
     A run ends before a batch with a new leader epoch, and has one batch only where an index entry is due (and at the
-    segment's start): so a run can be indexed as if it were one batch.
+    segment's start): so a run can be indexed as if it were one batch.  It ends after a control batch, which is then in
+    `control`; `tallies` are by producer, until somebody clears them.
     """
 
     def __init__(self, base_offset: int, next_offset: int, latest_epoch: int, index_interval_bytes: int) -> None:
@@ -48,9 +92,12 @@ class Runs:
         self.first_offset = 0
         self.first_epoch = 0
         self.run_max_timestamp = 0
+        self.tallies: dict[int, Tally] = {}
+        self.control: bytes | None = None
 
     def run(self, chunk: Bytes, start: int) -> int:
         """The size of the run that begins at `start`; 0 if what stands there is not whole, or not right."""
+        self.control = None
         view = memoryview(chunk)
         data = chunk
         end = len(view)
@@ -78,10 +125,41 @@ class Runs:
                 self.run_max_timestamp = timestamp
             self.run_max_timestamp = max(self.run_max_timestamp, timestamp)
             self.take(size, offset + delta, timestamp, epoch)
+            producer_id = int64(data, at + 43)
+            if producer_id >= 0:
+                attributes = data[at + 22]
+                if attributes & CONTROL:
+                    self.control = bytes(view[at : at + size])
+                else:
+                    self.tally(
+                        producer_id,
+                        int16(data, at + 51),
+                        int32(data, at + 53),
+                        offset,
+                        delta,
+                        timestamp,
+                        (attributes & TRANSACTIONAL) != 0,
+                    )
             at += size
-            if is_due:
+            if is_due or self.control is not None:
                 break
         return at - start
+
+    def tally(  # noqa: PLR0917
+        self,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        base_offset: int,
+        delta: int,
+        timestamp: int,
+        is_transactional: bool,
+    ) -> None:
+        """One more numbered batch, in the order of the file."""
+        tally = self.tallies.get(producer_id)
+        if tally is None:
+            tally = self.tallies[producer_id] = Tally(producer_id, epoch)
+        tally.add(epoch, sequence, base_offset, delta, timestamp, is_transactional)
 
     def take(self, size: int, last_offset: int, max_timestamp: int, epoch: int) -> None:
         """One more batch, in the order of the file."""
@@ -102,6 +180,11 @@ def number(data: Bytes, at: int, size: int) -> int:
     for index in range(at, at + size):
         value = value << 8 | data[index]
     return value
+
+
+def int16(data: Bytes, at: int) -> int:
+    value = number(data, at, 2)
+    return value - 65536 if value > 32767 else value
 
 
 def int32(data: Bytes, at: int) -> int:

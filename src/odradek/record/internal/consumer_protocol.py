@@ -1,0 +1,72 @@
+"""What consumers of the classic protocol tell each other through the broker: subscriptions and assignments.
+
+To the broker these bytes are opaque but in a few places: whether a topic is still subscribed to, and a group that
+changes between the classic and the consumer protocol.
+
+│ i16 version │ the message in that version │
+
+A version newer than all known is read as the newest, and what it adds is left out.  Subscription v1: owned_partitions
+(KIP-429).  v2: generation_id (KIP-792).  v3: rack_id (KIP-881).  The assignment never changed.
+"""
+
+from __future__ import annotations
+
+from struct import pack, unpack_from
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.wire.compile import decode, encode
+from odradek.wire.errors import Malformed
+from odradek.wire.primitives import Buffer, Bytes, Int32, Str
+from odradek.wire.schema import field, message, schema_of, since, struct
+
+T = TypeVar("T")
+
+
+@struct
+class TopicPartition:
+    topic: Str
+    partitions: list[Int32]
+
+
+@message(kind="data", versions=(0, 3), flexible_from=None)
+class ConsumerProtocolSubscription:
+    topics: list[Str]
+    user_data: Bytes | None = field(default=None)
+    owned_partitions: list[TopicPartition] = since(1, default_factory=list, ignorable=True)
+    generation_id: Int32 = since(2, default=-1, ignorable=True)
+    rack_id: Str | None = since(3, default=None, ignorable=True)
+
+
+@message(kind="data", versions=(0, 3), flexible_from=None)
+class ConsumerProtocolAssignment:
+    assigned_partitions: list[TopicPartition]
+    user_data: Bytes | None = field(default=None)
+
+
+def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
+    """Raises Refused(CORRUPT_MESSAGE)."""
+    return _decoded(ConsumerProtocolSubscription, data)
+
+
+def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
+    """Raises Refused(CORRUPT_MESSAGE)."""
+    return _decoded(ConsumerProtocolAssignment, data)
+
+
+def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
+    return pack(">h", version) + encode(subscription, version)
+
+
+def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
+    return pack(">h", version) + encode(assignment, version)
+
+
+def _decoded(cls: type[T], data: Buffer) -> T:
+    version = unpack_from(">h", data)[0] if len(data) >= 2 else -1
+    if version < 0:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} has no version")
+    try:
+        return decode(cls, min(version, schema_of(cls).versions[-1]), data, 2)
+    except Malformed as malformed:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, str(malformed)) from None
