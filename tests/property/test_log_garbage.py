@@ -7,18 +7,25 @@ from hypothesis import strategies as st
 from simdisk import SimDisk
 
 from odradek.base.errors import Refused
-from odradek.base.units import BrokerId, Offset, TimestampMs
+from odradek.base.units import BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.meta_properties import WrongDirectory
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from odradek.record.markers import EndMarker, end_marker_batch
 from support.logs import T0, put
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 STEMS = [f"{number:020d}" for number in (0, 7)]
 PARTITION_FILES = [
-    *(stem + suffix for stem in STEMS for suffix in (".log", ".index", ".timeindex", ".log.swap", ".snapshot")),
+    *(
+        stem + suffix
+        for stem in STEMS
+        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".log.swap", ".snapshot")
+    ),
     "leader-epoch-checkpoint",
     "partition.metadata",
 ]
@@ -37,7 +44,22 @@ def good_log(disk: SimDisk) -> None:
     log = Log.open(disk, "/data/t-0", CONFIG, T0)
     for number in range(9):
         put(log, b"value %d" % number, at=T0 + number, epoch=number // 4)
+        if number % 3 == 1:
+            transact(log, number)
     log.close(T0)
+
+
+def transact(log: Log, number: int) -> None:
+    producer, epoch = ProducerId(number), ProducerEpoch(0)
+    raw = encode_batch(
+        [(None, b"v", (), T0)],
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    for one in (Batch.checked(memoryview(raw)), end_marker_batch(EndMarker(False, 0), producer, epoch, T0)):
+        log.append(one, log.epochs.latest, T0)
 
 
 @settings(deadline=None, max_examples=200)
@@ -90,7 +112,9 @@ def use(log: Log) -> None:
     ):
         for offset in range(log.start_offset, min(log.end_offset, log.start_offset + 20)):
             try:
-                log.read(Offset(offset), 300, log.end_offset).read()
+                records = log.read(Offset(offset), 300, log.end_offset)
+                records.read()
+                log.aborted(Offset(offset), records, log.end_offset)
             except (Refused, DiskFailed):
                 break
         try:

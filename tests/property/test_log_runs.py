@@ -11,12 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simdisk import SimDisk
 
-from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log import scan
 from odradek.log.config import LogConfig
+from odradek.log.producer_recovery import ProducerWalk
+from odradek.log.producers import Producer, Producers
 from odradek.log.scan import Damaged, walk_checked, walk_runs
 from odradek.log.segment import Segment
+from odradek.log.transaction_index import Aborted
+from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.markers import EndMarker, end_marker, end_marker_batch
 from support.record_kernels import LIVES, kernel
 
 PATH = "/data/t-0"
@@ -159,3 +164,90 @@ def test_garbage_makes_no_run(life: str) -> None:
             data[16] = 2
         for start in (0, size // 2, size, size + 100):
             assert runs(0, 0, -1, 4096).run(data, start) == 0
+
+
+class Numbered(NamedTuple):
+    """One batch: who wrote it, and what it says."""
+
+    producer: int
+    epoch: int
+    sequence: int
+    count: int
+    transactional: bool
+    marker: bool
+    size: int
+
+
+NUMBERED = st.lists(
+    st.builds(
+        Numbered,
+        st.sampled_from([-1, 0, 1, 2, 2**62]),
+        st.sampled_from([0, 0, 0, 0, 1, 2**15 - 1]),
+        st.sampled_from([0, 1, 7, INT32_MAX - 1, INT32_MAX]),
+        st.integers(1, 4),
+        st.booleans(),
+        st.sampled_from([False, False, False, False, True]),
+        st.sampled_from([0, 30, 30, 30, 3000]),
+    ),
+    max_size=60,
+)
+
+
+def encoded(batches: list[Numbered]) -> bytes:
+    data, offset = bytearray(), 0
+    for one in batches:
+        producer_id, epoch = ProducerId(one.producer), ProducerEpoch(one.epoch)
+        if one.marker and one.producer >= 0:
+            marker = end_marker_batch(EndMarker(one.transactional, one.sequence), producer_id, epoch, TimestampMs(5))
+            marker.stamp(Offset(offset), LeaderEpoch(0))
+            data += marker.view
+            offset += 1
+            continue
+        data += encode_batch(
+            [(None, b"v" * one.size, (), offset + number) for number in range(one.count)],
+            base_offset=Offset(offset),
+            leader_epoch=LeaderEpoch(0),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=one.sequence if one.producer >= 0 else -1,
+            is_transactional=one.transactional,
+        )
+        offset += one.count
+    return bytes(data)
+
+
+def one_by_one(data: bytes) -> tuple[dict[int, Producer], list[Aborted]]:
+    producers, aborted = Producers(), []
+    for batch in iter_batches(data):
+        if not batch.has_producer_id:
+            continue
+        if not batch.is_control:
+            producers.note(batch)
+            continue
+        marker = end_marker(batch)
+        ended = marker and producers.end(marker, batch)
+        if ended is not None and not ended.is_commit:
+            aborted.append(ended.as_aborted())
+    return {one.id: one for one in producers}, aborted
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_producers_are_what_they_are_one_by_one(life: str) -> None:
+    runs = kernel("runs", life).Runs
+
+    @settings(max_examples=200, deadline=None)
+    @given(NUMBERED, st.sampled_from([0, 200, 4096]), st.sampled_from([200, 2000, 1 << 20]), st.integers(0, 60))
+    def check(batches: list[Numbered], interval_bytes: int, chunk_bytes: int, taken: int) -> None:
+        data = encoded(batches)
+        _, segment = segment_of(data, 0)
+        walk, walker = ProducerWalk(Producers()), runs(0, 0, -1, interval_bytes)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scan, "CHECK_CHUNK_BYTES", chunk_bytes)
+            for number, _ in enumerate(walk_runs(segment.file, 0, len(data), walker)):
+                walk.passed(walker)
+                if number == taken:
+                    walk.take(walker)
+        walk.take(walker)
+        assert ({one.id: one for one in walk.producers}, walk.aborted) == one_by_one(data)
+
+    check()

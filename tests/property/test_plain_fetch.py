@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -11,10 +12,11 @@ import pytest
 from odradek.api.fetch_outlines import FetchOutlines
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_OUTLINES_MAX
-from odradek.base.units import INT32_MAX, TopicName
+from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.parked import Parked
 from odradek.log.disk import FileSlice
+from odradek.log.flush import Flush
 from odradek.record.builder import encode_batch
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
@@ -41,7 +43,7 @@ class Side(Harness):
     """A broker with a topic of two partitions, and what became of everything that was sent to it."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, fetch_max_bytes="5000")
+        super().__init__(directory, fetch_max_bytes="5000", transaction_partition_verification_enable="false")
         self.create()
         self.recognised = 0
 
@@ -54,7 +56,16 @@ class Side(Harness):
 
     def produce(self, index: int, batch: bytes) -> None:
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=index, records=batch)])
-        self.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]), 9, ProduceResponse)
+        request = ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1_000, topic_data=[data])
+        self.ask(request, 9, ProduceResponse)
+
+    def end_transaction(self, index: int, producer: int, *, commit: bool) -> None:
+        name = TopicPartition(TopicName("t"), index)
+        partition = self.broker.partitions.get(name)
+        if partition is not None:
+            epoch = ProducerEpoch(0)
+            partition.end_transaction(ProducerId(producer), epoch, 0, commit=commit, now=self.now.wall)
+            partition.flushed(_flushed(partition.log.begin_flush()), self.now.wall)
 
     def play(self, frame: bytes) -> tuple[bool, bytes | str]:
         """If it had to wait, and the answer."""
@@ -71,6 +82,11 @@ class Side(Harness):
 
     def sessions(self) -> list[object]:
         return list(self.broker.sessions._sessions.values())
+
+
+def _flushed(flush: Flush) -> Flush:
+    flush.run()
+    return flush
 
 
 def _bytes(chunk: object) -> bytes:
@@ -103,7 +119,7 @@ class Habits:
         self.max_wait_ms = usually(100, 0)
         self.min_bytes = usually(1, 0, 500, 50_000)
         self.max_bytes = usually(INT32_MAX, 0, 200, -1)
-        self.isolation_level = usually(0, 1, 1, 2)
+        self.isolation_level = random.choice([0, 0, 0, 1, 1, 1, 1, 2])
         self.rack_id = random.choice(["", "a"]) if self.version >= 11 else ""
         self.mixes_names_and_ids = random.random() < 0.1
         self.forgotten = [random.choice([0, 1])] if self.version >= 7 and random.random() < 0.1 else []
@@ -120,6 +136,7 @@ class Story:
         self.sides = sides
         self.number = 0
         self.topic_id = ZERO_UUID
+        self.sequences: dict[tuple[int, int], int] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -142,17 +159,35 @@ class Story:
                 self.produce()
             case chance if chance < 0.11:
                 self.replace_topic(for_long=chance < 0.102)
-            case chance if chance < 0.15:
+            case chance if chance < 0.17:
+                self.end_transactions()
+            case chance if chance < 0.21:
                 self.begin()
             case _:
                 self.fetch()
 
     def produce(self) -> None:
         values = [self.random.randbytes(self.random.choice([0, 10, 400])) for _ in range(self.random.randint(1, 4))]
-        batch = bytes(encode_batch([(None, value, (), NOW_MS) for value in values]))
-        index = self.random.choice([0, 0, 0, 1])
+        index, producer = self.random.choice([0, 0, 0, 1]), self.random.choice([-1, -1, -1, 0, 1])
+        sequence = -1
+        if producer >= 0:  # Of either partition; a topic that was made anew takes any.
+            sequence = self.sequences.get((index, producer), 0)
+            self.sequences[index, producer] = sequence + len(values)
+        batch = encode_batch(
+            [(None, value, (), NOW_MS) for value in values],
+            producer_id=ProducerId(producer),
+            producer_epoch=ProducerEpoch(min(producer, 0)),
+            base_sequence=sequence,
+            is_transactional=producer >= 0,
+        )
         for side in self.sides:
-            side.produce(index, batch)
+            side.produce(index, bytes(batch))
+
+    def end_transactions(self) -> None:
+        commit = self.random.random() < 0.4
+        for side in self.sides:
+            for index, producer in product((0, 1), (0, 1)):
+                side.end_transaction(index, producer, commit=commit)
 
     def replace_topic(self, for_long: bool) -> None:
         is_there = TopicName("t") in self.sides[0].broker.view.topics

@@ -12,7 +12,7 @@ import pytest
 
 from odradek.api.outlines import Outlines
 from odradek.base.limits import PRODUCE_OUTLINES_MAX
-from odradek.base.units import TopicName
+from odradek.base.units import ProducerEpoch, ProducerId, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.parked import Parked
 from odradek.log.disk import FileSlice
@@ -34,7 +34,7 @@ class Side(Harness):
     """A broker with two topics, and what became of everything that was sent to it."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+        super().__init__(directory, transaction_partition_verification_enable="false")
         for name, partitions in TOPICS.items():
             topic = CreatableTopic(
                 name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
@@ -53,8 +53,16 @@ class Side(Harness):
             return
         self.outcomes.append(None if chunks is None else b"".join(map(_bytes, chunks)))
 
-    def logs(self) -> dict[str, bytes]:
-        return {str(name): one.log.segments[-1].file.pread(0, 1 << 20) for name, one in self.broker.partitions.items()}
+    def end_transactions(self) -> None:
+        for partition in self.broker.partitions.values():
+            for producer in list(partition.log.producers):
+                partition.end_transaction(producer.id, producer.epoch, 0, commit=True, now=self.now.wall)
+
+    def logs(self) -> dict[str, object]:
+        return {
+            str(name): (one.log.segments[-1].file.pread(0, 1 << 20), one.last_stable_offset, list(one.log.producers))
+            for name, one in self.broker.partitions.items()
+        }
 
 
 def _bytes(chunk: object) -> bytes:
@@ -70,9 +78,32 @@ class Forgetful(Side):
         super().play(frame)
 
 
-def batch(random: Random) -> bytes:
-    values = [random.randbytes(random.choice([0, 10, 200])) for _ in range(random.randint(1, 3))]
-    return bytes(encode_batch([(None, value, (), NOW_MS) for value in values], random.choice(list(Codec))))
+class Producers:
+    """Two that number their batches, and many that do not."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.next = {5: 0, 6: 0}
+
+    def batch(self) -> bytes:
+        random = self.random
+        values = [random.randbytes(random.choice([0, 10, 200])) for _ in range(random.randint(1, 3))]
+        producer_id = random.choice([-1, -1, 5, 5, 6])
+        sequence = -1
+        if producer_id >= 0:
+            sequence = self.next[producer_id]
+            if random.random() < 0.7:
+                self.next[producer_id] += len(values)
+        return bytes(
+            encode_batch(
+                [(None, value, (), NOW_MS) for value in values],
+                random.choice(list(Codec)),
+                producer_id=ProducerId(producer_id),
+                producer_epoch=ProducerEpoch(0 if producer_id >= 0 else random.choice([-1, 0])),
+                base_sequence=sequence,
+                is_transactional=producer_id >= 0 and random.random() < 0.7,
+            )
+        )
 
 
 class Damage(NamedTuple):
@@ -115,13 +146,14 @@ def damage(random: Random) -> Damage | None:
 
 def story(random: Random) -> Iterator[Sent]:
     """Requests that are much alike, so that most begin as one before did."""
+    producers = Producers(random)
     for _ in range(REQUESTS):
         parts = [
-            PartitionProduceData(index=random.choice([0, 0, 0, 0, 1, 3]), records=batch(random))
+            PartitionProduceData(index=random.choice([0, 0, 0, 0, 1, 3]), records=producers.batch())
             for _ in range(random.choice([1, 1, 1, 1, 1, 2]))
         ]
         request = ProduceRequest(
-            transactional_id=random.choice([None, None, None, None, "t"]),
+            transactional_id=random.choice([None, "t", "t"]),
             acks=random.choice([1, 1, 1, -1, -1, 0, 2]),
             timeout_ms=1_000,
             topic_data=[TopicProduceData(name=random.choice(["orders", *TOPICS, "unknown"]), partition_data=parts)],
@@ -139,6 +171,9 @@ def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
         quick.play(frame)
         slow.play(frame)
         assert (quick.outcomes[-1], quick.has_waited) == (slow.outcomes[-1], slow.has_waited), (number, sent)
+        if number % 20 == 0:
+            quick.end_transactions()
+            slow.end_transactions()
     assert quick.logs() == slow.logs()
 
 
@@ -153,9 +188,11 @@ def frame_for(side: Side, sent: Sent, number: int) -> bytes:
 
 
 def plain(version: int, timeout_ms: int) -> Sent:
-    part = PartitionProduceData(index=0, records=batch(Random(1)))
+    part = PartitionProduceData(index=0, records=bytes(encode_batch([(None, b"value", (), NOW_MS)])))
     topic = TopicProduceData(name="orders", partition_data=[part])
-    return Sent(version, ProduceRequest(acks=1, timeout_ms=timeout_ms, topic_data=[topic]), None)
+    transactional_id = "t" if version % 2 else None
+    request = ProduceRequest(transactional_id=transactional_id, acks=1, timeout_ms=timeout_ms, topic_data=[topic])
+    return Sent(version, request, None)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -11,6 +11,7 @@ An index without its log is deleted too.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from odradek.base.units import INT64_MAX, Offset
 from odradek.log.disk import Disk
@@ -19,7 +20,6 @@ from odradek.log.names import (
     DELETED,
     LOG,
     SEGMENT_SUFFIXES,
-    SNAPSHOT,
     SWAP,
     TEMPORARY,
     parse_segment_file,
@@ -30,28 +30,33 @@ from odradek.log.scan import Damaged, walk
 SegmentFiles = dict[str, int]  # Suffix to size.
 
 
-def segment_files(disk: Disk, directory: str) -> dict[Offset, SegmentFiles]:
-    """The files of every segment that counts, ascending, after leftovers are gone.  Snapshots are left alone."""
+class Files(NamedTuple):
+    """The files of every segment that counts, ascending, and of which offsets there are snapshots."""
+
+    segments: dict[Offset, SegmentFiles]
+    snapshots: list[Offset]
+
+
+def found_files(disk: Disk, directory: str) -> Files:
+    """After leftovers are gone."""
     entries = disk.entries(directory)
     if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
         _finish_compaction(disk, directory, [entry.name for entry in entries])
         entries = disk.entries(directory)
     found: dict[Offset, SegmentFiles] = {}
+    snapshots: list[Offset] = []
     for name, size in entries:
         if name.endswith((DELETED, TEMPORARY)):
             disk.unlink(f"{directory}/{name}")
-        elif (parsed := parse_segment_file(name)) and parsed[1] in SEGMENT_SUFFIXES and size >= 0:
-            found.setdefault(parsed[0], {})[parsed[1]] = size
+        elif (parsed := parse_segment_file(name)) and size >= 0:
+            if parsed[1] in SEGMENT_SUFFIXES:
+                found.setdefault(parsed[0], {})[parsed[1]] = size
+            else:
+                snapshots.append(parsed[0])
     for offset in [offset for offset, files in found.items() if LOG not in files]:
         for suffix in found.pop(offset):
             disk.unlink(f"{directory}/{segment_stem(offset)}{suffix}")
-    return dict(sorted(found.items()))
-
-
-def snapshot_names(disk: Disk, directory: str, beyond: Offset) -> list[str]:
-    """Producer snapshots as of offsets greater than `beyond`."""
-    parsed = ((entry.name, parse_segment_file(entry.name)) for entry in disk.entries(directory))
-    return [name for name, file in parsed if file and file[1:] == (SNAPSHOT, "") and file[0] > beyond]
+    return Files(dict(sorted(found.items())), snapshots)
 
 
 def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """One partition's log: appended at its end, read from anywhere, cut at either end.
 
-    append      stamp base offset and leader epoch in place → roll? → one write → index entry every few KiB
+    append      stamp base offset and leader epoch in place → roll? → one write → index entry every few KiB, producers
                 or begin_arrival, then arrived: a large batch is written while it is received, see arrival.py
     read        segment → position (remembered, or index and a short walk) → a slice of the file; nothing is decoded
     flush       begin_flush() here, run() in a thread, flushed() here: see flush.py
@@ -15,23 +15,27 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, ProducerId, TimestampMs
 from odradek.log import recovery, search
+from odradek.log.aborted import AbortedTransactions
 from odradek.log.arrival import Arrival
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.flush import Flush
-from odradek.log.leftovers import snapshot_names
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
+from odradek.log.producer_recovery import keep_snapshot, restored
+from odradek.log.producers import Producer
 from odradek.log.reaper import Reaper
 from odradek.log.retention import Bounds, expired_segments
 from odradek.log.segment import Segment
-from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+from odradek.log.transaction_index import Aborted
+from odradek.record.batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
+from odradek.record.markers import end_marker
 
 __all__ = ["Flush", "Log"]
 
@@ -44,6 +48,7 @@ class Log:
     """What lies below recovery_point survives a power failure.  Replace `config` when the topic's changes."""
 
     __slots__ = (
+        "_aborted",
         "_active",
         "_arrival",
         "_changes",
@@ -52,6 +57,7 @@ class Log:
         "_is_prepared",
         "_on_lowered",
         "_sealed_open",
+        "_snapshots",
         "_synced_changes",
         "_synced_epoch_changes",
         "_unsynced",
@@ -62,6 +68,7 @@ class Log:
         "epochs",
         "last_flush_ms",
         "lost_bytes",
+        "producers",
         "reaper",
         "recovery_point",
         "segments",
@@ -81,6 +88,8 @@ class Log:
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self._snapshots = loaded.snapshots
         self.topic_id = loaded.topic_id
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
         self.last_flush_ms = opening.now_ms
@@ -92,6 +101,7 @@ class Log:
         self._flushing: list[Flush] = []
         self._sealed_open: list[Segment] = []
         self._is_prepared = False
+        self._aborted = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self._on_lowered: Callable[[Offset], None] | None = None
         for segment in loaded.segments:
             segment.release()
@@ -131,12 +141,23 @@ class Log:
         """
         if isinstance(batches, Batch):
             batches = (batches,)
+        self.append_known(batches, leader_epoch, now_ms, None)
+        self._note(batches)
+
+    def append_known(
+        self,
+        batches: Sequence[Batch],
+        leader_epoch: LeaderEpoch,
+        now_ms: TimestampMs,
+        producers: Mapping[ProducerId, Producer] | None,
+    ) -> None:
+        """As append; `producers` are those of the batches as they are afterwards, and no batch is a marker."""
         config = self.config
         offset = base = self.end_offset
         size = 0
         for batch in batches:
             batch_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
-            if batch_bytes > config.max_message_bytes:
+            if batch_bytes > config.max_message_bytes and not batch.attributes & CONTROL:  # A transaction has to end.
                 raise _too_large(batch, config)
             batch.stamp(offset, leader_epoch)
             if config.log_append_time:
@@ -149,6 +170,20 @@ class Log:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         self._write(batches, size, offset, now_ms)
+        if producers is not None:
+            self.producers.put(producers)
+
+    def _note(self, batches: Sequence[Batch]) -> None:
+        """Who wrote them."""
+        for batch in batches:
+            if batch.producer_id < 0:
+                continue
+            if not batch.attributes & CONTROL:
+                self.producers.note(batch)
+            elif (marker := end_marker(batch)) is not None:
+                ended = self.producers.end(marker, batch)
+                if ended is not None and not ended.is_commit:
+                    self._aborted.add(self._active, ended)
 
     def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> None:
         """What a leader stamped, unchanged; its offsets may leave gaps, never go back.
@@ -166,6 +201,7 @@ class Log:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
         size = sum(batch.size for batch in batches)
         self._write(batches, size, end, now_ms)
+        self._note(batches)
 
     def begin_arrival(self, batch: Batch, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Arrival | None:
         """Write the front of a batch; the rest comes behind it, and `arrived` or `forget_arrival` afterwards.
@@ -192,6 +228,7 @@ class Log:
         self._active.complete(batch, self.config)
         self.appended_bytes += batch.size
         self.end_offset = batch.next_offset
+        self._note((batch,))
 
     def forget_arrival(self, arrival: Arrival) -> None:
         """It will not be completed; one that was withdrawn is forgotten already.  Raises DiskFailed."""
@@ -236,6 +273,7 @@ class Log:
         old.seal()
         segment = Segment.create(self._disk, self.directory, base_offset, now_ms, self.config)
         self._changes += 1
+        self._snapshots.try_to_write(base_offset, list(self.producers))
         self._unsynced.append(old)
         self._activate([*self.segments, segment])
         segment.prepare(self.config)
@@ -283,6 +321,10 @@ class Log:
             segment.hint(min(upto, end), cut)
         return FileSlice(segment.file, start, cut - start)
 
+    def aborted(self, offset: Offset, records: FileSlice, upto: Offset) -> Sequence[Aborted]:
+        """The aborted transactions that reach into what was read from `offset` on, below `upto`; perhaps a few more."""
+        return self._aborted.reaching(self.segments, offset, records, upto)
+
     def _touch(self, segment: Segment) -> None:
         """Few sealed segments are kept open at a time: a reader from the start would open them all."""
         if segment not in self._sealed_open:
@@ -319,7 +361,8 @@ class Log:
         files, paths, directories = [], [], []
         for segment in self._unsynced:
             files.append(segment.file)
-            paths += [segment.offsets.path, segment.times.path]
+            paths += [segment.offsets.path, segment.times.path, segment.transactions.path]
+        paths += [self._snapshots.path(end) for end in self._unsynced_ends().values()]
         if self.recovery_point < self.end_offset or self._changes > self._synced_changes:
             files.append(self._active.file)
         if self._synced_changes < 0:
@@ -334,6 +377,13 @@ class Log:
         self._flushing.append(flush)
         return flush
 
+    def _unsynced_ends(self) -> dict[int, Offset]:
+        """Where the sealed segments end that a flush has to sync, by their identity."""
+        if not self._unsynced:
+            return {}
+        unsynced = {id(segment) for segment in self._unsynced}
+        return {id(s): following.base_offset for s, following in pairwise(self.segments) if id(s) in unsynced}
+
     def flushed(self, flush: Flush, now_ms: TimestampMs | None = None) -> None:
         """The flush ran: what it covered is safe, and the recovery point moves there."""
         assert flush in self._flushing, "a flush is reported once, to the log it came from"
@@ -342,8 +392,8 @@ class Log:
             self.last_flush_ms = now_ms
         self.recovery_point = Offset(max(self.recovery_point, flush.end_offset))
         if self._unsynced:
-            ends = {id(s): following.base_offset for s, following in pairwise(self.segments)}
-            self._unsynced = [s for s in self._unsynced if ends[id(s)] > flush.end_offset]
+            ends = self._unsynced_ends()
+            self._unsynced = [segment for segment in self._unsynced if ends[id(segment)] > flush.end_offset]
         self._synced_changes = max(self._synced_changes, flush.changes)
         self._synced_epoch_changes = max(self._synced_epoch_changes, flush.epoch_changes)
 
@@ -374,6 +424,7 @@ class Log:
         if place is not None:
             kept[-1].truncate_to(place)
         self.end_offset = end
+        self._aborted.truncate(kept, end)
         self.start_offset = Offset(min(self.start_offset, self.end_offset))
         self._activate(kept)
         self._sealed_open = [segment for segment in self._sealed_open if segment is not self._active]
@@ -390,6 +441,7 @@ class Log:
         self.start_offset = self.end_offset = start
         self._sealed_open = []
         self.epochs.clear()
+        self._snapshots.delete(self._snapshots.offsets)
         self._truncated()
         self.recovery_point = start
 
@@ -412,8 +464,10 @@ class Log:
         self._unsynced = [segment for segment in self._unsynced if id(segment) in kept]
         for flush in self._flushing:
             flush.end_offset = Offset(min(flush.end_offset, end))
-        for name in snapshot_names(self._disk, self.directory, end):
-            self._disk.unlink(f"{self.directory}/{name}")
+        self._snapshots.delete_beyond(end)
+        self._changes += 1
+        if len(self.producers):
+            self.producers = restored(self._snapshots, self.segments, end)
 
     def advance_start(self, offset: Offset) -> bool:
         """DeleteRecords: nothing below `offset` is read any more.  Its segments go with the next retention.
@@ -426,6 +480,7 @@ class Log:
             return False
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self.producers.made_visible(offset)
         return True
 
     def delete_old_segments(self, now_ms: TimestampMs, high_watermark: Offset) -> int:
@@ -437,6 +492,8 @@ class Log:
         if count == len(self.segments):
             self.roll(now_ms)
         doomed, kept = self.segments[:count], self.segments[count:]
+        if len(self.producers):
+            keep_snapshot(self._snapshots, self.segments, kept[0].base_offset)
         self._discard(doomed, now_ms)
         self.segments = kept
         gone = {id(segment) for segment in doomed}
@@ -449,7 +506,9 @@ class Log:
         for segment in segments:
             segment.release()
         due = TimestampMs(now_ms + self.config.file_delete_delay_ms)
-        self.reaper.retire_segments(self.directory, [segment.base_offset for segment in segments], due)
+        gone = [segment.base_offset for segment in segments]
+        self.reaper.retire_segments(self.directory, gone, due)
+        self._snapshots.forget(gone)
 
     def reap(self, now_ms: TimestampMs) -> int:
         """Unlinks files whose delay is over."""
@@ -468,9 +527,21 @@ class Log:
         self._active.seal()
         self._active.offsets.sync()
         self._active.times.sync()
+        if not self._active.transactions.is_empty:
+            self._active.transactions.sync()
+            self._changes += 1  # Its file may be new.
+        self._keep_producers()
         self.flush(now_ms)
         for segment in self.segments:
             segment.release()
+
+    def _keep_producers(self) -> None:
+        """So that the next start need not look for them; of a log that nobody numbers batches for, nothing."""
+        snapshots, end = self._snapshots, self.end_offset
+        if (snapshots.offsets or len(self.producers)) and end not in snapshots.offsets:
+            snapshots.write(end, list(self.producers))
+            snapshots.sync(end)
+            self._changes += 1
 
 
 def _too_large(batch: Batch, config: LogConfig) -> Refused:

@@ -3,6 +3,8 @@
 After a clean stop the end offset comes from the open segment's last index entry.  After a kill or a power failure
 every batch from the recovery point's segment on is checked; what lies before was synced.  The log ends at the first
 batch that is not whole, and nothing after that is kept, so that it stays a prefix of what was appended.
+
+What is known of producers comes from a snapshot and the batches after it: producer_recovery.py.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
-from odradek.log.leftovers import SegmentFiles, segment_files, snapshot_names
-from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_stem
+from odradek.log.leftovers import SegmentFiles, found_files
+from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_stem
+from odradek.log.producer_recovery import ProducerWalk, aborted_in, restored
+from odradek.log.producers import Producers
 from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk, walk_runs
 from odradek.log.segment import Segment
+from odradek.log.snapshots import Snapshots
 from odradek.record.batch import MAGIC
 from odradek.record.kernels.runs import Runs
 
@@ -37,6 +42,8 @@ class Loaded:
     end_offset: Offset
     recovery_point: Offset
     epochs: LeaderEpochs
+    producers: Producers
+    snapshots: Snapshots
     topic_id: Uuid | None
     unsynced: list[Segment]
     is_synced: bool
@@ -60,24 +67,36 @@ def load(opening: Opening) -> Loaded:
     """Raises DiskFailed; BadCheckpoint for a partition.metadata that can't be read."""
     disk, directory = opening.disk, opening.directory
     topic_id = read_topic_id(disk, directory)
-    segments = _segments(opening, segment_files(disk, directory))
+    files = found_files(disk, directory)
+    segments, snapshots = _segments(opening, files.segments), Snapshots(disk, directory, files.snapshots)
     if not segments:
-        return _fresh(opening, opening.start_offset, topic_id)
+        return _fresh(opening, snapshots, topic_id)
     scan = _trust(opening, segments) if opening.clean_shutdown else None
     if scan is None:
-        scan = _check(opening, segments, _first_unsynced(segments, opening.recovery_point))
+        scan = _check(opening, segments, _first_unsynced(segments, opening.recovery_point), snapshots)
+    else:
+        _restore_producers(segments, scan, snapshots)
     if scan.end_offset < opening.start_offset:
         _remove(opening, segments)
-        return _fresh(opening, opening.start_offset, topic_id)
+        return _fresh(opening, snapshots, topic_id)
     start = Offset(max(opening.start_offset, segments[0].base_offset))
     recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
     epochs = _epochs(opening, segments, scan)
     epochs.truncate_from_end(scan.end_offset)
     epochs.truncate_from_start(start)
-    unsynced = [] if scan.trusted else segments[scan.first : -1]
-    is_synced = scan.trusted or (recovery_point == scan.end_offset and not scan.lost_bytes)
+    snapshots.delete_strays({segment.base_offset for segment in segments}, scan.end_offset)
     return Loaded(
-        segments, start, scan.end_offset, recovery_point, epochs, topic_id, unsynced, is_synced, scan.lost_bytes
+        segments=segments,
+        start_offset=start,
+        end_offset=scan.end_offset,
+        recovery_point=recovery_point,
+        epochs=epochs,
+        producers=scan.walk.producers,
+        snapshots=snapshots,
+        topic_id=topic_id,
+        unsynced=[] if scan.trusted else segments[scan.first : -1],
+        is_synced=scan.trusted or (recovery_point == scan.end_offset and not scan.lost_bytes),
+        lost_bytes=scan.lost_bytes,
     )
 
 
@@ -88,6 +107,7 @@ class _Scan:
     first: int
     end_offset: Offset
     trusted: bool
+    walk: ProducerWalk
     epochs: list[tuple[LeaderEpoch, Offset]]
     lost_bytes: int = 0
 
@@ -105,6 +125,7 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
             size=files[LOG],
             index_bytes=max(offsets, 0),
             time_index_bytes=max(times, 0),
+            transaction_index_bytes=files.get(TRANSACTION_INDEX, 0),
         )
         if offsets < 0 or times < 0 or offsets % OFFSET_ENTRY.size or times % TIME_ENTRY.size:
             segment.rebuild_indexes(opening.config)
@@ -112,20 +133,36 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
     return segments
 
 
-def _fresh(opening: Opening, start: Offset, topic_id: Uuid | None) -> Loaded:
+def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None) -> Loaded:
+    start = opening.start_offset
     segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
     epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
     epochs.clear()
-    return Loaded([segment], start, start, start, epochs, topic_id, [], is_synced=False, lost_bytes=0)
+    snapshots.delete(snapshots.offsets)
+    return Loaded(
+        [segment], start, start, start, epochs, Producers(), snapshots, topic_id, [], is_synced=False, lost_bytes=0
+    )
 
 
 def _trust(opening: Opening, segments: list[Segment]) -> _Scan | None:
     """The end by the open segment's index; None if what is there contradicts a clean stop."""
     try:
-        return _Scan(len(segments) - 1, segments[-1].end_by_index(), trusted=True, epochs=[])
+        end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
+        return _Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
     except Damaged:
         opening.recovery_point = Offset(min(opening.recovery_point, segments[-1].base_offset))
         return None
+
+
+def _restore_producers(segments: list[Segment], scan: _Scan, snapshots: Snapshots) -> None:
+    """A clean stop leaves a snapshot.  Where there is none at all, nobody kept count before, as in Apache Kafka."""
+    active = segments[-1]
+    if snapshots.offsets:
+        scan.walk.producers = restored(snapshots, segments, scan.end_offset)
+    elif len(segments) > 1:  # Or the next recovery would read them all.
+        snapshots.try_to_write(active.base_offset, [])
+    if not active.transactions.is_whole:
+        active.transactions.replace(aborted_in(snapshots, segments, active))
 
 
 def _first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
@@ -136,9 +173,12 @@ def _first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
     return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
 
 
-def _check(opening: Opening, segments: list[Segment], first: int) -> _Scan:
+def _check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> _Scan:
     """Every batch of the segments from `first` on; drops what comes after the first damage."""
-    scan = _Scan(first, segments[first].base_offset, trusted=False, epochs=[])
+    start = segments[first].base_offset
+    walk = ProducerWalk(restored(snapshots, segments, start))
+    snapshots.delete_beyond(start)  # They are made again.
+    scan = _Scan(first, start, trusted=False, walk=walk, epochs=[])
     for number in range(first, len(segments)):
         segment = segments[number]
         if number > first and _has_hole(opening, segments[number - 1], segment, scan.end_offset):
@@ -146,15 +186,14 @@ def _check(opening: Opening, segments: list[Segment], first: int) -> _Scan:
             del segments[number:]
             break
         scan.end_offset = Offset(max(scan.end_offset, segment.base_offset))
+        if number and segment.base_offset not in snapshots.offsets:
+            snapshots.try_to_write(segment.base_offset, list(walk.producers))
         lost = _check_segment(opening, segment, scan)
         scan.lost_bytes += lost
         if lost and number + 1 < len(segments):
             scan.lost_bytes += _remove(opening, segments[number + 1 :])
             del segments[number + 1 :]
             break
-    if scan.lost_bytes:
-        for name in snapshot_names(opening.disk, opening.directory, scan.end_offset):
-            opening.disk.unlink(f"{opening.directory}/{name}")
     for segment in segments[first:-1]:
         segment.seal()
     return scan
@@ -183,9 +222,12 @@ def _check_segment(opening: Opening, segment: Segment, scan: _Scan) -> int:
             segment.index(place, config)
             segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
             good, end = place.end, Offset(place.last_offset + 1)
+            scan.walk.passed(runs)
             if place.leader_epoch > latest:
                 latest = place.leader_epoch
                 scan.epochs.append((latest, place.base_offset))
+    scan.walk.take(runs)
+    segment.transactions.replace(scan.walk.take_aborted())
     scan.end_offset = end
     lost = segment.size - good
     if lost:

@@ -21,7 +21,15 @@ from typing import NamedTuple
 
 from odradek.base.units import KIB, MIB, NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.disk import File
-from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION
+from odradek.record.batch import (
+    CHECKSUMMED_FROM,
+    CRC_POSITION,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+)
 from odradek.record.crc import crc32c
 from odradek.record.kernels.runs import Runs
 
@@ -94,7 +102,8 @@ def walk_checked(file: File, position: int, end: int) -> Iterator[Place]:
 def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[Place]:
     """As walk_checked from a segment's start, but runs of batches come as one place, as if they were one batch.
 
-    Its leader epoch is the highest of the run; runs.max_timestamp_offset has the greatest timestamp so far.
+    Its leader epoch is the highest of the run; runs.max_timestamp_offset has the greatest timestamp so far.  Who takes
+    the next place agrees with this one: only then are the producers of a batch that is not in a run counted.
     """
     chunk, chunk_position = b"", position
     while position < end:
@@ -115,7 +124,23 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[Place
             yield place
             position += place.size
             if place.magic == MAGIC:
+                _count_producer(file, place, runs)
                 break
+
+
+def _count_producer(file: File, place: Place, runs: Runs) -> None:
+    """Of a batch that no run has, as it is larger than what is read at once: so it is no control batch."""
+    header = BatchHeader(file.pread(place.position, HEADER_BYTES))
+    if header.has_producer_id and not header.is_control:
+        runs.tally(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.base_offset,
+            header.last_offset_delta,
+            header.max_timestamp,
+            header.is_transactional,
+        )
 
 
 def _parse(path: str, chunk: bytes | memoryview, at: int, position: int, end: int) -> Place:

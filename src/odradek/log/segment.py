@@ -1,4 +1,4 @@
-"""One segment of a log: a run of batches in a .log file with its two indexes.
+"""One segment of a log: a run of batches in a .log file with its indexes.
 
 Finding an offset is cheapest where reads happen: the newest batches' places are kept in two small arrays, and where the
 last reads ended is kept too, since a consumer asks next for what follows.  Only other reads search the index and walk
@@ -21,8 +21,9 @@ from odradek.base.units import INT32_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, Times
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFailed, File
 from odradek.log.index import OffsetIndex, TimeIndex
-from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, segment_stem
+from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
+from odradek.log.transaction_index import TransactionIndex
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 RECENT_BATCHES_MAX = 512
@@ -52,6 +53,7 @@ class Segment:
         "path",
         "size",
         "times",
+        "transactions",
     )
 
     def __init__(
@@ -64,6 +66,7 @@ class Segment:
         size: int = 0,
         index_bytes: int = 0,
         time_index_bytes: int = 0,
+        transaction_index_bytes: int = 0,
     ) -> None:
         stem = f"{directory}/{segment_stem(base_offset)}"
         self._disk = disk
@@ -73,6 +76,7 @@ class Segment:
         self.created_ms = now_ms
         self.offsets = OffsetIndex(disk, stem + OFFSET_INDEX, base_offset, index_bytes)
         self.times = TimeIndex(disk, stem + TIME_INDEX, base_offset, time_index_bytes)
+        self.transactions = TransactionIndex(disk, stem + TRANSACTION_INDEX, base_offset, transaction_index_bytes)
         self.first_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = NO_OFFSET
@@ -102,6 +106,10 @@ class Segment:
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
 
     def release(self) -> None:
         """Forgets the open file and what was remembered of it."""
@@ -221,6 +229,7 @@ class Segment:
             self._cut_overhang()
         self.offsets.write()
         self.times.write()
+        self.transactions.write()
 
     # ------------------------------------------------------------------ read
 
@@ -295,6 +304,14 @@ class Segment:
             if end == start:  # Else what is good is served, and the next read finds the damage.
                 raise self.failure(damage) from None
         return end
+
+    def beyond(self, position: int) -> Offset | None:
+        """An offset that no batch before `position` reaches, not far from the least; None if it may be any here."""
+        positions = self._recent_positions
+        if positions and positions[0] < position:
+            return Offset(self._recent_ends[bisect_left(positions, position) - 1] + 1)
+        number = self.offsets.count_at_or_below(position - 1, 1)
+        return Offset(self.base_offset + self.offsets.entry(number)[0]) if number < len(self.offsets) else None
 
     def hint(self, offset: int, position: int) -> None:
         """The batch that begins with `offset` stands at `position`: where a read ended and the next begins."""

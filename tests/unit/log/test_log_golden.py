@@ -15,6 +15,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.log import Log
+from odradek.log.snapshots import decode_snapshot
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.records import decode
 
@@ -152,6 +153,33 @@ def test_recovery_makes_the_same_indexes(data: Path) -> None:
     (data / "recovery-point-offset-checkpoint").unlink()
     open_directory(data).close(NOW)
     assert index_bytes(data) == before
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the marker", "snapshots too"])
+def test_producers_are_those_that_kafka_knew(data: Path, lost: str) -> None:
+    snapshots = {path: path.read_bytes() for path in sorted(data.glob("*/*.snapshot"))}
+    newest = {path.parent.name: decode_snapshot(raw) for path, raw in snapshots.items()}
+    if lost != "nothing":
+        (data / ".kafka_cleanshutdown").unlink()
+        (data / "recovery-point-offset-checkpoint").unlink()
+    if lost == "snapshots too":
+        for path in snapshots:
+            path.unlink()
+    directory = open_directory(data)
+    for name, log in directory.logs.items():
+        found = [one._replace(batches=one.batches[-1:]) for one in log.producers]
+        expected = [one._replace(batches=tuple(sent[:3] for sent in one.batches)) for one in newest[str(name)]]
+        assert [one._replace(batches=tuple(sent[:3] for sent in one.batches)) for one in found] == expected
+    control = directory.logs[TopicPartition(TopicName("control"), 0)]
+    records = control.read(Offset(2), 1000, control.end_offset)
+    (aborted,) = control.aborted(Offset(2), records, control.end_offset)
+    assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (0, 2, 3)
+    directory.close(NOW)
+    again = {path: path.read_bytes() for path in sorted(data.glob("*/*.snapshot"))}
+    assert {path: raw for path, raw in snapshots.items() if path in again} == again
+    assert {path.parent.name for path in again} >= {
+        path.parent.name for path in snapshots if decode_snapshot(snapshots[path])
+    }
 
 
 def test_what_is_not_ours_is_kept(data: Path) -> None:

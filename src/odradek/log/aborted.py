@@ -1,0 +1,88 @@
+"""Which transactions of a log were aborted: what a reader of committed records must be told.
+
+Each segment has an index of those whose markers lie in it (transaction_index.py).  A transaction may begin segments
+before its end, so a search goes on until an entry says that all that begins before its bound has ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import attrgetter
+
+from odradek.base.units import Offset
+from odradek.log.disk import FileSlice
+from odradek.log.producer_recovery import aborted_in
+from odradek.log.producers import Ended
+from odradek.log.scan import Damaged
+from odradek.log.segment import Segment
+from odradek.log.snapshots import Snapshots
+from odradek.log.transaction_index import Aborted
+
+_BASE_OFFSET = attrgetter("base_offset")
+Found = tuple[list[Aborted], bool]
+
+
+class AbortedTransactions:
+    """Of one log.  Every method may raise DiskFailed."""
+
+    __slots__ = ("_last", "_snapshots")
+
+    def __init__(self, snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> None:
+        self._snapshots = snapshots
+        self._last = Offset(0)  # None that was aborted ended later.
+        for segment in reversed(segments):
+            if not segment.transactions.is_empty:
+                self._last = end
+                break
+            end = segment.base_offset
+
+    def add(self, segment: Segment, ended: Ended) -> None:
+        segment.transactions.add(ended.as_aborted())
+        self._last = ended.last_offset
+
+    def reaching(
+        self, segments: Sequence[Segment], offset: Offset, records: FileSlice, upto: Offset
+    ) -> Sequence[Aborted]:
+        """Those that reach into what was read from `offset` on, below `upto`; perhaps a few more."""
+        if not records.size or offset > self._last:
+            return ()
+        ahead = segments[max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0) :]
+        upto = _end_of(records, ahead, upto)
+        found: list[Aborted] = []
+        for segment in ahead:
+            these, is_all = self._overlapping(segments, segment, offset, upto)
+            found += these
+            if is_all:
+                break
+        return found
+
+    def _overlapping(self, segments: Sequence[Segment], segment: Segment, offset: Offset, upto: Offset) -> Found:
+        try:
+            return segment.transactions.overlapping(offset, upto)
+        except Damaged:
+            self._make_again(segments, segment)
+        try:
+            return segment.transactions.overlapping(offset, upto)
+        except Damaged as damage:
+            raise segment.failure(damage) from None
+
+    def truncate(self, segments: Sequence[Segment], end: Offset) -> None:
+        """The log ends there now, with these segments."""
+        try:
+            segments[-1].transactions.truncate_to(end)
+        except Damaged:
+            self._make_again(segments, segments[-1])
+
+    def _make_again(self, segments: Sequence[Segment], segment: Segment) -> None:
+        segment.transactions.replace(aborted_in(self._snapshots, segments, segment))
+
+
+def _end_of(records: FileSlice, segments: Sequence[Segment], upto: Offset) -> Offset:
+    """An offset that none of the records reaches, at most `upto`."""
+    path, position = records.file.path, records.position + records.size
+    for segment, following in pairwise(segments):
+        if segment.path == path:
+            return min(segment.beyond(position) or following.base_offset, upto)
+    return min(segments[-1].beyond(position) or upto, upto)

@@ -1,0 +1,171 @@
+"""The producers of a log as of one offset, in .snapshot files as Apache Kafka's, so that recovery need not read all.
+
+│  0 │ i16 │ version = 1                    │      each producer, 46 bytes
+│  2 │ u32 │ CRC-32C of all below           │      │  0 │ i64 │ producer id                              │
+│  6 │ i32 │ count                          │      │  8 │ i16 │ epoch                                    │
+│ 10 │     │ producers                      │      │ 10 │ i32 │ last sequence, -1 for none               │
+                                                    │ 14 │ i64 │ last offset, -1 for none                 │
+                                                    │ 22 │ i32 │ last offset - first offset of that batch │
+                                                    │ 26 │ i64 │ timestamp                                │
+                                                    │ 34 │ i32 │ coordinator epoch                        │
+                                                    │ 38 │ i64 │ first offset of the open transaction, -1 │
+
+The name is the offset of the first record that is not in it: where a segment begins, or where the log ended at a clean
+stop.  Only the last batch of each producer is kept.  A snapshot that is damaged, or was lost in a power failure, costs
+time: an older one is taken, and the batches since then are read.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from struct import Struct
+
+from odradek.base.units import GIB, NO_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
+from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
+from odradek.log.names import SNAPSHOT, segment_stem
+from odradek.log.producers import Producer
+from odradek.record.crc import crc32c
+
+SNAPSHOT_BYTES_MAX = GIB
+_VERSION = 1
+_HEAD = Struct(">hIi")
+_CHECKSUMMED_FROM = 6
+_COUNT = Struct(">i")
+_PRODUCER = Struct(">qhiqiqiq")
+
+
+class BadSnapshot(ValueError):
+    """The file is there and is no snapshot, or not the one that was written."""
+
+
+class Snapshots:
+    """Those of one log: `offsets` are of which there are some, ascending.  Methods may raise DiskFailed."""
+
+    __slots__ = ("_directory", "_disk", "offsets")
+
+    def __init__(self, disk: Disk, directory: str, offsets: Iterable[Offset]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.offsets = sorted(offsets)
+
+    def path(self, offset: Offset) -> str:
+        return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
+
+    def has(self, offset: Offset) -> bool:
+        """A good one."""
+        return offset in self.offsets and self.newest(offset)[1] == offset
+
+    def write(self, offset: Offset, producers: Collection[Producer]) -> None:
+        """Not synced: a power failure may take it, or leave something else in its place."""
+        replace_file(self._disk, self.path(offset), encode_snapshot(producers), durable=False)
+        if offset not in self.offsets:
+            insort(self.offsets, offset)
+
+    def try_to_write(self, offset: Offset, producers: Collection[Producer]) -> None:
+        """Spares recovery some work: one that can't be written is done without."""
+        with suppress(DiskFailed):
+            self.write(offset, producers)
+
+    def sync(self, offset: Offset) -> None:
+        """The file; its name is safe with the directory."""
+        self._disk.open(self.path(offset)).sync()
+
+    def read(self, offset: Offset) -> list[Producer]:
+        """Raises BadSnapshot."""
+        path = self.path(offset)
+        data = read_file(self._disk, path, SNAPSHOT_BYTES_MAX)
+        if data is None:
+            raise BadSnapshot(f"{path} is gone")
+        try:
+            return decode_snapshot(data)
+        except ValueError as bad:
+            raise BadSnapshot(f"{path}: {bad}") from None
+
+    def newest(self, end: Offset) -> tuple[list[Producer], Offset]:
+        """The newest that is good and not beyond `end`, and its offset, -1 if there is none.  A bad one is deleted."""
+        for offset in [offset for offset in reversed(self.offsets) if offset <= end]:
+            try:
+                return self.read(offset), offset
+            except BadSnapshot:
+                self.delete([offset])
+        return [], NO_OFFSET
+
+    def delete(self, offsets: Iterable[Offset]) -> None:
+        gone = set(offsets)
+        for offset in gone:
+            self._disk.unlink(self.path(offset))
+        self.forget(gone)
+
+    def delete_beyond(self, end: Offset) -> None:
+        self.delete([offset for offset in self.offsets if offset > end])
+
+    def delete_strays(self, segment_bases: Collection[Offset], end: Offset) -> None:
+        """What lies beyond the log's end, and what no segment begins at.
+
+        Of the latter the newest stays if it is beyond the last segment's start: a clean stop wrote it.
+        """
+        self.delete_beyond(end)
+        strays = [offset for offset in self.offsets if offset not in segment_bases]
+        if strays and strays[-1] > max(segment_bases, default=end):
+            strays.pop()
+        self.delete(strays)
+
+    def forget(self, offsets: Collection[Offset]) -> None:
+        """They were deleted with their segments."""
+        self.offsets = [offset for offset in self.offsets if offset not in offsets]
+
+
+def encode_snapshot(producers: Collection[Producer]) -> bytes:
+    body = _COUNT.pack(len(producers)) + b"".join([_encoded(producer) for producer in producers])
+    return _HEAD.pack(_VERSION, crc32c(body), len(producers)) + body[_COUNT.size :]
+
+
+def _encoded(producer: Producer) -> bytes:
+    sequence, offset, delta, _ = producer.batches[-1] if producer.batches else (-1, -1, 0, -1)
+    return _PRODUCER.pack(
+        producer.id,
+        producer.epoch,
+        sequence,
+        offset,
+        delta,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.first_offset,
+    )
+
+
+def decode_snapshot(data: bytes) -> list[Producer]:
+    """Raises ValueError."""
+    if len(data) < _HEAD.size:
+        raise ValueError(f"{len(data)} bytes are too few")
+    version, checksum, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise ValueError(f"version {version} is not known")
+    if crc32c(memoryview(data)[_CHECKSUMMED_FROM:]) != checksum:
+        raise ValueError(f"the checksum is not {checksum:#010x}")
+    if count < 0 or len(data) != _HEAD.size + count * _PRODUCER.size:
+        raise ValueError(f"{count} producers in {len(data)} bytes")
+    return [_decoded(*fields) for fields in _PRODUCER.iter_unpack(data[_HEAD.size :])]
+
+
+def _decoded(  # noqa: PLR0917
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    offset: int,
+    delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    first_offset: int,
+) -> Producer:
+    time = TimestampMs(timestamp)
+    return Producer(
+        ProducerId(producer_id),
+        ProducerEpoch(epoch),
+        ((sequence, offset, delta, timestamp),) if offset >= 0 else (),
+        coordinator_epoch,
+        Offset(max(first_offset, -1)),
+        time,
+    )
