@@ -11,23 +11,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.units import BrokerId, Offset, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import ClusterView, TopicInfo
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.topic import TopicConfigs
-from odradek.core.effects import Change, Changed, Chore, Chores, Effect, Sync, Synced
+from odradek.core.coordinators import state_topics
+from odradek.core.coordinators.durable import NextSteps, Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.shards import Load, Loaded
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.effects import Change, Changed, Chore, Chores, CreateTopics, Effect, Sync, Synced, TakeProducerIds
+from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
+from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
+from odradek.core.timers import Timers
 from odradek.core.topic_plans import Planner
+from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, as_produce_is_told
+from odradek.core.transactions.coordinator import TransactionCoordinator
+from odradek.core.transactions.hanging import all_known, hanging
+from odradek.core.transactions.markers import Marker
+from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
@@ -35,14 +48,11 @@ from odradek.record.batch import Batch
 
 _LOG = logging.getLogger(__name__)
 
+# One sync after another waits for a journal commit each; some at a time share it.  What comes while all are under way
+# is gathered for the next.
+SYNCS_AT_ONCE = 4
+
 SomeChange = TypeVar("SomeChange", bound=Change)
-
-
-class Entropy(NamedTuple):
-    """The shell's randomness."""
-
-    random_int31: Callable[[], int]
-    new_uuid: Callable[[], Uuid]
 
 
 class Broker:
@@ -67,15 +77,26 @@ class Broker:
             new_uuid=entropy.new_uuid,
         )
         self._housekeeping = Housekeeping(storage, configs)
-        self._staged: dict[Partition, None] = {}
+        self._staged: dict[Partition, Offset] = {}  # With the high watermark before.
         self._unsynced: dict[TopicPartition, None] = {}
-        self._syncing: dict[TopicPartition, Partition] | None = None  # While a round of syncs is under way.
+        self._syncing: dict[TopicPartition, Partition] = {}
+        self._syncs = 0  # Under way.
         # What could not be done since too many files are open, or the disk is full: tried again about once a second.
         self._postponed: dict[TopicPartition, None] = {}
         self._unopened: dict[TopicPartition, None] = {}
         self._changes: list[Change] = []
+        self._making: dict[TopicName, Change] = {}  # State topics that were asked for.
         self._chores: list[Chore] = []
+        self._loads: list[Load] = []
         self._tokens = 0
+        self.timers = Timers()
+        self._asks_ids = False
+        self._may_hang = False
+        self._steps = NextSteps()
+        runtime = Runtime(configs, entropy, self.lot, self.timers, self._steps, lambda: self.view, self._append_state)
+        self.groups = GroupCoordinator(runtime, self._loads.append)
+        self.transactions = TransactionCoordinator(runtime, self._loads.append, self._ask_ids, self.end_transaction)
+        self._shards = {shards.topic: shards for shards in (self.groups.shards, self.transactions.shards)}
 
     # Finding things.
 
@@ -98,10 +119,13 @@ class Broker:
 
     # Writing.
 
-    def stage(self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool) -> Append:
+    def stage(
+        self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
+    ) -> Append:
         """Give one batch its place in the log; `commit` writes it.  Raises Refused."""
-        append = partition.stage(batch, now.wall, all_replicas=all_replicas)
-        self._staged[partition] = None
+        high_watermark = partition.positions.high_watermark
+        append = partition.stage(batch, now.wall, all_replicas=all_replicas, checks_sequence=checks_sequence)
+        self._staged.setdefault(partition, high_watermark)
         if append.needs_sync:
             self._unsynced[partition.topic_partition] = None
         return append
@@ -111,9 +135,11 @@ class Broker:
         if not self._staged:
             return
         staged, self._staged = self._staged, {}
-        for partition in staged:
+        for partition, high_watermark in staged.items():
             partition.commit(now.wall)
-            self.lot.happened(partition.topic_partition)
+            # What is not visible yet is nothing to whoever waits, and thousands may wait for the next sync.
+            if partition.positions.high_watermark != high_watermark or not partition.is_online:
+                self.lot.happened(partition.topic_partition)
 
     def arrived(self, partition: Partition, arrival: Arrival, *, all_replicas: bool) -> Append:
         """A batch that was written while it came is complete.  Raises Refused."""
@@ -127,17 +153,19 @@ class Broker:
         return append
 
     def synced(self, event: Synced, now: Moment) -> None:
-        """A round of syncs ended.  What was written meanwhile goes into the next one."""
-        syncing, self._syncing = self._syncing, None
+        """A Sync ended.  What was written meanwhile goes into the next one."""
+        self._syncs -= 1
         for name, flush in event.flushes.items():
-            partition = self.partitions.get(name)
+            syncing, partition = self._syncing.pop(name), self.partitions.get(name)
             # A topic that was deleted meanwhile may be there again, with a log that this flush is not of.
-            if partition is None or syncing is None or partition is not syncing[name] or not partition.is_online:
+            if partition is None or partition is not syncing:
                 continue
-            if isinstance(flush, DiskFailed):
-                self._sync_failed(name, partition, flush)
-            elif partition.flushed(flush, now.wall):
-                self.lot.happened(name)
+            if partition.is_online:
+                if isinstance(flush, DiskFailed):
+                    self._sync_failed(name, partition, flush)
+                elif partition.flushed(flush, now.wall):
+                    self.lot.happened(name)
+            self._steps.moved(name, now)
 
     def _sync_failed(self, name: TopicPartition, partition: Partition, failed: DiskFailed) -> None:
         if failed.is_out_of_files:
@@ -147,6 +175,89 @@ class Broker:
         _LOG.error("%s goes offline, its sync failed: %s", name, failed)
         partition.take_offline()
         self.lot.happened(name)
+
+    # State of coordinators.
+
+    def _append_state(self, partition: Partition, batch: Batch, now: Moment) -> Append:
+        """One batch of a state topic, written now.  Raises Refused."""
+        self._check_is_here(partition)
+        append = self.stage(partition, batch, now, all_replicas=True, checks_sequence=False)
+        self.commit(now)
+        if append.refused is not None:
+            raise append.refused
+        return append
+
+    def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+        """Write the marker that ends a transaction in one partition; None if the topic is gone.  Raises Refused."""
+        if name.topic not in self.view.topics:
+            return None
+        partition = self.partition(*name)
+        self.commit(now)
+        append = partition.end_transaction(
+            marker.producer.id,
+            marker.producer.epoch,
+            marker.coordinator_epoch,
+            commit=marker.is_commit,
+            now=now.wall,
+            transaction_version=marker.version,
+        )
+        if append.needs_sync:
+            self._unsynced[name] = None
+        if name.topic == CONSUMER_OFFSETS:
+            self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
+        self.lot.happened(name)
+        return Written(partition, append)
+
+    def admit_transactional(
+        self, partition: Partition, batch: Batch, transactional_id: str, version: int, now: Moment
+    ) -> None:
+        """A batch of a transaction may enter the partition: its coordinator knows of it (KIP-890).  Raises Refused.
+
+        `version` is that of Produce: since 12 the partition joins the transaction by being written to.
+        """
+        producer = Producer(batch.producer_id, batch.producer_epoch)
+        try:
+            self.transactions.admit(partition, producer, transactional_id, now, adds=version >= PRODUCE_ADDS_SINCE)
+        except Refused as refused:
+            raise as_produce_is_told(refused, version) from refused
+
+    def admit_state(
+        self, name: TopicPartition, producer: Producer, transactional_id: str, now: Moment, *, adds: bool
+    ) -> None:
+        """As admit_transactional, for records that a coordinator writes to its own topic.  Raises Refused."""
+        self.transactions.admit(self.partitions[name], producer, transactional_id, now, adds=adds)
+
+    def _ask_ids(self) -> None:
+        self._asks_ids = True
+
+    def _first_free_id(self) -> ProducerId:
+        """Above all that are in our logs."""
+        logs = (partition.log for partition in self.partitions.values() if partition.is_online)
+        used = (producer.id for log in logs for producer in log.producers)
+        return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
+
+    def took_ids(self, block: ProducerIdBlock | None) -> None:
+        """Producer ids that were asked for; None if the metadata could not be changed."""
+        self.transactions.ids.brought(block)
+
+    def _check_is_here(self, partition: Partition) -> None:
+        name = partition.topic_partition
+        if self.partitions.get(name) is not partition:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
+
+    def loaded(self, loaded: Loaded, now: Moment) -> None:
+        """A Load ended."""
+        self._shards[loaded.name.topic].loaded(loaded, now)
+
+    def state_topic(self, name: TopicName) -> Change | None:
+        """None if the topic is there; else the change that makes it.  Raises Refused if it can't be made."""
+        if name in self.view.topics:
+            return None
+        making = self._making.get(name)
+        if making is None:
+            topic = self.planner.new_topic(state_topics.spec(name, self.configs, self.view), self.view)
+            making = self._making[name] = self.change(lambda token: CreateTopics(token, (topic,)))
+        return making
 
     # Topics.
 
@@ -165,12 +276,28 @@ class Broker:
             else:
                 self.view = self.view.with_topics([topic])
                 self._open(topic, now)
+        for name in [name for name, change in self._making.items() if change.token == event.token]:
+            del self._making[name]
+        if event.topics:
+            self.groups.topics_changed([name for name, topic in event.topics.items() if topic is None], now)
         self.lot.happened(event.token, event)
 
     def start(self, now: Moment) -> None:
         """Open what the cluster says is here.  Logs of topics that were deleted meanwhile are deleted too."""
-        for topic in self.view.topics.values():
+        # Coordinators come last: what they find to be done is about the others.
+        for topic in sorted(self.view.topics.values(), key=lambda topic: topic.name in self._shards):
             self._open(topic, now)
+        self._may_hang = not all(directory.clean_shutdown for directory in self.storage)
+
+    def _end_hanging(self, now: Moment) -> None:
+        """Once, when all transactions are loaded."""
+        topic = self.view.topics.get(TRANSACTION_STATE)
+        known = None if topic is None else all_known(self.transactions.shards, len(topic.partitions))
+        self._may_hang = self.transactions.shards.is_loading
+        for name, marker in list(hanging(self.partitions, known)) if known is not None else ():
+            _LOG.warning("%s has an open transaction of producer %d that nobody knows", name, marker.producer.id)
+            with suppress(Refused):
+                self.end_transaction(name, marker, now)
 
     def _open(self, topic: TopicInfo, now: Moment) -> None:
         configs = self.configs.for_topic(topic.configs)
@@ -182,7 +309,14 @@ class Broker:
             if present is not None:
                 present.info = info
                 continue
-            self.partitions[name] = Partition(name, self._log(name, topic.id, configs, now), info, configs)
+            self._install(Partition(name, self._log(name, topic.id, configs, now), info, configs), now)
+
+    def _install(self, partition: Partition, now: Moment) -> None:
+        name = partition.topic_partition
+        self.partitions[name] = partition
+        shards = self._shards.get(name.topic)
+        if shards is not None and partition.is_online:
+            shards.adopt(partition, now)
 
     def _log(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: Moment) -> Log | None:
         """The partition's log; None if its disk fails: the partition is then there, offline."""
@@ -204,7 +338,7 @@ class Broker:
             return
         log = self._log(name, topic.id, present.configs, now)
         if log is not None:
-            self.partitions[name] = Partition(name, log, present.info, present.configs)
+            self._install(Partition(name, log, present.info, present.configs), now)
             self.lot.happened(name)
 
     def _drop(self, topic: TopicName, now: Moment) -> None:
@@ -217,6 +351,8 @@ class Broker:
                 with suppress(DiskFailed):
                     self.storage.delete(name, now.wall)
                 self._unsynced.pop(name, None)
+                if topic in self._shards:
+                    self._shards[topic].resign(index)
                 self.lot.happened(name)
 
     # The shell's side.
@@ -230,13 +366,21 @@ class Broker:
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
-        if self._unsynced and self._syncing is None:
-            effects.append(self._begin_sync())
+        if self._asks_ids:
+            effects.append(TakeProducerIds(self._first_free_id()))
+            self._asks_ids = False
+        if self._loads:
+            effects.extend(self._loads)
+            self._loads.clear()
+        if self._unsynced and self._syncs < SYNCS_AT_ONCE:
+            effects.extend(self._begin_syncs())
         return effects
 
-    def _begin_sync(self) -> Sync:
-        self._syncing, flushes = {}, {}
-        for name in self._unsynced:
+    def _begin_syncs(self) -> list[Sync]:
+        """Of what is not being synced already, shared out among those that may still begin."""
+        flushes = {}
+        for name in [name for name in self._unsynced if name not in self._syncing]:
+            del self._unsynced[name]
             partition = self.partitions.get(name)
             if partition is None or not partition.is_online:
                 continue
@@ -245,8 +389,10 @@ class Broker:
                 self._syncing[name] = partition
             except DiskFailed as failed:  # A file that has to be opened for it.
                 self._sync_failed(name, partition, failed)
-        self._unsynced.clear()
-        return Sync(flushes)
+        free, names = SYNCS_AT_ONCE - self._syncs, list(flushes)
+        syncs = [Sync({name: flushes[name] for name in names[first::free]}) for first in range(min(free, len(names)))]
+        self._syncs += len(syncs)
+        return syncs
 
     def keep_house(self, now: Moment) -> None:
         """About once a second: retention, flushes that are due, checkpoints, files whose time is over."""
@@ -257,6 +403,20 @@ class Broker:
         for name in unopened:
             self._open_again(name, now)
         self._chores.extend(due.chores)
+        self.groups.keep_house(now)
+        self.transactions.keep_house(now)
+        if self._may_hang:
+            self._end_hanging(now)
+
+    def next_due(self) -> int | None:
+        """When `tick` has something to do next, on the steady clock; None if nothing waits."""
+        waiting = (self.lot.next_deadline(), self.timers.next_due())
+        return min((due for due in waiting if due is not None), default=None)
+
+    def tick(self, now: Moment) -> None:
+        """Time has passed: deadlines of those who wait, and what is to be done at a time."""
+        self.lot.tick(now.steady)
+        self.timers.tick(now)
 
     def stop(self, now: Moment) -> list[str]:
         """Leave the logs as a clean stop leaves them: synced, with checkpoints and the clean-shutdown marker.

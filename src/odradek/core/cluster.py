@@ -12,7 +12,8 @@ from typing import NamedTuple
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CONSUMER_OFFSETS, TRANSACTION_STATE = TopicName("__consumer_offsets"), TopicName("__transaction_state")
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName("__share_group_state")})
 
 
 class Endpoint(NamedTuple):

@@ -11,21 +11,22 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from odradek.base.errors import Refused
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.coordinators.shards import Load
 from odradek.log.disk import DiskFailed
 from odradek.log.flush import Flush
 
 
 class Synced(NamedTuple):
-    """How a round of syncs ended: what each log's flush covered, or why its disk failed."""
+    """How a Sync ended: what each log's flush covered, or why its disk failed."""
 
     flushes: Mapping[TopicPartition, Flush | DiskFailed]
 
 
 class Sync(NamedTuple):
-    """Make these logs durable: one round answers everyone who waits (group commit)."""
+    """Make these logs durable: it answers everyone who waits for one of them (group commit)."""
 
     flushes: Mapping[TopicPartition, Flush]
 
@@ -92,8 +93,17 @@ class DeleteTopics(NamedTuple):
     topics: Mapping[TopicName, Uuid]
 
 
+class TakeProducerIds(NamedTuple):
+    """Take the next block of producer ids from the metadata tree; comes back as `Broker.took_ids`.
+
+    Those below `at_least` are in use: the logs may have come from another cluster.
+    """
+
+    at_least: ProducerId
+
+
 Change = CreateTopics | GrowTopics | DeleteTopics
-Effect = Sync | Chores | Change
+Effect = Sync | Chores | Load | TakeProducerIds | Change
 
 
 class Changed(NamedTuple):

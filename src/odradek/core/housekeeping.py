@@ -1,4 +1,4 @@
-"""What is done from time to time, and when it is due: retention, flushes, checkpoints, unlinking.
+"""What is done from time to time, and when it is due: retention, flushes, checkpoints, unlinking, forgetting producers.
 
 Each has Kafka's own interval.  Deciding costs microseconds a partition; what takes longer comes out as chores.
 """
@@ -36,6 +36,9 @@ class Housekeeping:
         self._delay_ms = configs.int("log.initial.task.delay.ms")
         # The recovery point and the log starts have intervals of their own, both a minute; one file write serves all.
         self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
+        self._producers_idle_ms = configs.int("producer.id.expiration.ms")
+        self._expiry_ms = configs.int("producer.id.expiration.check.interval.ms")
+        self._last_expiry: int | None = None  # At the first tick: who was idle while the broker was not there is known.
         self._last_retention: int | None = None
         self._last_checkpoint = 0
 
@@ -46,6 +49,9 @@ class Housekeeping:
         if now.steady - self._last_retention >= self._retention_ms:
             self._last_retention = now.steady
             _retain(now, partitions)
+        if self._last_expiry is None or now.steady - self._last_expiry >= self._expiry_ms:
+            self._last_expiry = now.steady
+            _forget_producers(now, partitions, self._producers_idle_ms)
         chores: list[Chore] = list(self._storage.reaps(now.wall))
         if now.steady - self._last_checkpoint >= self._checkpoint_ms:
             self._last_checkpoint = now.steady
@@ -59,6 +65,12 @@ def high_watermarks(partitions: Mapping[TopicPartition, Partition]) -> dict[Topi
 
 def _to_flush(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> list[TopicPartition]:
     return [name for name, one in partitions.items() if one.is_online and one.log.needs_flush(now.wall)]
+
+
+def _forget_producers(now: Moment, partitions: Mapping[TopicPartition, Partition], idle_ms: int) -> None:
+    for partition in partitions.values():
+        if partition.is_online:
+            partition.log.producers.expire(now.wall, idle_ms)
 
 
 def _retain(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> None:

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 # Deadlines are kept in buckets: an acks=all answer is nearly always completed long before its deadline, and taking
 # one out of a set costs a tenth of what it would cost to leave it in a heap for thirty seconds.
 BUCKET_MS = 4
+NEVER = 1 << 62  # The deadline of what ends by itself: all of them share one bucket.
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 _NOBODY: set[object] = set()

@@ -7,20 +7,33 @@ writer.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from odradek.base.units import (
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
 from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.positions import Positions
-from odradek.core.staging import Append, Staging
+from odradek.core.staging import Append, Staging, written_before
 from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.log import Log
+from odradek.log.producers import Place, Producer
 from odradek.log.search import TimedOffset
+from odradek.log.sequences import check, check_epoch, check_marker
+from odradek.log.transaction_index import Aborted
 from odradek.record.batch import Batch
+from odradek.record.markers import EndMarker, end_marker_batch
 
 __all__ = ["Append", "Arrival", "Partition", "Readable"]
 
@@ -36,6 +49,7 @@ class Readable(NamedTuple):
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
+    aborted: Sequence[Aborted] = ()  # Of the transactions that reach into the records; for who reads committed ones.
 
 
 class Partition:
@@ -62,6 +76,8 @@ class Partition:
         self.configs = configs
         durable = log.recovery_point if log else Offset(0)
         self.positions = Positions(high_watermark=durable, durable_end=durable)
+        if log is not None:
+            log.producers.made_visible(durable)
 
     @property
     def log(self) -> Log:
@@ -86,16 +102,64 @@ class Partition:
             raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch}, now {ours}")
         raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch}, here still {ours}")
 
-    def stage(self, batch: Batch, now: TimestampMs, *, all_replicas: bool) -> Append:
-        """Take in one batch as the leader; `commit` writes it.  Raises Refused if there is no log."""
+    def stage(self, batch: Batch, now: TimestampMs, *, all_replicas: bool, checks_sequence: bool = True) -> Append:
+        """Take in one batch as the leader; `commit` writes it.  Raises Refused if it may not be, or there is no log.
+
+        One that its producer sent before is not written again, and gets the place it has.  Coordinators number none of
+        theirs: without `checks_sequence` only the epoch counts.
+        """
         log, staging = self.log, self._staging
         if staging is not None and not staging.has_room(batch, log.config.segment_bytes):
             self.commit(now)
             staging = None
-        if staging is None:
-            staging = self._staging = Staging(log.end_offset)
+        end = log.end_offset if staging is None else staging.end
         time = now if log.config.log_append_time else NO_TIMESTAMP
+        if batch.producer_id < 0:
+            if staging is None:
+                staging = self._staging = Staging(end)
+        else:
+            after = self._after(log, batch, end, batch.max_timestamp if time < 0 else time, checks_sequence)
+            if isinstance(after, Place):
+                return self._again(after, all_replicas=all_replicas)
+            if staging is None:
+                staging = self._staging = Staging(end)
+            if staging.producers is None:
+                staging.producers = {after.id: after}
+            else:
+                staging.producers[after.id] = after
         return staging.add(batch, time, needs_sync=self._needs_sync(staging, batch, all_replicas=all_replicas))
+
+    def _after(
+        self, log: Log, batch: Batch, offset: Offset, timestamp: TimestampMs, checks_sequence: bool
+    ) -> Producer | Place:
+        """Its producer once the batch is written at `offset`, or where it was written before.  Raises Refused."""
+        producers, producer_id = log.producers, batch.producer_id
+        known = producers.get(producer_id) if self._staging is None else self._producer(producer_id)
+        awaited = producers.awaited.get(producer_id) if producers.awaited else None
+        if known is None:
+            known = Producer(producer_id)
+        elif checks_sequence:
+            after = None if awaited else known.after_next(batch, offset, timestamp)
+            after_or_place = after or known.find(batch)
+            if after_or_place is not None:
+                return after_or_place
+        check(known, batch, offset, awaited=awaited, checks_sequence=checks_sequence)
+        return known.after(batch, offset, timestamp)
+
+    def _producer(self, producer_id: ProducerId) -> Producer | None:
+        """As it is once what is staged is written."""
+        staging = self._staging
+        staged = staging and staging.producers and staging.producers.get(producer_id)
+        return staged or self.log.producers.get(producer_id)
+
+    def _again(self, place: Place, *, all_replicas: bool) -> Append:
+        """A batch that came before; if it is only staged, this one shares its fate."""
+        is_safe = place.end <= self.positions.durable_end
+        needs_sync = all_replicas and self.configs.flush.before_acknowledging and not is_safe
+        append = written_before(place, needs_sync=needs_sync)
+        if self._staging is not None and place.end > self.log.end_offset:
+            self._staging.add_again(append)
+        return append
 
     def _needs_sync(self, staging: Staging, batch: Batch, *, all_replicas: bool) -> bool:
         flush = self.configs.flush
@@ -109,15 +173,28 @@ class Partition:
         if self._arrivals_withdrawn:  # Others write here too, and a batch that is withdrawn is written twice.
             self._arrivals_withdrawn -= 1
             return None
+        if batch.producer_id >= 0 and not self._is_next(self._log, batch):
+            return None
         try:
             return self._log.begin_arrival(batch, self.info.leader_epoch, now)
         except DiskFailed as failed:
             self._storage_error(failed)
             return None
 
+    def _is_next(self, log: Log, batch: Batch) -> bool:
+        """Nothing is to be said of its producer: a transaction that begins, or what is new or wrong, is staged."""
+        known = log.producers.get(batch.producer_id)
+        return known is not None and known.expects(batch) and known.id not in log.producers.awaited
+
     def arrived(self, arrival: Arrival, *, all_replicas: bool) -> Append:
-        """All of the batch is written, and its checksum right.  Raises Refused if there is no log any more."""
+        """All of the batch is written, and its checksum right.
+
+        Raises Refused if there is no log any more, or its producer sent something else meanwhile.
+        """
         log, batch = self.log, arrival.batch
+        if batch.producer_id >= 0 and not self._is_next(log, batch):
+            text = f"producer {batch.producer_id} has sequence {batch.base_sequence} behind it by now"
+            raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         staging = Staging(log.end_offset)
         needs_sync = self._needs_sync(staging, batch, all_replicas=all_replicas)
         append = staging.add(batch, NO_TIMESTAMP, needs_sync=needs_sync)
@@ -126,7 +203,7 @@ class Partition:
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
         self._has_told_full = False
-        self.positions.made_visible(staging.visible_end)
+        self._made_visible(staging.visible_end)
         return append
 
     def forget_arrival(self, arrival: Arrival) -> None:
@@ -151,46 +228,123 @@ class Partition:
         if staging is None:
             return
         try:
-            self.log.append(staging.batches, self.info.leader_epoch, now)
+            self.log.append_known(staging.batches, self.info.leader_epoch, now, staging.producers)
         except DiskFailed as failed:
             staging.refuse(self._storage_error(failed))
         except Refused as refused:
             staging.refuse(refused)
         else:
             self._has_told_full = False
-            self.positions.made_visible(staging.visible_end)
+            self._made_visible(staging.visible_end)
+
+    def _made_visible(self, end: Offset) -> bool:
+        """False if it was visible already."""
+        if not self.positions.made_visible(end):
+            return False
+        log = self._log
+        if log is not None and log.producers.first_unstable < end:
+            log.producers.made_visible(end)
+        return True
+
+    # Transactions.
+
+    def check_producer_epoch(self, batch: Batch) -> None:
+        """Raises Refused(INVALID_PRODUCER_EPOCH) for a batch of an epoch that is over."""
+        known = self._producer(batch.producer_id)
+        if known is not None:
+            check_epoch(known, batch.producer_epoch, self.log.end_offset)
+
+    def await_first(self, batch: Batch, now: TimestampMs, *, from_zero: bool) -> None:
+        """The batch would begin a transaction here, if its coordinator lets it: no later one may come before it.
+
+        With `from_zero` its producer must begin with sequence 0 if nothing is known of it.
+        """
+        self.log.producers.await_first(batch, from_zero=from_zero, now=now)
+
+    def has_open_transaction(self, producer_id: ProducerId, producer_epoch: int) -> bool:
+        known = self._producer(producer_id)
+        return known is not None and known.has_open_transaction and known.epoch == producer_epoch
+
+    def end_transaction(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        now: TimestampMs,
+        transaction_version: int = 0,
+    ) -> Append:
+        """Write the marker that ends the producer's transaction here; one that has none gets it all the same.
+
+        As durable as acks=all.  Raises Refused: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or that it
+        could not be written.
+        """
+        self.commit(now)
+        log, marker = self.log, EndMarker(commit, coordinator_epoch)
+        known = log.producers.get(producer_id) or Producer(producer_id)
+        check_marker(known, producer_epoch, marker, transaction_version)
+        batch = end_marker_batch(marker, producer_id, producer_epoch, now)
+        staging = Staging(log.end_offset)
+        append = staging.add(batch, NO_TIMESTAMP, needs_sync=self._needs_sync(staging, batch, all_replicas=True))
+        try:
+            log.append(batch, self.info.leader_epoch, now)
+        except DiskFailed as failed:
+            raise self._storage_error(failed) from failed
+        self._has_told_full = False
+        self._made_visible(staging.visible_end)
+        return append
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Up to here every transaction has ended, and that is visible."""
+        log = self._log
+        high_watermark = self.positions.high_watermark
+        if log is None or log.producers.first_unstable >= high_watermark:
+            return high_watermark
+        return max(log.producers.first_unstable, log.start_offset)
 
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
         """A flush ended: what it covered is durable, and visible.  True if a waiting request may care."""
         self.log.flushed(flush, now)
         durable = self.positions.made_durable(flush.end_offset)
-        visible = self.positions.made_visible(flush.end_offset)
+        visible = self._made_visible(flush.end_offset)
         return durable or visible
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Readable:
-        """Whole batches from `offset` up to the high watermark, within max_bytes.
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, read_committed: bool = False) -> Readable:
+        """Whole batches from `offset` up to the high watermark, or to the last stable offset, within max_bytes.
 
         With `at_least_one`, a first batch larger than max_bytes comes all the same (KIP-74).
         """
         log = self.log
-        positions = self.positions
-        if offset > positions.high_watermark and offset <= log.end_offset:
+        high_watermark = self.positions.high_watermark
+        stable = self.last_stable_offset
+        bound = stable if read_committed else high_watermark
+        if offset > bound and offset <= log.end_offset:
             # Written but not visible yet: as if it had not been written.
-            offset = positions.high_watermark
+            offset = bound
             max_bytes = 0
+        aborted: Sequence[Aborted] = ()
         try:
-            records = log.read(Offset(offset), max_bytes, positions.high_watermark)
+            records = log.read(Offset(offset), max_bytes, bound)
+            if records.size > max_bytes and not at_least_one:
+                records = records.part(0, 0)
+            if read_committed:
+                aborted = log.aborted(Offset(offset), records, bound)
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
-        if records.size > max_bytes and not at_least_one:
-            records = records.part(0, 0)
-        return Readable(records, positions.high_watermark, positions.high_watermark, log.start_offset)
+        return Readable(records, high_watermark, stable, log.start_offset, aborted)
 
-    def lookup_timestamp(self, timestamp: TimestampMs | None) -> TimedOffset | None:
-        """The first visible record at or after a time; for None the one with the greatest.  None if there is none."""
+    def readable_end(self, *, read_committed: bool) -> Offset:
+        """Where reading ends for now."""
+        return self.last_stable_offset if read_committed else self.positions.high_watermark
+
+    def lookup_timestamp(self, timestamp: TimestampMs | None, *, read_committed: bool = False) -> TimedOffset | None:
+        """The first readable record at or after a time; for None the one with the greatest.  None if there is none."""
         log = self.log
         found = log.max_timestamp() if timestamp is None else log.lookup_timestamp(timestamp)
-        return found if found is not None and found.offset < self.positions.high_watermark else None
+        end = self.readable_end(read_committed=read_committed)
+        return found if found is not None and found.offset < end else None
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
         """Where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is."""

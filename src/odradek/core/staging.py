@@ -2,13 +2,15 @@
 
 A write costs more than all else that is done for a small batch.  So `stage` fixes a batch's place and `commit` writes
 every staged batch of the partition; nobody sees them in between, as the shell commits before it does anything else.
+What the log knows of producers changes with the write, and not at all if it fails: until then it is kept here.
 """
 
 from __future__ import annotations
 
 from odradek.base.errors import Refused
 from odradek.base.limits import STAGED_BYTES_MAX
-from odradek.base.units import Offset, TimestampMs
+from odradek.base.units import Offset, ProducerId, TimestampMs
+from odradek.log.producers import Place, Producer
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 _new = object.__new__
@@ -33,11 +35,12 @@ class Append:
 class Staging:
     """The staged batches of one partition."""
 
-    __slots__ = ("appends", "batches", "end", "size", "visible_end")
+    __slots__ = ("appends", "batches", "end", "producers", "size", "visible_end")
 
     def __init__(self, end: Offset) -> None:
         self.batches: list[Batch] = []
         self.appends: list[Append] = []
+        self.producers: dict[ProducerId, Producer] | None = None  # As they are once it is written.
         self.size = 0
         self.end = end
         self.visible_end = Offset(0)  # Up to here consumers may read once it is written.
@@ -61,6 +64,21 @@ class Staging:
         self.appends.append(append)
         return append
 
+    def add_again(self, append: Append) -> None:
+        """A batch came twice: what becomes of the first one becomes of the second."""
+        self.appends.append(append)
+
     def refuse(self, reason: Refused) -> None:
         for append in self.appends:
             append.refused = reason
+
+
+def written_before(place: Place, *, needs_sync: bool) -> Append:
+    """The place of a batch that was taken in before."""
+    append: Append = _new(Append)
+    append.base_offset = place.base_offset
+    append.end = place.end
+    append.log_append_time = place.timestamp  # Whatever the topic's timestamps are, as in Apache Kafka.
+    append.needs_sync = needs_sync
+    append.refused = None
+    return append

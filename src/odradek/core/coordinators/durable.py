@@ -1,0 +1,105 @@
+"""What waits until a write is as safe as acks=all makes it: answers, and the next steps of what was begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked
+from odradek.core.partition import Append, Partition
+
+T = TypeVar("T")
+Step = Callable[[Moment], None]
+
+SYNC_MS_MIN = 5000
+
+
+class Written:
+    """A write to one partition, and the condition that it is safe.  `failure` says why it never will be."""
+
+    __slots__ = ("_append", "_partition")
+
+    def __init__(self, partition: Partition, append: Append) -> None:
+        self._partition = partition
+        self._append = append
+
+    @property
+    def name(self) -> TopicPartition:
+        return self._partition.topic_partition
+
+    @property
+    def failure(self) -> ErrorCode | None:
+        return None if self._partition.is_online else ErrorCode.NOT_COORDINATOR
+
+    @property
+    def is_safe(self) -> bool:
+        positions = self._partition.positions
+        return self._append.end <= (positions.durable_end if self._append.needs_sync else positions.high_watermark)
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        return (self.name,)
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return self.is_safe or self.failure is not None
+
+    def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = SYNC_MS_MIN) -> T | Parked[T]:
+        """`answer` gets NONE once it is safe, or what went wrong; at once if nothing has to be waited for."""
+        if self.is_safe or self.failure is not None:
+            return answer(self.code)
+        return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), lambda: answer(self.code))
+
+    @property
+    def code(self) -> ErrorCode:
+        """NONE once it is safe; what its writer is to be told till then, or after it was lost."""
+        if self.is_safe:
+            return ErrorCode.NONE
+        return self.failure or ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class AllWritten:
+    """Several writes, and the condition that nothing more can happen to them."""
+
+    def __init__(self, all_of_them: Sequence[Written]) -> None:
+        self._all = all_of_them
+
+    @property
+    def is_settled(self) -> bool:
+        return all(one.is_safe or one.failure is not None for one in self._all)
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        return {one.name for one in self._all}
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return self.is_settled
+
+    def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = SYNC_MS_MIN) -> T | Parked[T]:
+        """`answer` asks each how it went."""
+        if self.is_settled:
+            return answer()
+        return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), answer)
+
+
+class NextSteps:
+    """Steps that are taken when a write is safe: a transaction's markers, once nobody can take its decision back."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicPartition, list[tuple[Written, Step, Step | None]]] = {}
+
+    def when_safe(self, written: Written, step: Step, now: Moment, lost: Step | None = None) -> None:
+        """At once, if it is.  If its log is lost before, `lost` is done instead."""
+        if written.is_safe:
+            step(now)
+        elif written.failure is None:
+            self._waiting.setdefault(written.name, []).append((written, step, lost))
+        elif lost is not None:
+            lost(now)
+
+    def moved(self, name: TopicPartition, now: Moment) -> None:
+        """More of the partition is safe, or it went offline."""
+        for written, step, lost in self._waiting.pop(name, ()):
+            self.when_safe(written, step, now, lost)

@@ -1,0 +1,84 @@
+"""A shard's state, made again from its log: every record in order, and the ends of transactions.
+
+The slices are taken on the loop; reading and replaying them may be done beside it, since nobody has the state yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Protocol
+
+from odradek.base.units import MIB, Offset
+from odradek.core.coordinators.state_log import Producer
+from odradek.log.disk import FileSlice
+from odradek.log.log import Log
+from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch, iter_batches
+from odradek.record.records import iter_records
+
+CHUNK_BYTES = 4 * MIB
+_OFFSET_AND_LENGTH = Struct(">qi")
+_CONTROL_KEY = Struct(">hh")
+ABORT, COMMIT = 0, 1
+
+
+class Replayed(Protocol):
+    """State that is made from records."""
+
+    def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
+        """`producer` has an id below 0 for what belongs to no transaction."""
+
+    def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
+        """What was written in the producer's transaction counts now, or never."""
+
+
+def slices_of(log: Log, end: Offset) -> list[FileSlice]:
+    """The whole log below `end`, a slice for each segment."""
+    slices, offset = [], log.start_offset
+    bounds = [segment.base_offset for segment in log.segments[1:]] + [end]
+    for bound in bounds:
+        if offset < min(bound, end):
+            slices.append(log.read(offset, 1 << 62, Offset(min(bound, end))))
+            offset = Offset(bound)
+    return slices
+
+
+def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
+    """How many records there were.  Raises Refused(CORRUPT_MESSAGE); DiskFailed."""
+    count = 0
+    for batch in (batch for one in slices for batch in _batches(one)):
+        producer = Producer(batch.producer_id, batch.producer_epoch)
+        if batch.is_control:
+            for record in iter_records(batch):
+                _end(record.key or b"", producer, state)
+            continue
+        in_transaction = producer if batch.is_transactional else Producer(type(producer.id)(-1), producer.epoch)
+        for record in iter_records(batch):
+            count += 1
+            if record.key is not None:
+                state.replay(record.key, record.value, in_transaction)
+    return count
+
+
+def _end(key: bytes, producer: Producer, state: Replayed) -> None:
+    if len(key) >= _CONTROL_KEY.size:
+        kind = _CONTROL_KEY.unpack_from(key)[1]
+        if kind in (ABORT, COMMIT):
+            state.replay_end(producer, is_commit=kind == COMMIT)
+
+
+def _batches(one: FileSlice) -> Iterator[Batch]:
+    """A chunk at a time; what is cut at its end is read again with the next."""
+    position, wanted = 0, CHUNK_BYTES
+    while position < one.size:
+        data = one.part(position, min(wanted, one.size - position)).read()
+        used = 0
+        for batch in iter_batches(data):
+            used += batch.size
+            yield batch
+        if used:
+            position, wanted = position + used, CHUNK_BYTES
+        elif len(data) < LOG_OVERHEAD_BYTES or wanted >= one.size:
+            return  # Nothing whole is left.
+        else:
+            wanted = max(_OFFSET_AND_LENGTH.unpack_from(data)[1] + LOG_OVERHEAD_BYTES, wanted * 2)

@@ -1,0 +1,34 @@
+"""What a coordinator needs of the broker it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from odradek.core.cluster import ClusterView
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.coordinators.durable import NextSteps
+from odradek.core.entropy import Entropy
+from odradek.core.moment import Moment
+from odradek.core.parked import ParkingLot
+from odradek.core.partition import Append, Partition
+from odradek.core.timers import Timers
+from odradek.record.batch import Batch
+
+
+class AppendState(Protocol):
+    """Write one batch to a partition of a state topic, as acks=all, now.  Raises Refused; nothing of it is there."""
+
+    def __call__(self, partition: Partition, batch: Batch, now: Moment) -> Append: ...
+
+
+class Runtime(NamedTuple):
+    """Handles, not values: what `view` gives changes."""
+
+    configs: BrokerConfigs
+    entropy: Entropy
+    lot: ParkingLot
+    timers: Timers
+    steps: NextSteps
+    view: Callable[[], ClusterView]
+    append: AppendState

@@ -1,0 +1,220 @@
+"""The shards of one coordinator: for each partition of its state topic that is led here, the state that lies in it.
+
+    partition opened ──> small log: loaded at once
+                    └──> large log: Load, an effect ──> loaded beside the loop ──> installed
+    meanwhile COORDINATOR_LOAD_IN_PROGRESS; on any other broker NOT_COORDINATOR
+
+A log that has grown far beyond the state in it is written anew at its end, and cut off before (Rewriting).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import MIB, Offset, TopicName, TopicPartition
+from odradek.core.coordinators import loading
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.hashing import partition_for
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.log.disk import DiskFailed, FileSlice
+
+_LOG = logging.getLogger(__name__)
+
+LOADED_AT_ONCE_BYTES = 256 * 1024
+REWRITTEN_FROM_BYTES = 8 * MIB
+REWRITTEN_AT_TIMES = 4
+RECORDS_PER_BATCH = 500
+
+
+class Shard(loading.Replayed, Protocol):
+    """One partition's state."""
+
+    def begin(self, now: Moment) -> None:
+        """It was loaded and counts from now on: set timers, finish what a crash interrupted."""
+
+    def end(self) -> None:
+        """It is another broker's now, or its log is gone: cancel timers, answer who waits."""
+
+    def records(self) -> Iterator[StateRecord] | None:
+        """All of the state, as it would be written; None while it can't be told (transactions are open)."""
+
+    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
+        """To the log; they are in the state already.  Raises Refused."""
+
+
+SomeShard = TypeVar("SomeShard", bound=Shard)
+
+
+class Load(NamedTuple):
+    """An effect: make a shard's state from its log, in a thread; `Broker.loaded` gets the end of it."""
+
+    name: TopicPartition
+    slices: list[FileSlice]
+    state: Shard
+
+    def run(self) -> Loaded:
+        try:
+            loading.replay(self.slices, self.state)
+        except (DiskFailed, Refused) as failure:
+            return Loaded(self.name, self.state, failure)
+        return Loaded(self.name, self.state, None)
+
+
+class Loaded(NamedTuple):
+    """How a load ended."""
+
+    name: TopicPartition
+    state: Shard
+    failure: DiskFailed | Refused | None
+
+
+class Shards(Generic[SomeShard]):
+    """Those of one state topic on this broker."""
+
+    def __init__(
+        self, topic: TopicName, make: Callable[[Partition], SomeShard], ask: Callable[[Load], None], runtime: Runtime
+    ) -> None:
+        """`ask` carries out a Load."""
+        self.topic = topic
+        self._make = make
+        self._ask = ask
+        self._runtime = runtime
+        self._shards: dict[int, SomeShard] = {}
+        self._loading: dict[int, SomeShard] = {}
+        self._partitions: dict[int, Partition] = {}
+        self._rewritten: dict[int, _Rewritten] = {}
+
+    def __iter__(self) -> Iterator[SomeShard]:
+        return iter(list(self._shards.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    def partition_of(self, key: str) -> int:
+        """Raises Refused(COORDINATOR_NOT_AVAILABLE) while there is no such topic."""
+        topic = self._runtime.view().topics.get(self.topic)
+        if topic is None:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} yet")
+        return partition_for(key, len(topic.partitions))
+
+    def find(self, key: str) -> SomeShard:
+        """The shard that has the key.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        if self._runtime.view().topics.get(self.topic) is None:
+            raise Refused(ErrorCode.NOT_COORDINATOR)
+        return self.shard(self.partition_of(key))
+
+    def shard(self, index: int) -> SomeShard:
+        """Raises Refused as `find`."""
+        shard = self._shards.get(index)
+        if shard is None:
+            is_loading = index in self._loading
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR)
+        if not self._partitions[index].is_online:
+            self.resign(index)
+            raise Refused(ErrorCode.NOT_COORDINATOR)
+        return shard
+
+    # Coming and going.
+
+    def adopt(self, partition: Partition, now: Moment) -> None:
+        """A partition of the topic is led here from now on."""
+        index = partition.topic_partition.partition
+        self.resign(index)
+        self._partitions[index] = partition
+        state = self._make(partition)
+        log = partition.log
+        self._loading[index] = state
+        load = Load(partition.topic_partition, loading.slices_of(log, log.end_offset), state)
+        if sum(one.size for one in load.slices) <= LOADED_AT_ONCE_BYTES:
+            self.loaded(load.run(), now)
+        else:
+            self._ask(load)
+
+    def loaded(self, end: Loaded, now: Moment) -> None:
+        index = end.name.partition
+        state = self._loading.get(index)
+        if state is None or state is not end.state:
+            return  # It resigned meanwhile.
+        del self._loading[index]
+        if end.failure is not None:
+            _LOG.error("%s can't be read, so nobody coordinates what is in it: %s", end.name, end.failure)
+            return
+        self._shards[index] = state
+        state.begin(now)
+
+    def resign(self, index: int) -> None:
+        """Another broker leads it, or it is gone."""
+        self._loading.pop(index, None)
+        self._rewritten.pop(index, None)
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.end()
+
+    # Bounds.
+
+    def keep_small(self, now: Moment) -> None:
+        """From time to time: a log that has grown far beyond its state is written anew."""
+        for index, shard in list(self._shards.items()):
+            partition = self._partitions[index]
+            if partition.is_online:
+                rewritten = self._rewritten.setdefault(index, _Rewritten())
+                rewritten.go_on(partition, shard, now)
+
+
+class _Rewritten:
+    """How far one log is with being written anew: all of its state at its end, then it is cut off before."""
+
+    __slots__ = ("_size", "_start", "_until")
+
+    def __init__(self) -> None:
+        self._start = Offset(0)
+        self._until: Written | None = None
+        self._size = 0  # After the last time.
+
+    def go_on(self, partition: Partition, shard: Shard, now: Moment) -> None:
+        if self._until is not None:
+            if self._until.is_safe:
+                self._cut_off(partition, now)
+        elif partition.log.size > max(REWRITTEN_FROM_BYTES, REWRITTEN_AT_TIMES * self._size):
+            records = shard.records()
+            if records is not None:
+                self._write(partition, shard, records, now)
+
+    def _write(self, partition: Partition, shard: Shard, records: Iterable[StateRecord], now: Moment) -> None:
+        log = partition.log
+        try:
+            log.roll(now.wall)
+            self._start = log.end_offset
+            for some in _pieces(records):
+                self._until = shard.write_only(some, now)
+        except (DiskFailed, Refused) as failure:  # What was written is true, only too much.
+            _LOG.warning("%s could not be written anew: %s", partition.topic_partition, failure)
+            self._until = None
+
+    def _cut_off(self, partition: Partition, now: Moment) -> None:
+        log = partition.log
+        self._until = None
+        try:
+            log.advance_start(self._start)
+            log.delete_old_segments(now.wall, partition.positions.high_watermark)
+        except DiskFailed as failure:
+            _LOG.warning("%s could not be cut off: %s", partition.topic_partition, failure)
+        self._size = log.size
+
+
+def _pieces(records: Iterable[StateRecord]) -> Iterator[list[StateRecord]]:
+    piece: list[StateRecord] = []
+    for record in records:
+        piece.append(record)
+        if len(piece) >= RECORDS_PER_BATCH:
+            yield piece
+            piece = []
+    if piece:
+        yield piece

@@ -1,0 +1,86 @@
+"""One partition of a state topic, as its coordinator writes it: records in Kafka's formats, one batch a change.
+
+A change is one batch, so a crash leaves all of it or nothing.  State follows the log: it is changed when the batch is
+written, and made again from the log by whoever loads it (loading.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.record.batch import Batch
+from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
+from odradek.record.internal.codec import encode
+
+# What a failed write is to whoever asked: the coordinator can't do it now, or is none any more.
+_FAILURES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class StateRecord(NamedTuple):
+    """A key and what is true of it from now on; None: nothing any more.
+
+    `version` is that in which the value is written, where it is another than all of its class have.
+    """
+
+    key: object
+    value: object | None
+    version: int | None = None
+
+
+class Producer(NamedTuple):
+    """In whose transaction records are written."""
+
+    id: ProducerId
+    epoch: ProducerEpoch
+
+
+NOBODY = Producer(NO_PRODUCER, NO_PRODUCER_EPOCH)
+
+
+class StateLog:
+    """`versions` are those in which values are written, by their class."""
+
+    def __init__(self, partition: Partition, versions: Mapping[type, int], runtime: Runtime) -> None:
+        self.partition = partition
+        self._versions = versions
+        self._runtime = runtime
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.partition.topic_partition
+
+    def append(self, records: Sequence[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+        """Raises Refused, and nothing was written: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, ..."""
+        batch = Batch.trusted(self._encoded(records, now, producer))
+        try:
+            append = self._runtime.append(self.partition, batch, now)
+        except Refused as refused:
+            raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
+        return Written(self.partition, append)
+
+    def _encoded(self, records: Iterable[StateRecord], now: Moment, producer: Producer) -> bytearray:
+        encoded = (encode(one.key, one.value, self._version_of(one)) for one in records)
+        return encode_batch(
+            ((key, value, (), now.wall) for key, value in encoded),
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            is_transactional=producer.id >= 0,
+        )
+
+    def _version_of(self, record: StateRecord) -> int:
+        return self._versions.get(type(record.value), 0) if record.version is None else record.version

@@ -1,0 +1,21 @@
+"""Who gets which partition, decided by the coordinator (KIP-848): pure functions, by the names of Kafka's assignors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors import range as by_range
+from odradek.core.groups.assignors import uniform
+from odradek.core.groups.assignors.spec import Assignment, MemberSpec
+
+# From the members by id, and the number of partitions of every topic that one of them is subscribed to.
+Assignor = Callable[[Mapping[str, MemberSpec], Mapping[Uuid, int]], dict[str, Assignment]]
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": by_range.assign}
+
+# Kafka's own are configured by name, or by the class that older configurations know them by.
+CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}

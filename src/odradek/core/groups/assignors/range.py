@@ -1,0 +1,38 @@
+"""Ranges: of each topic, its subscribers get consecutive partitions, in the order of the members.
+
+Members that are subscribed to the same topics own the same partition numbers of topics of one size, so that what is
+keyed alike meets in one place.  Static members come first, by their instance ids: a restart moves nothing of theirs.
+Nothing else is kept from one assignment to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Partitions
+
+
+def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+    """Every partition of `counts` to one of the topic's subscribers."""
+    assigned: dict[str, dict[Uuid, Partitions]] = {member_id: {} for member_id in members}
+    ordered = sorted(members, key=lambda member_id: _place(member_id, members[member_id]))
+    for topic, count in counts.items():
+        subscribers = [member_id for member_id in ordered if topic in members[member_id].topics]
+        for member_id, share in zip(subscribers, _shares(count, len(subscribers)), strict=True):
+            if share:
+                assigned[member_id][topic] = frozenset(share)
+    return dict(assigned)
+
+
+def _place(member_id: str, member: MemberSpec) -> tuple[bool, str]:
+    return member.instance_id is None, member.instance_id or member_id
+
+
+def _shares(count: int, members: int) -> list[range]:
+    """Consecutive, as even as can be, the larger ones first."""
+    bounds = [0]
+    for place in range(members):
+        bounds.append(bounds[-1] + count // members + (place < count % members))
+    return [range(start, end) for start, end in pairwise(bounds)]

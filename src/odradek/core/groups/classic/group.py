@@ -1,0 +1,169 @@
+"""A group of the classic protocol, as the rest of the broker sees it.
+
+A group without members that never had any belongs to simple consumers: somebody commits offsets under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TimestampMs, TopicName
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.classic.members import Member, Members
+from odradek.core.groups.classic.messages import Joined, Synced
+from odradek.core.groups.classic.rebalancing import Rebalancing
+from odradek.core.groups.classic.records import join_of
+from odradek.core.groups.classic.states import NEXT, Event, State
+from odradek.core.groups.group import CLASSIC
+from odradek.core.moment import Moment
+from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from odradek.record.internal.consumer_protocol import decode_subscription
+
+CONSUMERS = "consumer"  # The protocol type of consumers, whose subscriptions we understand.
+
+
+class ClassicGroup(Rebalancing):
+    """Its members come and go in joining.py, syncing.py and leaving.py."""
+
+    # What this generation is subscribed to, once somebody has asked; None if that can't be told.
+    _topics: frozenset[str] | None = None
+    _has_looked = False
+
+    @property
+    def type(self) -> str:
+        return CLASSIC
+
+    @property
+    def state(self) -> str:
+        return self.phase.value
+
+    @property
+    def protocol_type(self) -> str:
+        return self._protocol_type or ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Those who were told an id and have not come back are no members."""
+        return self.phase is State.EMPTY
+
+    # What others ask.
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
+    ) -> None:
+        """Without a generation: of an empty group, as simple consumers and administrators do."""
+        if epoch < 0 and self.is_empty:
+            return
+        member = None
+        if epoch >= 0 or member_id or instance_id is not None:
+            member = self.member(member_id, instance_id, epoch)
+        elif not is_transactional:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members")
+        if self.phase is State.COMPLETING and not is_transactional:
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        if member is not None and not is_transactional:
+            member.session.extend(now, member.session_timeout_ms)
+
+    def member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
+        """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+        member = self.members.known(member_id, instance_id)
+        if generation != self.generation:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {self.generation}")
+        return member
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may."""
+
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {self.id} is {self.state}")
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        if self.protocol_type != CONSUMERS:
+            return False
+        topics = self._subscribed()
+        return topics is None or topic in topics
+
+    def offsets_expire_after(self, now: Moment) -> int | None:
+        if self._protocol_type is None:
+            return 0
+        if self.is_empty:
+            return self._since or 0
+        knows_topics = self.protocol_type == CONSUMERS and self._subscribed() is not None
+        return 0 if self.phase is State.STABLE and knows_topics else None
+
+    def _subscribed(self) -> frozenset[str] | None:
+        """None if it can't be told."""
+        if self.is_empty or self.protocol_name is None:
+            return frozenset() if self.is_empty else None
+        if not self._has_looked:
+            self._has_looked = True
+            try:
+                subscriptions = [decode_subscription(one.metadata(self.protocol_name)) for one in self.members]
+                self._topics = frozenset(chain.from_iterable(one.topics for one in subscriptions))
+            except Refused:
+                self._topics = None
+        return self._topics
+
+    def generation_changed(self) -> None:
+        self._has_looked = False
+
+    def topics_changed(self, now: Moment) -> None:
+        """Its members look after that."""
+
+    # Keeping.
+
+    def records(self) -> Iterable[StateRecord]:
+        """As last written: what has happened since is not kept."""
+        return [] if self._kept is None else [StateRecord(GroupMetadataKey(group=self.id), self._kept)]
+
+    def tombstones(self) -> list[StateRecord]:
+        return [StateRecord(GroupMetadataKey(group=self.id), None)]
+
+    def load(self, value: GroupMetadataValue) -> None:
+        """From the log: stable, or empty."""
+        if value is self._kept:
+            return  # The log is written anew.
+        self._kept = value
+        self._protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        self.generation = value.generation
+        self._since = None if value.current_state_timestamp < 0 else TimestampMs(value.current_state_timestamp)
+        self.members = Members(self.shard.runtime.lot)
+        for one in value.members:
+            if self._is_here(one):
+                continue  # Nobody writes the same one twice.
+            member = Member(one.member_id, join_of(value, one), self.session(one.member_id))
+            member.assignment = bytes(one.assignment)
+            member.is_new = False
+            self.members.add(member)
+        if value.leader in self.members:
+            self.members.leader = value.leader
+        self.phase = State.STABLE if self.members else State.EMPTY
+        self.generation_changed()
+
+    def _is_here(self, member: MemberMetadata) -> bool:
+        instance_id = member.group_instance_id
+        return member.member_id in self.members or (
+            instance_id is not None and self.members.static(instance_id) is not None
+        )
+
+    # As its shard comes and goes.
+
+    def begin(self, now: Moment) -> None:
+        for member in self.members:
+            member.session.extend(now, member.session_timeout_ms)
+        if len(self.members) > self.shard.runtime.configs.int("group.max.size"):
+            self.rebalance("it has more members than group.max.size allows now", now)
+
+    def end(self) -> None:
+        self._cancel_timer()
+        for member_id in list(self.members.pending):
+            self.members.forget_pending(member_id)
+        for member in self.members:
+            member.session.cancel()
+            self.members.answer_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.id))
+            self.members.answer_sync(member, Synced(ErrorCode.NOT_COORDINATOR))
+        self.phase = NEXT[self.phase][Event.GONE]

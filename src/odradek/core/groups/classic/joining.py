@@ -1,0 +1,154 @@
+"""A member joins a classic group, or joins it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import to_hex
+from odradek.core.groups.classic.group import ClassicGroup
+from odradek.core.groups.classic.members import Member, elected
+from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.groups.classic.records import value_of
+from odradek.core.groups.classic.states import State
+from odradek.core.groups.history import because
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard
+
+MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, with the rest of the id, they fit into a string of the protocol.
+
+
+def join(shard: GroupShard, group_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+    """The group is made if need be: a classic one, also of a group of consumers that has no members.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID.
+    """
+    present = shard.groups.get(group_id)
+    if asked.member_id and not isinstance(present, ClassicGroup):
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+    group = present if isinstance(present, ClassicGroup) else ClassicGroup(group_id, shard)
+    assert present is group or present is None or present.is_empty, "others have members of their own"
+    _check_protocols(group, asked)
+    if present is not group:
+        if present is not None:
+            shard.write(present.tombstones(), now)
+        shard.groups[group_id] = group
+    _check_room(group, asked, now)
+    return _join_known(group, asked, now) if asked.member_id else _join_new(group, asked, now)
+
+
+def _check_protocols(group: ClassicGroup, asked: Join) -> None:
+    if group.is_empty:
+        is_consistent = bool(asked.protocol_type and asked.protocols)
+    else:
+        is_consistent = asked.protocol_type == group.protocol_type and group.members.can_work_by(asked.protocols)
+    if not is_consistent:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not of the group's type, or none that all support")
+
+
+def _check_room(group: ClassicGroup, asked: Join, now: Moment) -> None:
+    """While members join, those count that have: after a restart with a smaller limit the others have lost theirs."""
+    limit, members = group.shard.runtime.configs.int("group.max.size"), group.members
+    member = members.get(asked.member_id)
+    if group.phase is State.PREPARING:
+        has_room = (member is not None and member.joining is not None) or members.waiting < limit
+    else:
+        has_room = group.is_empty or member is not None or len(members) < limit
+    if has_room:
+        return
+    if member is not None:
+        group.remove(member, f"there is no room for member {member.id!r}", now)
+    elif asked.member_id in members.pending:
+        group.forget_pending(asked.member_id, now)
+    raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{limit} members")
+
+
+def _join_new(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined]:
+    prefix = asked.client_id if asked.instance_id is None else asked.instance_id
+    runtime = group.shard.runtime
+    member_id = f"{prefix[:MEMBER_ID_PREFIX_CHARACTERS_MAX]}-{to_hex(runtime.entropy.new_uuid())}"
+    present = None if asked.instance_id is None else group.members.static(asked.instance_id)
+    if present is not None:
+        return _replace(group, present, member_id, asked, now)
+    if asked.needs_member_id and asked.instance_id is None:
+        group.await_member(member_id, asked.session_timeout_ms, now)
+        return _answered(group, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    return _add(group, member_id, asked, now)
+
+
+def _add(group: ClassicGroup, member_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+    member = Member(member_id, asked, group.session(member_id))
+    group.add(member, asked.protocol_type, now)
+    promise = group.members.await_join(member)
+    group.rebalance(because(f"member {member_id!r} joined", asked.reason), now)
+    return promise
+
+
+def _join_known(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined]:
+    if asked.member_id in group.members.pending and asked.instance_id is None:
+        return _add(group, asked.member_id, asked, now)
+    member = group.members.known(asked.member_id, asked.instance_id)
+    has_changed = member.protocols != asked.protocols
+    leads = group.members.leader == member.id
+    if group.phase is State.PREPARING or has_changed or (leads and group.phase is State.STABLE):
+        # A leader that joins again wants to assign again: it may know of new partitions.
+        group.members.change_protocols(member, asked.protocols)
+        member.session_timeout_ms = asked.session_timeout_ms
+        member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+        promise = group.members.await_join(member)
+        what = "changed its metadata" if has_changed else "joined again, the leader" if leads else "joined again"
+        group.rebalance(because(f"member {member.id!r} {what}", asked.reason), now)
+        return promise
+    member.session.extend(now, member.session_timeout_ms)
+    return _answered(group, group.joined(member.id, group.everybody() if leads else ()))
+
+
+def _replace(group: ClassicGroup, old: Member, member_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+    """A static member was started anew: in a stable group it takes over, and nobody has to join again."""
+    new = Member(member_id, asked, group.session(member_id))
+    new.assignment = old.assignment
+    new.is_new = False
+    if group.phase is State.STABLE and elected(_with(group, old, new)) == group.protocol_name:
+        return _take_over(group, old, new, asked, now)
+    group.members.replace(old, new)
+    new.session.extend(now, new.session_timeout_ms)
+    promise = group.members.await_join(new)
+    group.rebalance(because(f"static member {new.instance_id!r} was replaced by {new.id!r}", asked.reason), now)
+    return promise
+
+
+def _with(group: ClassicGroup, old: Member, new: Member) -> list[Member]:
+    """The members as they will be."""
+    return [new if member is old else member for member in group.members]
+
+
+def _take_over(group: ClassicGroup, old: Member, new: Member, asked: Join, now: Moment) -> Promise[Joined]:
+    """The generation stays as it is.  A leader must not assign: those that can be told so are (KIP-814), others hear
+    that the old one leads."""
+    leads = group.members.leader == old.id
+    generation = group.kept_generation()._replace(leader=new.id if leads else group.members.leader)
+    everybody = _with(group, old, new)
+    written = group.keep(value_of(generation, everybody, {one.id: one.assignment for one in everybody}), now)
+    group.members.replace(old, new)
+    group.generation_changed()
+    new.session.extend(now, new.session_timeout_ms)
+    joined = group.joined(new.id)
+    if leads and asked.skips_assignment:
+        joined = joined._replace(skip_assignment=True, members=group.everybody())
+    elif leads:
+        joined = joined._replace(leader=old.id)
+    promise, runtime = Promise[Joined](), group.shard.runtime
+    lost = Joined(ErrorCode.NOT_COORDINATOR, "")
+    runtime.steps.when_safe(
+        written, lambda _: promise.keep(runtime.lot, joined), now, lambda _: promise.keep(runtime.lot, lost)
+    )
+    return promise
+
+
+def _answered(group: ClassicGroup, joined: Joined) -> Promise[Joined]:
+    promise = Promise[Joined]()
+    promise.keep(group.shard.runtime.lot, joined)
+    return promise

@@ -1,0 +1,222 @@
+"""Who is in a classic group: members, their leader, what they can all work by, and who of them is waited for.
+
+Counts are kept with every change, so that a question that each of n members asks once costs the same for the last as
+for the first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.groups.classic.messages import Join, Joined, Protocols, Synced
+from odradek.core.groups.session import Session
+from odradek.core.parked import ParkingLot
+from odradek.core.promise import Promise
+
+
+class Member:
+    """`joining` and `syncing` are its requests that wait for the group."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "id",
+        "instance_id",
+        "is_new",
+        "joining",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "syncing",
+    )
+
+    def __init__(self, member_id: str, join: Join, session: Session) -> None:
+        self.id = member_id
+        self.instance_id = join.instance_id
+        self.client_id = join.client_id
+        self.client_host = join.client_host
+        self.session_timeout_ms = join.session_timeout_ms
+        self.rebalance_timeout_ms = join.rebalance_timeout_ms
+        self.protocols = join.protocols
+        self.assignment = b""
+        self.session = session
+        self.is_new = True  # Until its first join is answered.
+        self.joining: Promise[Joined] | None = None
+        self.syncing: Promise[Synced] | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+class Members:
+    """In the order in which they came."""
+
+    def __init__(self, lot: ParkingLot) -> None:
+        self._lot = lot
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}  # Member ids by instance id.
+        self._supporters: Counter[str] = Counter()
+        self._joining = 0
+        self.pending: dict[str, Session] = {}  # Those that were told their id, and have not come back with it.
+        self.unsynced: set[str] = set()  # Those that have not asked for their assignment of this generation.
+        self.leader: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str | None) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def static(self, instance_id: str) -> Member | None:
+        """The member that this instance is now."""
+        member_id = self._static.get(instance_id)
+        return None if member_id is None else self._members[member_id]
+
+    def known(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that says to be this one.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        if instance_id is not None:
+            current = self._static.get(instance_id)
+            if current is not None and current != member_id:
+                raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is another member now")
+            if current is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {instance_id!r}")
+        member = self._members.get(member_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id!r}")
+        return member
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of all."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    # Coming and going.
+
+    def add(self, member: Member) -> None:
+        """The first one leads."""
+        assert member.id not in self._members, "a member comes once"
+        self.forget_pending(member.id)
+        self._members[member.id] = member
+        self._supporters.update(name for name, _ in member.protocols)
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static, "a static member is replaced, not added twice"
+            self._static[member.instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+
+    def remove(self, member_id: str) -> None:
+        """What it waits for is answered UNKNOWN_MEMBER_ID, so that it may come again."""
+        member = self._members.pop(member_id)
+        self.answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        self.answer_sync(member, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        self._leave_out(member)
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self._members), None)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """The same instance, started anew; the old one is fenced.  Takes the old one's place, also as the leader."""
+        assert old.instance_id is not None and old.instance_id == new.instance_id
+        self.answer_join(old, Joined(ErrorCode.FENCED_INSTANCE_ID, old.id))
+        self.answer_sync(old, Synced(ErrorCode.FENCED_INSTANCE_ID))
+        del self._members[old.id]
+        self._leave_out(old)
+        self._members[new.id] = new
+        self._supporters.update(name for name, _ in new.protocols)
+        self._static[old.instance_id] = new.id
+        if self.leader == old.id:
+            self.leader = new.id
+
+    def _leave_out(self, member: Member) -> None:
+        member.session.cancel()
+        self.unsynced.discard(member.id)
+        self._supporters.subtract(name for name, _ in member.protocols)
+
+    def forget_pending(self, member_id: str) -> None:
+        session = self.pending.pop(member_id, None)
+        if session is not None:
+            session.cancel()
+
+    # What they can work by.
+
+    def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        self._supporters.subtract(name for name, _ in member.protocols)
+        member.protocols = protocols
+        self._supporters.update(name for name, _ in protocols)
+
+    def can_work_by(self, protocols: Protocols) -> bool:
+        """Do all of them support one of these?"""
+        return any(self._supporters[name] == len(self._members) for name, _ in protocols)
+
+    def chosen_protocol(self) -> str:
+        """Each member votes for the first in its list that all support."""
+        return elected(list(self))
+
+    # Waiting.
+
+    @property
+    def have_all_joined(self) -> bool:
+        return self._joining == len(self._members) and not self.pending
+
+    @property
+    def waiting(self) -> int:
+        return self._joining
+
+    def await_join(self, member: Member) -> Promise[Joined]:
+        """Who asks again on another connection waits for the same answer."""
+        if member.joining is None:
+            member.joining = Promise()
+            self._joining += 1
+        return member.joining
+
+    def answer_join(self, member: Member, answer: Joined) -> None:
+        """If it waits."""
+        if member.joining is not None:
+            promise, member.joining = member.joining, None
+            self._joining -= 1
+            promise.keep(self._lot, answer)
+
+    def answer_sync(self, member: Member, answer: Synced) -> bool:
+        """False if it does not wait."""
+        if member.syncing is None:
+            return False
+        promise, member.syncing = member.syncing, None
+        promise.keep(self._lot, answer)
+        return True
+
+    def elect(self) -> bool:
+        """Make sure that the leader is one that waits; False if nobody does."""
+        leader = self._members.get(self.leader or "")
+        if leader is None or leader.joining is None:
+            waiting = next((member for member in self if member.joining is not None), None)
+            if waiting is None:
+                return False
+            self.leader = waiting.id
+        return True
+
+
+def elected(members: Sequence[Member]) -> str:
+    """The protocol with the most votes; of several the one that was voted for first."""
+    supporters = Counter(name for member in members for name, _ in member.protocols)
+    votes = Counter(_votes(members, supporters))
+    return max(votes, key=votes.__getitem__)
+
+
+def _votes(members: Sequence[Member], supporters: Counter[str]) -> Iterator[str]:
+    for member in members:
+        yield next(name for name, _ in member.protocols if supporters[name] == len(members))

@@ -1,0 +1,91 @@
+"""What members and their group say to each other, in all versions: the handlers translate it from and to the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.core.coordinators.durable import Written
+
+Protocols = tuple[tuple[str, bytes], ...]  # What a member can work by, in its order of preference, each with metadata.
+
+NO_GENERATION = -1
+
+
+class Join(NamedTuple):
+    """JoinGroup."""
+
+    member_id: str  # "" for a new one.
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    reason: str  # The client's; "" if it gave none.
+    needs_member_id: bool  # A new dynamic member is first told its id, and joins with it then.
+    skips_assignment: bool  # It understands being told so.
+
+
+class JoinedMember(NamedTuple):
+    """A member, as the leader sees it."""
+
+    id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class Joined(NamedTuple):
+    """The answer to it."""
+
+    code: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()  # For the leader.
+
+
+class Sync(NamedTuple):
+    """SyncGroup."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None  # None is not compared.
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]  # From the leader.
+
+
+class Synced(NamedTuple):
+    """The answer to it."""
+
+    code: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class Heartbeat(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
+class Leaver(NamedTuple):
+    """One member of a LeaveGroup: by its id, or by its instance id alone."""
+
+    member_id: str
+    instance_id: str | None
+    reason: str = ""
+
+
+class Left(NamedTuple):
+    """A code for each that wanted to leave; the answer waits for `written`, if anything had to be."""
+
+    codes: list[ErrorCode]
+    written: Written | None = None

@@ -1,0 +1,251 @@
+"""How the members of a classic group come together again: the part of a group that changes its state.
+
+    somebody comes, changes, leaves ──> PreparingRebalance: all join again, or are out after the rebalance timeout
+    all have joined ──> a generation: CompletingRebalance, its leader assigns ──> in the log ──> Stable
+
+The first members of an empty group wait for others a while (group.initial.rebalance.delay.ms), longer while more come.
+Differs from Kafka 4: a join does not put off the end of a rebalance that goes on, as it did not before 4.0 either.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import MINUTE_MS, TimestampMs
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.classic.members import Member, Members
+from odradek.core.groups.classic.messages import Joined, JoinedMember, Synced
+from odradek.core.groups.classic.records import Generation, value_of
+from odradek.core.groups.classic.states import NEXT, Event, State
+from odradek.core.groups.history import Rebalance, Rebalances, listed
+from odradek.core.groups.session import Session
+from odradek.core.moment import Moment
+from odradek.core.timers import Action, Timer
+from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard
+
+_LOG = logging.getLogger(__name__)
+
+NEW_MEMBER_SESSION_MS = 5 * MINUTE_MS  # Of a member that waits for its first answer, and may be gone.
+
+
+class Rebalancing:
+    """The base of ClassicGroup."""
+
+    def __init__(self, group_id: str, shard: GroupShard) -> None:
+        self.id = group_id
+        self.shard = shard
+        self.phase = State.EMPTY
+        self.generation = 0
+        self.protocol_name: str | None = None
+        self.members = Members(shard.runtime.lot)
+        self.rebalances = Rebalances()
+        self.written: Written | None = None  # Its last write.
+        self.is_assigned = False  # The assignments of this generation are on their way into the log, or there.
+        self._protocol_type: str | None = None
+        self._since: TimestampMs | None = None  # When the state was last another.
+        self._kept: GroupMetadataValue | None = None  # What the log has of it.
+        self._timer: Timer | None = None  # Of the state: until all have joined, or asked for their assignment.
+        self._is_first = False  # The rebalance began with an empty group.
+        self._has_newcomers = False  # Since the delay of a first rebalance began.
+
+    # Members and their sessions.
+
+    def session(self, member_id: str) -> Session:
+        return Session(self.shard.runtime.timers, lambda now: self._session_ended(member_id, now))
+
+    def await_member(self, member_id: str, session_timeout_ms: int, now: Moment) -> None:
+        """It was told its id, and is expected back with it."""
+        session = self.members.pending[member_id] = self.session(member_id)
+        session.extend(now, session_timeout_ms)
+
+    def add(self, member: Member, protocol_type: str, now: Moment) -> None:
+        if not self.members:
+            self._protocol_type = protocol_type
+        if self._is_first:
+            self._has_newcomers = True
+        self.members.add(member)
+        member.session.extend(now, NEW_MEMBER_SESSION_MS)
+
+    def remove(self, member: Member, reason: str, now: Moment) -> None:
+        self.members.remove(member.id)
+        self.rebalance(reason, now)
+
+    def forget_pending(self, member_id: str, now: Moment) -> None:
+        self.members.forget_pending(member_id)
+        self.go_on(now)
+        self._forget_if_unused()
+
+    def _forget_if_unused(self) -> None:
+        """A group of which nothing is kept, and where nobody is or is expected, was never there."""
+        is_used = self.phase is not State.EMPTY or self.members.pending or self._kept is not None
+        offsets = self.shard.offsets
+        if not (is_used or offsets.of_group(self.id) or offsets.has_pending_of(self.id)):
+            self.shard.groups.pop(self.id, None)
+
+    def _session_ended(self, member_id: str, now: Moment) -> None:
+        if member_id in self.members.pending:
+            self.forget_pending(member_id, now)
+            return
+        member = self.members.get(member_id)
+        if member is None or (not member.is_new and (member.joining or member.syncing)):
+            return  # The group keeps it waiting: its session begins again when it is answered.
+        self.remove(member, f"the session of member {member_id!r} ended", now)
+
+    # Joining.
+
+    def rebalance(self, reason: str, now: Moment) -> None:
+        """Begin one, or go on with the one that is under way."""
+        if Event.REBALANCE not in NEXT[self.phase]:
+            self.go_on(now)
+            return
+        if self.phase is State.COMPLETING:
+            self.lose_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
+        self.rebalances.add(self.id, Rebalance(now.wall, self.generation, reason))
+        self._is_first = self.phase is State.EMPTY
+        self._has_newcomers = False
+        self.move(Event.REBALANCE, now)
+        if self._is_first:
+            delay = self.shard.runtime.configs.int("group.initial.rebalance.delay.ms")
+            self._await_others(delay, max(self.members.rebalance_timeout_ms - delay, 0), now)
+        else:
+            self._set_timer(self.members.rebalance_timeout_ms, self._complete_join, now)
+            self.go_on(now)
+
+    def _await_others(self, delay: int, remaining: int, now: Moment) -> None:
+        """`remaining`: how much longer than `delay` it may become."""
+
+        def waited(later: Moment) -> None:
+            if self._has_newcomers and remaining > 0:
+                self._has_newcomers = False
+                self._await_others(min(delay, remaining), max(remaining - delay, 0), later)
+            else:
+                self._complete_join(later)
+
+        if delay > 0:
+            self._set_timer(delay, waited, now)
+        else:
+            waited(now)
+
+    def go_on(self, now: Moment) -> None:
+        """Somebody joined or left: are all here that are waited for?"""
+        if self.phase is State.PREPARING and not self._is_first and self.members.have_all_joined:
+            self._complete_join(now)
+
+    def _complete_join(self, now: Moment) -> None:
+        self._cancel_timer()
+        absent = [member for member in self.members if member.joining is None and not member.is_static]
+        for member in absent:
+            self.members.remove(member.id)
+        if absent:
+            names = listed([repr(member.id) for member in absent])
+            _LOG.info("group %r goes on without members that have not joined in time: %s", self.id, names)
+        if not self.members.elect() and self.members:
+            # Static members keep their place until their session ends.
+            self._set_timer(self.members.rebalance_timeout_ms, self._complete_join, now)
+            return
+        self.generation += 1
+        self.generation_changed()
+        if self.members:
+            self._begin_generation(now)
+        else:
+            self._become_empty(now)
+
+    def generation_changed(self) -> None:
+        """What is known of the members' subscriptions is over."""
+
+    def _begin_generation(self, now: Moment) -> None:
+        members = self.members
+        self.move(Event.ALL_JOINED, now)
+        self.protocol_name = members.chosen_protocol()
+        self.is_assigned = False
+        members.unsynced = {member.id for member in members}
+        everybody = self.everybody()
+        for member in members:
+            shown = everybody if member.id == members.leader else ()
+            members.answer_join(member, self.joined(member.id, shown))
+            member.is_new = False
+            member.session.extend(now, member.session_timeout_ms)
+        self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
+
+    def _become_empty(self, now: Moment) -> None:
+        self.move(Event.ALL_LEFT, now)
+        self.protocol_name = None
+        try:
+            self.keep(value_of(self.kept_generation(), (), {}), now)
+        except Refused as refused:  # After a restart its members are there again, and leave with their sessions.
+            _LOG.warning("group %r is empty, which could not be written: %s", self.id, refused)
+
+    def everybody(self) -> tuple[JoinedMember, ...]:
+        """As the leader sees them."""
+        protocol = self.protocol_name
+        return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self.members)
+
+    def joined(self, member_id: str, members: tuple[JoinedMember, ...] = ()) -> Joined:
+        """The answer to a member of this generation."""
+        return Joined(
+            ErrorCode.NONE,
+            member_id,
+            self.generation,
+            self._protocol_type,
+            self.protocol_name,
+            self.members.leader or "",
+            members=members,
+        )
+
+    # Assigning.
+
+    def synced(self, member_id: str) -> None:
+        """A member has asked for its assignment."""
+        unsynced = self.members.unsynced
+        unsynced.discard(member_id)
+        if not unsynced and self.phase is not State.PREPARING:
+            self._cancel_timer()
+
+    def _sync_timed_out(self, now: Moment) -> None:
+        late = sorted(self.members.unsynced)
+        if not late:
+            return  # They left, or were replaced.
+        for member_id in late:
+            self.members.remove(member_id)
+        self.rebalance(f"not asked for assignments in time: {listed([repr(one) for one in late])}", now)
+
+    def lose_assignments(self, code: ErrorCode, now: Moment) -> None:
+        for member in self.members:
+            member.assignment = b""
+            self.answer_sync(member, Synced(code), now)
+
+    def answer_sync(self, member: Member, answer: Synced, now: Moment) -> None:
+        """If it waits: its session, which may have ended meanwhile, begins again."""
+        if self.members.answer_sync(member, answer):
+            member.session.extend(now, member.session_timeout_ms)
+
+    # Keeping.
+
+    def kept_generation(self) -> Generation:
+        return Generation(self.generation, self._protocol_type, self.protocol_name, self.members.leader, self._since)
+
+    def keep(self, value: GroupMetadataValue, now: Moment) -> Written:
+        """Raises Refused, and nothing was written."""
+        self.written = self.shard.write_only([StateRecord(GroupMetadataKey(group=self.id), value)], now)
+        self._kept = value
+        return self.written
+
+    # State.
+
+    def move(self, event: Event, now: Moment) -> None:
+        self.phase = NEXT[self.phase][event]
+        self._since = now.wall
+
+    def _set_timer(self, ms: int, action: Action, now: Moment) -> None:
+        self._cancel_timer()
+        self._timer = self.shard.runtime.timers.at(now.steady + max(ms, 0), action)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,64 @@
+"""A classic group as its record in __consumer_offsets: GroupMetadataKey, with all members in the value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.core.groups.classic.members import Member
+from odradek.core.groups.classic.messages import Join
+from odradek.record.internal.classic_groups import GroupMetadataValue, MemberMetadata
+
+NO_TIME = -1
+
+
+class Generation(NamedTuple):
+    """What is kept beside the members."""
+
+    number: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    since: int | None
+
+
+def value_of(generation: Generation, members: Iterable[Member], assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+    """A member without an assignment has an empty one."""
+    return GroupMetadataValue(
+        protocol_type=generation.protocol_type or "",
+        generation=generation.number,
+        protocol=generation.protocol_name,
+        leader=generation.leader,
+        current_state_timestamp=NO_TIME if generation.since is None else generation.since,
+        members=[
+            MemberMetadata(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(generation.protocol_name),
+                assignment=assignments.get(member.id, b""),
+            )
+            for member in members
+        ],
+    )
+
+
+def join_of(value: GroupMetadataValue, member: MemberMetadata) -> Join:
+    """As if the member had joined with what is kept of it: of its protocols only the one they all worked by."""
+    return Join(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout,
+        # Before v1 one timeout was both.
+        rebalance_timeout_ms=member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout,
+        protocol_type=value.protocol_type,
+        protocols=((value.protocol or "", bytes(member.subscription)),),
+        reason="",
+        needs_member_id=False,
+        skips_assignment=False,
+    )

@@ -1,0 +1,32 @@
+"""The states of a classic group, and what leads from one to the other."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class State(Enum):
+    """Values are what DescribeGroups and ListGroups say."""
+
+    EMPTY = "Empty"  # No members.
+    PREPARING = "PreparingRebalance"  # Members join; what they had before is theirs until it ends.
+    COMPLETING = "CompletingRebalance"  # All are there; the leader assigns.
+    STABLE = "Stable"  # Everybody has an assignment.
+    DEAD = "Dead"  # Deleted, or another broker's.
+
+
+class Event(Enum):
+    REBALANCE = "members shall join again"
+    ALL_JOINED = "who is to come has come"
+    ALL_LEFT = "nobody has come"
+    ASSIGNED = "the leader's assignment is in the log"
+    GONE = "the group was deleted, or moved"
+
+
+NEXT: dict[State, dict[Event, State]] = {
+    State.EMPTY: {Event.REBALANCE: State.PREPARING, Event.GONE: State.DEAD},
+    State.PREPARING: {Event.ALL_JOINED: State.COMPLETING, Event.ALL_LEFT: State.EMPTY, Event.GONE: State.DEAD},
+    State.COMPLETING: {Event.REBALANCE: State.PREPARING, Event.ASSIGNED: State.STABLE, Event.GONE: State.DEAD},
+    State.STABLE: {Event.REBALANCE: State.PREPARING, Event.GONE: State.DEAD},
+    State.DEAD: {Event.GONE: State.DEAD},
+}

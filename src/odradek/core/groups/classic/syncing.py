@@ -1,0 +1,91 @@
+"""What a member of a generation asks for: its assignment, and from time to time whether all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.groups.classic.group import ClassicGroup
+from odradek.core.groups.classic.members import Member
+from odradek.core.groups.classic.messages import Heartbeat, Sync, Synced
+from odradek.core.groups.classic.records import value_of
+from odradek.core.groups.classic.states import Event, State
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+
+
+def sync(group: ClassicGroup, asked: Sync, now: Moment) -> Promise[Synced]:
+    """The leader brings the assignments; the others wait for it.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+    REBALANCE_IN_PROGRESS.
+    """
+    member = group.member(asked.member_id, asked.instance_id, asked.generation)
+    _check_protocol(asked.protocol_type, group.protocol_type or None)
+    _check_protocol(asked.protocol_name, group.protocol_name)
+    if group.phase is State.PREPARING:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.synced(member.id)
+    if group.phase is State.STABLE:
+        member.session.extend(now, member.session_timeout_ms)
+        promise = Promise[Synced]()
+        promise.keep(group.shard.runtime.lot, _share(group, member))
+        return promise
+    if member.syncing is None:
+        member.syncing = Promise()
+    promise = member.syncing
+    if group.members.leader == member.id:
+        _assign(group, asked.assignments, now)
+    return promise
+
+
+def _check_protocol(asked: str | None, present: str | None) -> None:
+    if asked is not None and present is not None and asked != present:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{asked!r}, and it is {present!r}")
+
+
+def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
+    """Members get their shares when the log has them, unless the group has moved on by then."""
+    if group.is_assigned:
+        return
+    generation = group.generation
+    try:
+        written = group.keep(value_of(group.kept_generation(), group.members, assignments), now)
+    except Refused as refused:
+        group.lose_assignments(refused.code, now)
+        group.rebalance(f"its assignments could not be written: {refused}", now)
+        return
+    group.is_assigned = True
+
+    def is_current() -> bool:
+        return group.phase is State.COMPLETING and group.generation == generation
+
+    def safe(later: Moment) -> None:
+        if is_current():
+            _hand_out(group, assignments, later)
+
+    def lost(later: Moment) -> None:
+        if is_current():
+            group.lose_assignments(ErrorCode.NOT_COORDINATOR, later)
+
+    group.shard.runtime.steps.when_safe(written, safe, now, lost)
+
+
+def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
+    group.move(Event.ASSIGNED, now)
+    for member in group.members:
+        member.assignment = assignments.get(member.id, b"")
+        group.answer_sync(member, _share(group, member), now)
+
+
+def _share(group: ClassicGroup, member: Member) -> Synced:
+    return Synced(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+
+
+def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:
+    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
+    member = group.member(asked.member_id, asked.instance_id, asked.generation)
+    if member.joining is None:
+        member.session.extend(now, member.session_timeout_ms)
+    if group.phase is State.PREPARING:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -1,0 +1,50 @@
+"""Groups of the consumer protocol (KIP-848): the coordinator assigns, members report what they own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.core.groups.consumer.fencing import rang
+from odradek.core.groups.consumer.group import ConsumerGroup
+from odradek.record.internal.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard, Replay
+
+__all__ = ["REPLAYS", "ConsumerGroup"]
+
+_KEYS = (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+)
+
+
+def _replay(shard: GroupShard, key: object, value: object | None) -> None:
+    assert isinstance(key, _KEYS)
+    group = shard.groups.get(key.group_id)
+    if not isinstance(group, ConsumerGroup):
+        if value is None:
+            return
+        # A group of offsets alone has no record that would tell of its end.
+        group = shard.groups[key.group_id] = ConsumerGroup(key.group_id, shard, rang)
+    if value is None and isinstance(key, ConsumerGroupMetadataKey):
+        group.end()
+        del shard.groups[key.group_id]
+        return
+    group.apply(key, value)
+
+
+REPLAYS: dict[type, Replay] = dict.fromkeys(_KEYS, _replay)

@@ -1,0 +1,211 @@
+"""Members that still speak the classic protocol, in a group of the consumer protocol (migration.py).
+
+    JoinGroup   subscribes, and says what the member owns: what it must give up it gives up before it joins again
+    SyncGroup   tells what it has, as its own leader would have; nobody leads, the coordinator assigns
+    Heartbeat   asks it to join again as long as there is a next step for it
+
+Its epoch is the generation that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import to_text
+from odradek.core.groups.classic.messages import Heartbeat, Join, Joined, Leaver, Left, Sync, Synced
+from odradek.core.groups.consumer import fencing, heartbeating, joining, migration, steps
+from odradek.core.groups.consumer.draft import Draft
+from odradek.core.groups.consumer.group import CONSUMERS, Alarm, ConsumerGroup
+from odradek.core.groups.consumer.member import ClassicMember, Member, MemberState, Said
+from odradek.core.groups.consumer.state import GroupState
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+
+if TYPE_CHECKING:
+    from odradek.core.coordinators.durable import Written
+    from odradek.core.coordinators.runtime import Runtime
+
+
+def join(group: ConsumerGroup, asked: Join, now: Moment) -> Promise[Joined]:
+    """Raises Refused, and the group is as it was: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, ..."""
+    runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
+    member_id = asked.member_id or to_text(runtime.entropy.new_uuid())
+    joining.check_room(draft, member_id)
+    subscription = _checked(draft.state, asked)
+    if asked.needs_member_id and not asked.member_id and asked.instance_id is None:
+        return _kept(runtime, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    replaced = draft.state.static_member(asked.instance_id)
+    before = _member(draft, asked, member_id)
+    has_resubscribed = heartbeating.subscribe(draft, before, _said(before, asked, subscription), now)
+    steps.resolve_again(draft, now)
+    steps.raise_epoch(draft)
+    owned = migration.by_id(subscription.owned_partitions, draft.view)
+    if replaced is not None and not replaced.is_classic and migration.can_downgrade(draft):
+        is_stale = draft.state.assigned.epoch < draft.state.epoch
+        if not is_stale:
+            steps.reconcile(draft, member_id, owned, has_resubscribed=has_resubscribed)
+        member = draft.state.members[member_id]
+        reason = f"member {member_id!r} took the place of one" if is_stale else None
+        written: Written | None = migration.downgrade(draft, frozenset(), reason, now)
+    else:
+        steps.assign(draft, now)
+        member = steps.reconcile(draft, member_id, owned, has_resubscribed=has_resubscribed)
+        _, written = draft.commit(now)
+        _await_sync(group, member, now)
+    return _when_safe(runtime, written, _joined(member), now)
+
+
+def _checked(state: GroupState, asked: Join) -> ConsumerProtocolSubscription:
+    """By its first protocol, as all have the same.  Raises Refused(INCONSISTENT_GROUP_PROTOCOL)."""
+    classic = [dict(member.said.classic.protocols) for member in state.classic_members if member.said.classic]
+    is_common = any(all(name in protocols for protocols in classic) for name, _ in asked.protocols)
+    if asked.protocol_type != CONSUMERS or not is_common:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not consumers, or no protocol that all support")
+    try:
+        return decode_subscription(asked.protocols[0][1])
+    except Refused as refused:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"no subscription: {refused}") from refused
+
+
+def _member(draft: Draft, asked: Join, member_id: str) -> Member:
+    """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    if asked.instance_id is None:
+        return draft.state.members.get(member_id) or Member(member_id)
+    if asked.member_id:
+        return draft.state.named(asked.member_id, asked.instance_id)
+    return joining.join_static(draft, member_id, asked.instance_id, is_classic=True)
+
+
+def _said(before: Member, asked: Join, subscription: ConsumerProtocolSubscription) -> Said:
+    old = before.said
+    return Said(
+        instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
+        rack_id=subscription.rack_id or old.rack_id,
+        client_id=asked.client_id,
+        client_host=asked.client_host,
+        topics=frozenset(subscription.topics),
+        rebalance_timeout_ms=asked.rebalance_timeout_ms,
+        assignor=old.assignor,
+        classic=ClassicMember(asked.session_timeout_ms, asked.protocols),
+    )
+
+
+def _joined(member: Member) -> Joined:
+    assert member.said.classic is not None
+    name = member.said.classic.protocols[0][0]
+    return Joined(ErrorCode.NONE, member.id, member.current.epoch, CONSUMERS, name)
+
+
+def _await_sync(group: ConsumerGroup, member: Member, now: Moment) -> None:
+    group.cancel(Alarm.JOIN, member.id)
+    group.cancel(Alarm.REBALANCE, member.id)
+    group.heard_of(member, now)
+    group.set(Alarm.SYNC, member.id, member.said.rebalance_timeout_ms, now)
+
+
+def _kept(runtime: Runtime, joined: Joined) -> Promise[Joined]:
+    promise = Promise[Joined]()
+    promise.keep(runtime.lot, joined)
+    return promise
+
+
+def _when_safe(runtime: Runtime, written: Written | None, joined: Joined, now: Moment) -> Promise[Joined]:
+    if written is None:
+        return _kept(runtime, joined)
+    promise, lost = Promise[Joined](), Joined(ErrorCode.NOT_COORDINATOR, joined.member_id)
+    runtime.steps.when_safe(
+        written, lambda _: promise.keep(runtime.lot, joined), now, lambda _: promise.keep(runtime.lot, lost)
+    )
+    return promise
+
+
+def sync(group: ConsumerGroup, asked: Sync, now: Moment) -> Promise[Synced]:
+    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+    REBALANCE_IN_PROGRESS: there is an assignment already that it has to join for.
+    """
+    member, classic = _classic(group, asked.member_id, asked.instance_id, asked.generation)
+    name, metadata = classic.protocols[0]
+    if asked.protocol_type not in (None, CONSUMERS) or asked.protocol_name not in (None, name):
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"its protocol is {name!r} of {CONSUMERS!r}")
+    if group.kept.assigned.epoch > member.current.epoch and member.current.state is not MemberState.UNREVOKED:
+        _await_join(group, member, now)
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.cancel(Alarm.SYNC, member.id)
+    group.heard_of(member, now)
+    runtime = group.shard.runtime
+    assignment = migration.assignment_bytes(member.current.assigned, metadata, runtime.view())
+    promise = Promise[Synced]()
+    promise.keep(runtime.lot, Synced(ErrorCode.NONE, asked.protocol_type, asked.protocol_name, assignment))
+    return promise
+
+
+def heartbeat(group: ConsumerGroup, asked: Heartbeat, now: Moment) -> None:
+    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
+    member, _ = _classic(group, asked.member_id, asked.instance_id, asked.generation)
+    group.heard_of(member, now)
+    if _has_a_next_step(group.kept, member):
+        _await_join(group, member, now)
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _has_a_next_step(state: GroupState, member: Member) -> bool:
+    current = member.current
+    if current.epoch < state.assigned.epoch or current.state is MemberState.UNREVOKED:
+        return True
+    return current.state is MemberState.UNRELEASED and not _waits_for_others(state, member)
+
+
+def _waits_for_others(state: GroupState, member: Member) -> bool:
+    return any(
+        not state.is_free(topic, partition, member.id)
+        for topic, partitions in state.target_of(member.id).items()
+        for partition in partitions
+    )
+
+
+def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
+    """From the first time that it was told."""
+    if not group.is_set(Alarm.JOIN, member.id):
+        group.set(Alarm.JOIN, member.id, member.said.rebalance_timeout_ms, now)
+
+
+def _classic(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[Member, ClassicMember]:
+    """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+    member = group.kept.named(member_id, instance_id)
+    if member.said.classic is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} speaks the consumer protocol")
+    if generation != member.current.epoch:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {member.current.epoch}")
+    return member, member.said.classic
+
+
+def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
+    """Members of either protocol: an administrator removes them so.  Raises Refused, and nobody has left."""
+    codes: list[ErrorCode] = []
+    gone: dict[str, tuple[Member, str]] = {}
+    for leaver in leavers:
+        try:
+            member = _leaver(group, leaver)
+        except Refused as refused:
+            codes.append(refused.code)
+            continue
+        codes.append(ErrorCode.NONE)
+        gone[member.id] = member, f"{member.id!r} ({leaver.reason})" if leaver.reason else repr(member.id)
+    if not gone:
+        return Left(codes)
+    reason = f"left: {', '.join(text for _, text in gone.values())}"
+    return Left(codes, fencing.remove(group, [member for member, _ in gone.values()], reason, now))
+
+
+def _leaver(group: ConsumerGroup, leaver: Leaver) -> Member:
+    """By instance id alone too.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    if leaver.instance_id is not None and not leaver.member_id:
+        member = group.kept.static_member(leaver.instance_id)
+        if member is not None:
+            return member
+    return group.kept.named(leaver.member_id, leaver.instance_id)

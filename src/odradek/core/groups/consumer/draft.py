@@ -1,0 +1,79 @@
+"""A change of a group that is being decided: its records so far, and what the group will be when they are written.
+
+Every step sees what those before it decided, and nothing has happened until all of it is in the log, as one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.consumer import records
+from odradek.core.groups.consumer.group import ConsumerGroup
+from odradek.core.groups.consumer.member import Current, Member, Said
+from odradek.core.groups.consumer.state import GroupState
+from odradek.core.groups.history import Rebalance, Rebalances
+from odradek.core.moment import Moment
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard
+
+
+class Draft:
+    """`state` is not to be changed but through `add`."""
+
+    def __init__(self, shard: GroupShard, group_id: str, group: ConsumerGroup | None) -> None:
+        """Of a group that is there, or of a new one."""
+        self.shard = shard
+        self.group = group
+        self.state = GroupState(group_id) if group is None else group.kept
+        self.view = shard.runtime.view()
+        self.configs = shard.runtime.configs
+        self.records: list[StateRecord] = []
+        self.reasons: list[str] = []  # Why the group's epoch rises.
+        self.has_looked_at_topics = self.has_looked_at_regexes = False
+        self._is_copy = group is None
+
+    def add(self, *added: StateRecord) -> None:
+        if not self._is_copy:
+            self.state = self.state.copy()
+            self._is_copy = True
+        for record in added:
+            self.state.apply(record.key, record.value)
+        self.records.extend(added)
+
+    def replaces(self, tombstones: Iterable[StateRecord]) -> None:
+        """Of a group of another kind, that was here till now."""
+        assert not self.records
+        self.records.extend(tombstones)
+
+    def put_said(self, member_id: str, said: Said) -> None:
+        self.add(records.said(self.state.id, member_id, said))
+
+    def put_current(self, member_id: str, current: Current) -> None:
+        self.add(records.current(self.state.id, member_id, current))
+
+    def remove(self, member: Member) -> None:
+        self.add(*records.no_member(self.state.id, member.id))
+
+    @property
+    def has_stale_topics(self) -> bool:
+        return self.group is None or self.group.has_stale_topics
+
+    def commit(self, now: Moment, history: Rebalances | None = None) -> tuple[ConsumerGroup, Written | None]:
+        """The group, as it is from now on.  Raises Refused, and nothing happened."""
+        written = self.shard.write(self.records, now) if self.records else None
+        group = self.shard.groups[self.state.id]
+        assert isinstance(group, ConsumerGroup), "its records make it one"
+        if history is not None:
+            group.rebalances.extend(history)
+        if self.reasons:
+            group.rebalances.add(group.id, Rebalance(now.wall, group.kept.epoch - 1, "; ".join(self.reasons)))
+        if self.has_looked_at_topics:
+            group.has_stale_topics = False
+        if self.has_looked_at_regexes:
+            group.has_stale_regexes = False
+            group.resolved_at = now.steady
+        return group, written

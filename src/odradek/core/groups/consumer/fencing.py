@@ -1,0 +1,52 @@
+"""Members that leave, or are too late with something: the group goes on without them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from odradek.base.errors import Refused
+from odradek.core.coordinators.durable import Written
+from odradek.core.groups.consumer import migration, records, steps
+from odradek.core.groups.consumer.draft import Draft
+from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.member import Member
+from odradek.core.moment import Moment
+
+_LOG = logging.getLogger(__name__)
+
+AGAIN_MS = 500  # When the log can't be written now.
+
+_TOO_LATE = {
+    Alarm.SESSION: "the session of member {!r} ended",
+    Alarm.REBALANCE: "member {!r} did not give up its partitions in time",
+    Alarm.JOIN: "member {!r} did not join again in time",
+    Alarm.SYNC: "member {!r} did not ask for its assignment in time",
+}
+
+
+def rang(group: ConsumerGroup, alarm: Alarm, member_id: str, now: Moment) -> None:
+    member = group.kept.members.get(member_id)
+    if member is None or group.shard.groups.get(group.id) is not group:
+        return
+    try:
+        remove(group, [member], _TOO_LATE[alarm].format(member_id), now)
+    except Refused as refused:
+        _LOG.warning("member %r of group %r can't be removed now: %s", member_id, group.id, refused)
+        group.set(alarm, member_id, AGAIN_MS, now)
+
+
+def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Moment) -> Written | None:
+    """All at once; the others get what they had.  Raises Refused, and nothing happened."""
+    draft = Draft(group.shard, group.id, group)
+    gone = {member.id for member in members}
+    if migration.can_downgrade(draft, gone):
+        return migration.downgrade(draft, gone, reason, now)
+    for member in members:
+        draft.remove(member)
+    for pattern in {member.said.regex for member in members}:
+        if pattern in draft.state.regexes and pattern not in draft.state.patterns:
+            draft.add(records.regex(group.id, pattern, None, 0))
+    draft.reasons.append(reason)
+    steps.raise_epoch(draft)
+    return draft.commit(now)[1]

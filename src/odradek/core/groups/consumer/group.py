@@ -1,0 +1,195 @@
+"""A group of the consumer protocol, as the rest of the broker sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.consumer import records
+from odradek.core.groups.consumer.member import Member, MemberState
+from odradek.core.groups.consumer.state import GroupState
+from odradek.core.groups.group import CONSUMER, CommitCheck
+from odradek.core.groups.history import Rebalances
+from odradek.core.groups.session import Session
+from odradek.core.moment import Moment
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard
+
+CONSUMERS = "consumer"  # The protocol type.
+COMMIT_BY_EPOCH_SINCE = 9  # Of OffsetCommit: before, an epoch is not known to it.
+
+
+class Alarm(Enum):
+    """What a member has to do in time."""
+
+    SESSION = auto()  # Be heard of.
+    REBALANCE = auto()  # Give up what it owns no more.
+    JOIN = auto()  # Of classic members: join again,
+    SYNC = auto()  # and ask for the assignment.
+
+
+Rang = Callable[["ConsumerGroup", Alarm, str, Moment], None]
+
+
+class ConsumerGroup:
+    """`state` is what is kept; alarms and history are lost with the broker."""
+
+    def __init__(self, group_id: str, shard: GroupShard, rang: Rang) -> None:
+        """`rang` is called when a member has not done in time what it had to."""
+        self.id = group_id
+        self.shard = shard
+        self.kept = GroupState(group_id)
+        self.rebalances = Rebalances()
+        self.has_stale_topics = True  # They are to be looked at with the next heartbeat.
+        self.has_stale_regexes = True
+        self.resolved_at: int | None = None  # When regexes were last held against all topics (steady clock).
+        self._rang = rang
+        self._alarms: dict[tuple[Alarm, str], Session] = {}
+
+    @property
+    def type(self) -> str:
+        return CONSUMER
+
+    @property
+    def state(self) -> str:
+        kept = self.kept
+        if not kept.members:
+            return "Empty"
+        if kept.epoch > kept.assigned.epoch:
+            return "Assigning"
+        is_stable = all(one.current.is_reconciled_to(kept.assigned.epoch) for one in kept.members.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMERS
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.kept.members
+
+    # What others ask.
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
+    ) -> CommitCheck | None:
+        """A member that is behind may commit what it already had in the epoch that it knows (KIP-1251)."""
+        if epoch < 0 and self.is_empty:
+            return None
+        if is_transactional and epoch == -1 and not member_id and instance_id is None:
+            return None
+        member = self.kept.known(member_id)
+        if not (is_transactional or member.is_classic) and version < COMMIT_BY_EPOCH_SINCE:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "members of the consumer protocol commit with v9 and later")
+        if epoch == member.current.epoch:
+            return None
+        stale = _stale(member, is_transactional=is_transactional)
+        if epoch > member.current.epoch:
+            raise Refused(stale, f"Epoch {epoch} is newer than the member's, which is {member.current.epoch}.")
+        return lambda topic, partition: self._check_partition(member, epoch, topic, partition, stale)
+
+    def _check_partition(self, member: Member, epoch: int, topic: TopicName, partition: int, stale: ErrorCode) -> None:
+        info = self.shard.runtime.view().topics.get(topic)
+        for held in (member.current.assigned, member.current.revoking):
+            since = None if info is None else held.get(info.id, {}).get(partition)
+            if since is not None:
+                if epoch < since:
+                    raise Refused(stale, f"{topic}-{partition} was assigned in epoch {since}, after {epoch}.")
+                return
+        raise Refused(stale, f"{topic}-{partition} is not the member's, and epoch {epoch} is over.")
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.kept.known(member_id or "")
+        if epoch != member.current.epoch:
+            stale = _stale(member, is_transactional=False)
+            raise Refused(stale, f"Epoch {epoch} is not the member's, which is {member.current.epoch}.")
+
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {self.id} is {self.state}")
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        return topic in self.kept.topics()
+
+    def offsets_expire_after(self, now: Moment) -> int | None:
+        """By the time of each commit, whoever the members are."""
+        return 0
+
+    # Keeping.
+
+    def records(self) -> Iterable[StateRecord]:
+        return records.everything(self.kept, 0)
+
+    def tombstones(self) -> list[StateRecord]:
+        return list(records.tombstones(self.kept))
+
+    def apply(self, key: object, value: object | None) -> None:
+        """From the log."""
+        self.kept.apply(key, value)
+        member_id = getattr(key, "member_id", None)
+        if member_id is not None and member_id not in self.kept.members:
+            for alarm in Alarm:
+                self.cancel(alarm, member_id)
+
+    # Alarms.
+
+    def set(self, alarm: Alarm, member_id: str, ms: int, now: Moment) -> None:
+        """`ms` from now, whatever it was set to before."""
+        session = self._alarms.get((alarm, member_id))
+        if session is None:
+            session = Session(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
+            self._alarms[alarm, member_id] = session
+        session.extend(now, max(ms, 0))
+
+    def is_set(self, alarm: Alarm, member_id: str) -> bool:
+        return (alarm, member_id) in self._alarms
+
+    def cancel(self, alarm: Alarm, member_id: str) -> None:
+        session = self._alarms.pop((alarm, member_id), None)
+        if session is not None:
+            session.cancel()
+
+    def _ring(self, alarm: Alarm, member_id: str, now: Moment) -> None:
+        self._alarms.pop((alarm, member_id), None)
+        self._rang(self, alarm, member_id, now)
+
+    def heard_of(self, member: Member, now: Moment) -> None:
+        """Its session begins anew."""
+        classic = member.said.classic
+        configs = self.shard.runtime.configs
+        ms = configs.int("group.consumer.session.timeout.ms") if classic is None else classic.session_timeout_ms
+        self.set(Alarm.SESSION, member.id, ms, now)
+
+    def await_revocation(self, member: Member, now: Moment) -> None:
+        """Of classic members their joining is awaited."""
+        if member.current.state is MemberState.UNREVOKED and not member.is_classic:
+            self.set(Alarm.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
+        else:
+            self.cancel(Alarm.REBALANCE, member.id)
+
+    # As its shard comes and goes.
+
+    def begin(self, now: Moment) -> None:
+        for member in self.kept.members.values():
+            self.heard_of(member, now)
+            self.await_revocation(member, now)
+
+    def end(self) -> None:
+        for session in self._alarms.values():
+            session.cancel()
+        self._alarms.clear()
+
+    def topics_changed(self, now: Moment) -> None:
+        self.has_stale_topics = self.has_stale_regexes = True
+
+
+def _stale(member: Member, *, is_transactional: bool) -> ErrorCode:
+    """To a classic member, and within a transaction, an epoch is a generation."""
+    return ErrorCode.ILLEGAL_GENERATION if is_transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

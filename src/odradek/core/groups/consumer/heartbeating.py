@@ -1,0 +1,189 @@
+"""ConsumerGroupHeartbeat: a member joins, lives, reports what it owns, is told what to own, and leaves.
+
+who is it? ──> what does it say? ──> steps.py ──> one batch into the log ──> its session begins anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import to_text
+from odradek.core.coordinators.durable import Written
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.consumer import fencing, joining, migration, steps
+from odradek.core.groups.consumer.draft import Draft
+from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
+from odradek.core.groups.consumer.joining import JOIN_EPOCH
+from odradek.core.groups.consumer.member import LEFT_EPOCH, NOTHING, Held, Member, Said
+from odradek.core.moment import Moment
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard
+
+LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = -1, LEFT_EPOCH
+AS_BEFORE = -1  # As rebalance timeout.
+
+
+class Heartbeat(NamedTuple):
+    """What a member says; None says: as before."""
+
+    group_id: str
+    member_id: str  # "" for a new one, of v0.
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topics: Collection[str] | None
+    regex: str | None
+    assignor: str | None
+    owned: Assignment | None
+
+
+class Beat(NamedTuple):
+    """The answer, which waits for `written` if there is such a thing.  `assignment` None: as before."""
+
+    member_id: str
+    epoch: int
+    interval_ms: int = 0
+    assignment: Assignment | None = None
+    written: Written | None = None
+
+
+def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: bool) -> None:
+    """What can be said of a request without its group.  `makes_member_ids`: v0.  Raises Refused."""
+    needs_member_id = not makes_member_ids or asked.epoch > JOIN_EPOCH or asked.epoch == LEAVE_EPOCH
+    _check_present("MemberId", asked.member_id if needs_member_id else None)
+    _check_present("GroupId", asked.group_id)
+    _check_present("InstanceId", asked.instance_id)
+    _check_present("RackId", asked.rack_id)
+    if asked.epoch == JOIN_EPOCH:
+        _check_join(asked)
+    elif asked.epoch == LEAVE_FOR_A_WHILE_EPOCH and asked.instance_id is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
+    elif asked.epoch < LEAVE_FOR_A_WHILE_EPOCH:
+        raise Refused(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+    if asked.assignor is not None and asked.assignor not in assignors:
+        text = f"ServerAssignor {asked.assignor} is not supported; those that are: {', '.join(assignors)}."
+        raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+
+
+def _check_present(name: str, text: str | None) -> None:
+    if text is not None and not text.strip():
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+
+
+def _check_join(asked: Heartbeat) -> None:
+    if asked.rebalance_timeout_ms == AS_BEFORE:
+        raise Refused(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in the first request.")
+    if asked.owned is None or asked.owned:
+        raise Refused(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when a member joins.")
+    if asked.topics is None and asked.regex is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames or SubscribedTopicRegex must be provided.")
+
+
+def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
+    """Raises Refused, and the group is as it was."""
+    if asked.epoch < JOIN_EPOCH:
+        return _leave(shard, asked, now)
+    draft, upgraded = migration.opened(shard, asked.group_id, may_make=asked.epoch == JOIN_EPOCH)
+    joining.check_room(draft, asked.member_id)
+    member_id = asked.member_id or to_text(shard.runtime.entropy.new_uuid())
+    before = _member(draft, asked, member_id)
+    has_resubscribed = _say(draft, before, asked, now)
+    steps.resolve_again(draft, now)
+    steps.raise_epoch(draft)
+    steps.assign(draft, now)
+    member = steps.reconcile(draft, member_id, asked.owned, has_resubscribed=has_resubscribed)
+    group, written = migration.commit(draft, upgraded, now)
+    group.heard_of(member, now)
+    if before.is_classic:
+        group.cancel(Alarm.JOIN, member_id)
+        group.cancel(Alarm.SYNC, member_id)
+    if member.current != before.current:
+        group.await_revocation(member, now)
+    is_told = asked.epoch == JOIN_EPOCH or _is_full(asked) or member.current.assigned != before.current.assigned
+    return Beat(
+        member_id,
+        member.current.epoch,
+        draft.configs.int("group.consumer.heartbeat.interval.ms"),
+        _assignment(member.current.assigned) if is_told else None,
+        written,
+    )
+
+
+def _member(draft: Draft, asked: Heartbeat, member_id: str) -> Member:
+    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID."""
+    if asked.epoch == JOIN_EPOCH:
+        if asked.instance_id is not None:
+            return joining.join_static(draft, member_id, asked.instance_id, is_classic=False)
+        return draft.state.members.get(member_id) or Member(member_id)
+    member = draft.state.named(member_id, asked.instance_id)
+    joining.check_epoch(member, asked.epoch, asked.owned)
+    return member
+
+
+def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
+    """True if the member is subscribed to something else now."""
+    old = before.said
+    said = Said(
+        instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
+        rack_id=old.rack_id if asked.rack_id is None else asked.rack_id,
+        client_id=asked.client_id,
+        client_host=asked.client_host,
+        topics=old.topics if asked.topics is None else frozenset(asked.topics),
+        regex=old.regex if asked.regex is None else asked.regex,
+        rebalance_timeout_ms=old.rebalance_timeout_ms
+        if asked.rebalance_timeout_ms == AS_BEFORE
+        else asked.rebalance_timeout_ms,
+        assignor=old.assignor if asked.assignor is None else asked.assignor,
+    )
+    return subscribe(draft, before, said, now)
+
+
+def subscribe(draft: Draft, before: Member, said: Said, now: Moment) -> bool:
+    """The member says this now; True if it is subscribed to something else than before."""
+    is_new = before.id not in draft.state.members
+    if is_new or said != before.said:
+        draft.put_said(before.id, said)
+    has_other_regex = steps.resolve(draft, before.said, draft.state.members[before.id], now)
+    if said.topics == before.said.topics and not has_other_regex:
+        return False
+    draft.reasons.append(f"member {before.id!r} {'joined' if is_new else 'subscribed to other topics'}")
+    return True
+
+
+def _is_full(asked: Heartbeat) -> bool:
+    """A member that says everything is told everything: it may have missed an answer."""
+    has_subscription = asked.topics is not None or asked.regex is not None
+    return asked.rebalance_timeout_ms != AS_BEFORE and has_subscription and asked.owned is not None
+
+
+def _assignment(held: Held) -> Assignment:
+    return {topic: Partitions(epochs) for topic, epochs in held.items()}
+
+
+def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
+    """Raises Refused: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    group = shard.groups.get(asked.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} is not a consumer group.")
+    member = group.kept.named(asked.member_id, asked.instance_id)
+    if asked.epoch == LEAVE_FOR_A_WHILE_EPOCH and asked.instance_id is not None:
+        return _leave_for_a_while(group, member, now)
+    written = fencing.remove(group, [member], f"member {member.id!r} left", now)
+    return Beat(asked.member_id, asked.epoch, written=written)
+
+
+def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> Beat:
+    """Its partitions wait for it, till its session has ended; of what it was giving up it has let go."""
+    draft = Draft(group.shard, group.id, group)
+    assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.current.assigned.items()}
+    left = member.current._replace(epoch=LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
+    draft.put_current(member.id, left)
+    _, written = draft.commit(now)
+    group.cancel(Alarm.REBALANCE, member.id)
+    return Beat(member.id, LEFT_EPOCH, written=written)

@@ -1,0 +1,179 @@
+"""A member of a consumer group, as values: what it said of itself, and where it is on the way to its assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment
+from odradek.record.internal.consumer_groups import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    TopicPartitions,
+)
+
+# Partitions by topic, each with the epoch in which the member got it: older commits don't count for it (KIP-1251).
+Held: TypeAlias = Mapping[Uuid, Mapping[int, int]]
+
+NOTHING: Held = MappingProxyType({})
+UNKNOWN_EPOCH, LEFT_EPOCH = -1, -2  # Of a member without a current assignment; of a static one that comes back.
+
+
+class MemberState(IntEnum):
+    """As in the record."""
+
+    STABLE = 0  # It has all of its target.
+    UNREVOKED = 1  # It has to give something up first, and to say so.
+    UNRELEASED = 2  # It waits for what others have not given up yet.
+    UNKNOWN = 127  # Written by a newer broker.
+
+    @classmethod
+    def _missing_(cls, value: object) -> MemberState:
+        return cls.UNKNOWN
+
+
+class ClassicMember(NamedTuple):
+    """What only a member has that still speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def of(cls, value: ClassicMemberMetadata) -> ClassicMember:
+        protocols = tuple((one.name, bytes(one.metadata)) for one in value.supported_protocols)
+        return cls(value.session_timeout_ms, protocols)
+
+    def value(self) -> ClassicMemberMetadata:
+        protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in self.protocols]
+        return ClassicMemberMetadata(session_timeout_ms=self.session_timeout_ms, supported_protocols=protocols)
+
+
+class Said(NamedTuple):
+    """What a member last said of itself.  `regex` is "" if there is none."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMember | None = None
+
+    @classmethod
+    def of(cls, value: ConsumerGroupMemberMetadataValue) -> Said:
+        metadata = value.classic_member_metadata
+        return cls(
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=None if metadata is None else ClassicMember.of(metadata),
+        )
+
+    def value(self) -> ConsumerGroupMemberMetadataValue:
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.topics),
+            subscribed_topic_regex=self.regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.assignor,
+            classic_member_metadata=None if self.classic is None else self.classic.value(),
+        )
+
+
+class Current(NamedTuple):
+    """What a member has, and in which epoch it has it.  What it is revoking is still its own."""
+
+    epoch: int = 0
+    previous_epoch: int = UNKNOWN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Held = NOTHING
+    revoking: Held = NOTHING
+
+    @classmethod
+    def of(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+        return cls(
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=_held(value.assigned_partitions, value.member_epoch),
+            revoking=_held(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+    def value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            assigned_partitions=_listed(self.assigned),
+            partitions_pending_revocation=_listed(self.revoking),
+        )
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def moved(self, epoch: int, state: MemberState, assigned: Held, revoking: Held = NOTHING) -> Current:
+        """The next one."""
+        return Current(epoch, self.epoch, state, assigned, revoking)
+
+    def partitions(self) -> Iterable[tuple[Uuid, int]]:
+        """All that nobody else may have yet."""
+        for held in (self.assigned, self.revoking):
+            for topic, epochs in held.items():
+                for partition in epochs:
+                    yield topic, partition
+
+
+GONE = Current(UNKNOWN_EPOCH, UNKNOWN_EPOCH)
+
+
+class Member(NamedTuple):
+    """One member, replaced whole."""
+
+    id: str
+    said: Said = Said()
+    current: Current = Current()
+
+    @property
+    def is_classic(self) -> bool:
+        return self.said.classic is not None
+
+
+def held_since(assignment: Assignment, epoch: int) -> Held:
+    return {topic: dict.fromkeys(partitions, epoch) for topic, partitions in assignment.items()}
+
+
+def _held(listed: Sequence[TopicPartitions], member_epoch: int) -> Held:
+    """Older brokers did not write the epochs of partitions: the member's own is the safe guess."""
+    held = {}
+    for one in listed:
+        epochs = one.assignment_epochs
+        if epochs is None or len(epochs) != len(one.partitions):
+            epochs = [max(member_epoch, 0)] * len(one.partitions)
+        held[Uuid(one.topic_id)] = dict(zip(one.partitions, epochs, strict=True))
+    return held
+
+
+def _listed(held: Held) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic,
+            partitions=sorted(epochs),
+            assignment_epochs=[epochs[partition] for partition in sorted(epochs)],
+        )
+        for topic, epochs in sorted(held.items())
+    ]

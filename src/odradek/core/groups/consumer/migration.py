@@ -1,0 +1,251 @@
+"""From the classic to the consumer protocol and back, while the members go on (group.consumer.migration.policy).
+
+    classic ──> consumer: a member of the consumer protocol joins.  All keep their partitions; the classic members go
+                on with JoinGroup, SyncGroup and Heartbeat (classic_members.py)
+    consumer ──> classic: the last member of the consumer protocol is gone.  All keep their partitions till they have
+                joined again
+
+A group without members is of whichever protocol the next one speaks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import ClusterView
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.classic import ClassicGroup
+from odradek.core.groups.classic.members import Member as ClassicGroupMember
+from odradek.core.groups.classic.messages import Joined, Synced
+from odradek.core.groups.consumer import records, topics
+from odradek.core.groups.consumer.draft import Draft
+from odradek.core.groups.consumer.group import CONSUMERS, ConsumerGroup
+from odradek.core.groups.consumer.member import ClassicMember, Current, Member, MemberState, Said, held_since
+from odradek.core.groups.consumer.state import Assigned
+from odradek.core.groups.history import Rebalances
+from odradek.core.moment import Moment
+from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from odradek.record.internal.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+
+if TYPE_CHECKING:
+    from odradek.core.groups.shard import GroupShard
+
+_LOG = logging.getLogger(__name__)
+
+NEWEST_ASSIGNMENT = 3
+_UPGRADES, _DOWNGRADES = ("upgrade", "bidirectional"), ("downgrade", "bidirectional")
+
+
+def _policy(draft: Draft) -> str:
+    return draft.configs.str("group.consumer.migration.policy").lower()
+
+
+# Upwards.
+
+
+def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, ClassicGroup | None]:
+    """A group of consumers to be changed, and the classic one whose place it takes.
+
+    Raises Refused(GROUP_ID_NOT_FOUND).
+    """
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return Draft(shard, group_id, group), None
+    if not may_make:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    draft = Draft(shard, group_id, None)
+    if group is None:
+        return draft, None
+    assert isinstance(group, ClassicGroup), "there are two kinds"
+    draft.replaces(group.tombstones())
+    if not group.is_empty:
+        _check_upgrade(draft, group)
+        _take_over(draft, group)
+    return draft, group
+
+
+def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Written | None]:
+    """Raises Refused, and the group is as it was; its members only have to ask again what they had asked."""
+    if upgraded is None:
+        return draft.commit(now)
+    for member in upgraded.members:
+        upgraded.members.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+        upgraded.members.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+    group, written = draft.commit(now, upgraded.rebalances)
+    group.begin(now)
+    _LOG.info("group %r is a group of the consumer protocol now", group.id)
+    return group, written
+
+
+def _check_upgrade(draft: Draft, group: ClassicGroup) -> None:
+    reason = None
+    if _policy(draft) not in _UPGRADES:
+        reason = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMERS:
+        reason = f"its protocol type is {group.protocol_type!r}"
+    elif len(group.members) > draft.configs.int("group.consumer.max.size"):
+        reason = "it has more members than group.consumer.max.size allows"
+    if reason is not None:
+        _cannot_upgrade(group, reason)
+
+
+def _cannot_upgrade(group: ClassicGroup, reason: str) -> None:
+    text = f"Cannot upgrade classic group {group.id} to a consumer group: {reason}."
+    _LOG.info(text)
+    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _take_over(draft: Draft, group: ClassicGroup) -> None:
+    """As if the classic generation had been an epoch, with what its leader assigned as the target."""
+    taken: set[tuple[Uuid, int]] = set()
+    for member in group.members:
+        try:
+            said, target = _said(group, member), _target(draft.view, member)
+        except Refused as refused:
+            _cannot_upgrade(group, f"what member {member.id} says can't be read: {refused}")
+        if target is None:
+            _cannot_upgrade(group, "its assignor is one of the members' own, whose user data would be lost")
+            continue
+        target = _untaken(target, taken)
+        draft.put_said(member.id, said)
+        draft.add(records.target(group.id, member.id, target))
+        held = held_since(target, group.generation)
+        draft.put_current(member.id, Current(group.generation, group.generation, MemberState.STABLE, held))
+    metadata_hash = topics.metadata_hash(draft.state.topics(), draft.view)
+    draft.add(
+        records.epoch(group.id, group.generation, metadata_hash),
+        records.assigned(group.id, Assigned(group.generation)),
+    )
+
+
+def _said(group: ClassicGroup, member: ClassicGroupMember) -> Said:
+    metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
+    subscription = decode_subscription(metadata)
+    return Said(
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id or None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMember(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _target(view: ClusterView, member: ClassicGroupMember) -> Assignment | None:
+    """None if there is more in it than partitions."""
+    if not member.assignment:
+        return {}
+    assignment = decode_assignment(member.assignment)
+    return None if assignment.user_data else by_id(assignment.assigned_partitions, view)
+
+
+def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
+    """A leader may have given a partition twice; here only the first has it."""
+    mine = {}
+    for topic, partitions in target.items():
+        free = Partitions(partition for partition in partitions if (topic, partition) not in taken)
+        taken.update((topic, partition) for partition in free)
+        if free:
+            mine[topic] = free
+    return mine
+
+
+def by_id(listed: list[TopicPartition], view: ClusterView) -> Assignment:
+    """What members call by name, as far as it is there."""
+    found = ((view.topics.get(TopicName(one.topic)), one.partitions) for one in listed)
+    return {
+        topic.id: Partitions(partitions) for topic, partitions in found if topic is not None and topic.id != ZERO_UUID
+    }
+
+
+# Downwards.
+
+
+def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
+    """Without those that are gone, is anybody left, and do all speak the classic protocol?"""
+    left = [member for member in draft.state.members.values() if member.id not in gone]
+    if not left or not all(member.is_classic for member in left):
+        return False
+    return _policy(draft) in _DOWNGRADES and len(left) <= draft.configs.int("group.max.size")
+
+
+def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> Written:
+    """To a classic group, stable with the target of each member.  With a reason its members have to join again.
+
+    Raises Refused, and nothing happened.
+    """
+    shard, group = draft.shard, draft.group
+    assert group is not None
+    members = [member for member in draft.state.members.values() if member.id not in gone]
+    key, value = GroupMetadataKey(group=group.id), _classic_value(draft, members, now)
+    history = Rebalances()
+    history.extend(group.rebalances)
+    written = shard.write([*draft.records, *records.tombstones(draft.state), StateRecord(key, value)], now)
+    classic = shard.groups[group.id]
+    assert isinstance(classic, ClassicGroup), "its record makes it one"
+    classic.rebalances.extend(history)
+    _LOG.info("group %r is a group of the classic protocol now", group.id)
+    classic.begin(now)
+    if reason is not None:
+        classic.rebalance(f"{reason}; none of the consumer protocol is left", now)
+    return written
+
+
+def _classic_value(draft: Draft, members: list[Member], now: Moment) -> GroupMetadataValue:
+    protocol = _elected(members)
+    return GroupMetadataValue(
+        protocol_type=CONSUMERS,
+        generation=draft.state.epoch,
+        protocol=protocol,
+        leader=members[0].id,
+        current_state_timestamp=now.wall,
+        members=[_classic_member(draft, member, protocol) for member in members],
+    )
+
+
+def _classic_member(draft: Draft, member: Member, protocol: str) -> MemberMetadata:
+    assert member.said.classic is not None
+    metadata = dict(member.said.classic.protocols)[protocol]
+    return MemberMetadata(
+        member_id=member.id,
+        group_instance_id=member.said.instance_id,
+        client_id=member.said.client_id,
+        client_host=member.said.client_host,
+        rebalance_timeout=member.said.rebalance_timeout_ms,
+        session_timeout=member.said.classic.session_timeout_ms,
+        subscription=metadata,
+        assignment=assignment_bytes(draft.state.target_of(member.id), metadata, draft.view),
+    )
+
+
+def assignment_bytes(assignment: Mapping[Uuid, Iterable[int]], metadata: bytes, view: ClusterView) -> bytes:
+    """As the member's own leader would have written it: in the version of its subscription."""
+    version = int.from_bytes(metadata[:2], "big", signed=True) if len(metadata) >= 2 else 0
+    named = sorted((view.names[topic], partitions) for topic, partitions in assignment.items() if topic in view.names)
+    listed = [TopicPartition(topic=name, partitions=sorted(partitions)) for name, partitions in named]
+    return encode_assignment(
+        ConsumerProtocolAssignment(assigned_partitions=listed), min(max(version, 0), NEWEST_ASSIGNMENT)
+    )
+
+
+def _elected(members: list[Member]) -> str:
+    """The protocol with the most votes of those that all support."""
+    protocols = [[name for name, _ in member.said.classic.protocols] for member in members if member.said.classic]
+    supporters = Counter(name for names in protocols for name in names)
+    votes = Counter(next(name for name in names if supporters[name] == len(protocols)) for names in protocols)
+    return max(votes, key=votes.__getitem__)

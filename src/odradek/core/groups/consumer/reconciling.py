@@ -1,0 +1,100 @@
+"""One member's next step towards its target assignment: a pure function of what it has and what it says it has.
+
+    STABLE ──> UNREVOKED: it owns what is another's now, and gives it up first, in its old epoch
+           ──> UNRELEASED: it is in the new epoch, and waits for what others have not given up yet
+           ──> STABLE: it has all of its target
+
+A partition is given only when its owner has let it go, so nobody shares one.  Never is anything taken from a member in
+silence: it is told what remains, and its word that it stopped with the rest is awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.consumer.member import NOTHING, Current, Held, MemberState
+
+IsFree = Callable[[Uuid, int], bool]  # Nobody else has it.
+
+_NONE: Partitions = frozenset()
+
+
+class Aim(NamedTuple):
+    """Where the member shall come to, and what it says."""
+
+    epoch: int  # Of the assignment.
+    target: Assignment
+    topics: Set[Uuid]  # That it is subscribed to now; the target may be of an earlier subscription.
+    owned: Assignment | None  # What it says it owns; None: as it said before.
+    has_resubscribed: bool
+
+
+def step(current: Current, aim: Aim, is_free: IsFree) -> Current:
+    """The same, if there is nothing to do yet.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    match current.state:
+        case MemberState.STABLE if current.epoch == aim.epoch:
+            return _unsubscribed(current, aim) if aim.has_resubscribed else current
+        case MemberState.UNREVOKED if _still_owns(current.revoking, aim):
+            return _unsubscribed(current, aim) if aim.has_resubscribed else current
+        case MemberState.UNKNOWN:
+            if aim.owned is None or aim.owned:
+                raise Refused(
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    "The member is in an unknown state: it must let go of all and rejoin.",
+                )
+            return _towards(current, aim, is_free, aim.epoch)
+    return _towards(current, aim, is_free, current.epoch)
+
+
+def _still_owns(revoking: Held, aim: Aim) -> bool:
+    if aim.owned is None:
+        return True
+    return any(revoking[topic].keys() & aim.owned.get(topic, _NONE) for topic in revoking)
+
+
+def _unsubscribed(current: Current, aim: Aim) -> Current:
+    """Of topics that it has left it gives up all, before there is a new target."""
+    kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.topics}
+    if len(kept) == len(current.assigned):
+        return current
+    revoking = dict(current.revoking)
+    for topic in current.assigned.keys() - kept.keys():
+        revoking[topic] = {**revoking.get(topic, {}), **current.assigned[topic]}
+    if _still_owns(revoking, aim):
+        return current.moved(current.epoch, MemberState.UNREVOKED, kept, revoking)
+    return current.moved(current.epoch, current.state, kept, current.revoking)
+
+
+def _towards(current: Current, aim: Aim, is_free: IsFree, epoch: int) -> Current:
+    """`epoch` is the one it stays in while it revokes."""
+    target = {topic: partitions for topic, partitions in aim.target.items() if topic in aim.topics}
+    kept, revoking = _split(current.assigned, target)
+    if revoking and _still_owns(revoking, aim):
+        return current.moved(epoch, MemberState.UNREVOKED, kept, revoking)
+    assigned, state = dict(kept), MemberState.STABLE
+    for topic, partitions in target.items():
+        missing = partitions - kept.get(topic, NOTHING).keys()
+        free = {partition for partition in missing if is_free(topic, partition)}
+        if free:
+            assigned[topic] = {**kept.get(topic, {}), **dict.fromkeys(free, aim.epoch)}
+        if len(free) < len(missing):
+            state = MemberState.UNRELEASED
+    return current.moved(aim.epoch, state, assigned)
+
+
+def _split(held: Held, target: Assignment) -> tuple[Held, Held]:
+    """What stays, and what has to go."""
+    stays, goes = {}, {}
+    for topic, epochs in held.items():
+        wanted = target.get(topic, _NONE)
+        kept = {partition: epoch for partition, epoch in epochs.items() if partition in wanted}
+        gone = {partition: epoch for partition, epoch in epochs.items() if partition not in wanted}
+        if kept:
+            stays[topic] = kept
+        if gone:
+            goes[topic] = gone
+    return stays, goes

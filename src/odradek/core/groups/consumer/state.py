@@ -1,0 +1,190 @@
+"""All that is kept of a consumer group, changed by records alone: when they are written, and when they are read again.
+
+group epoch       rises with what the members are subscribed to
+assignment epoch  follows it when a target assignment was computed for it
+member epochs     follow that one, each as the member takes over its share (reconciling.py)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from copy import copy
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.consumer.member import GONE, Current, Member, Said
+from odradek.record.internal.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+FIRST_EPOCH = 1  # Of a group of which nothing is written yet, and of its empty assignment.
+NO_ASSIGNMENT: Assignment = {}
+
+
+class Assigned(NamedTuple):
+    """For which epoch of the group the target was computed, and when (ms, wall clock; 0: it never was)."""
+
+    epoch: int = FIRST_EPOCH
+    at: int = 0
+
+
+class GroupState:
+    """Of one group.  A copy shares only what is never changed."""
+
+    def __init__(self, group_id: str) -> None:
+        self.id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}  # Member ids by instance id.
+        self.targets: dict[str, Assignment] = {}
+        self.assigned = Assigned()
+        self.regexes: dict[str, frozenset[str]] = {}  # The topics that each was found to match.
+        self.owners: dict[tuple[Uuid, int], str] = {}
+        self.has_partition_metadata = False  # A record of an older broker, to be removed.
+
+    def copy(self) -> GroupState:
+        other = copy(self)
+        other.members, other.static, other.targets = dict(self.members), dict(self.static), dict(self.targets)
+        other.regexes, other.owners = dict(self.regexes), dict(self.owners)
+        return other
+
+    # From the log.
+
+    def apply(self, key: object, value: object | None) -> None:
+        """One record of the group.  Tombstones of what isn't there mean nothing."""
+        match key:
+            case ConsumerGroupMemberMetadataKey():
+                assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
+                self._put_said(key.member_id, None if value is None else Said.of(value))
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
+                self._put_current(key.member_id, None if value is None else Current.of(value))
+            case ConsumerGroupTargetAssignmentMemberKey():
+                assert value is None or isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
+                self._put_target(key.member_id, value)
+            case _:
+                self._apply_to_group(key, value)
+
+    def _apply_to_group(self, key: object, value: object | None) -> None:
+        match key:
+            case ConsumerGroupMetadataKey() if isinstance(value, ConsumerGroupMetadataValue):
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
+                    self.assigned = Assigned(value.assignment_epoch, value.assignment_timestamp)
+                else:
+                    self.assigned = Assigned()
+            case ConsumerGroupRegularExpressionKey():
+                if isinstance(value, ConsumerGroupRegularExpressionValue):
+                    self.regexes[key.regular_expression] = frozenset(value.topics)
+                else:
+                    self.regexes.pop(key.regular_expression, None)
+            case ConsumerGroupPartitionMetadataKey():
+                self.has_partition_metadata = value is not None
+
+    def _put_said(self, member_id: str, said: Said | None) -> None:
+        old = self.members.get(member_id)
+        if said is not None:
+            self.members[member_id] = old._replace(said=said) if old else Member(member_id, said)
+            if said.instance_id is not None:
+                self.static[said.instance_id] = member_id
+        elif old is not None:
+            self._release(old)
+            del self.members[member_id]
+            instance_id = old.said.instance_id
+            if instance_id is not None and self.static.get(instance_id) == member_id:
+                del self.static[instance_id]
+
+    def _put_current(self, member_id: str, current: Current | None) -> None:
+        old = self.members.get(member_id)
+        if old is not None:
+            self._release(old)
+        elif current is None:
+            return
+        member = (old or Member(member_id))._replace(current=current or GONE)
+        self.members[member_id] = member
+        self.owners.update(dict.fromkeys(member.current.partitions(), member_id))
+
+    def _release(self, member: Member) -> None:
+        for partition in member.current.partitions():
+            if self.owners.get(partition) == member.id:
+                del self.owners[partition]
+
+    def _put_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = {Uuid(one.topic_id): Partitions(one.partitions) for one in value.topic_partitions}
+
+    # Asking.
+
+    def known(self, member_id: str) -> Member:
+        """Raises Refused(UNKNOWN_MEMBER_ID)."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
+        return member
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        """The member that this instance is now."""
+        member_id = None if instance_id is None else self.static.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def named(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that says to be this one.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        if instance_id is None:
+            return self.known(member_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.id != member_id:
+            raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"Instance id {instance_id} is member {member.id} now.")
+        return member
+
+    def target_of(self, member_id: str) -> Assignment:
+        return self.targets.get(member_id, NO_ASSIGNMENT)
+
+    def topics_of(self, said: Said) -> frozenset[str]:
+        """The names that a member is subscribed to, in whichever way."""
+        matched = self.regexes.get(said.regex)
+        return said.topics | matched if matched else said.topics
+
+    def topics(self) -> frozenset[str]:
+        """The names that anybody is subscribed to."""
+        subscriptions = {(one.said.topics, one.said.regex): one.said for one in self.members.values()}
+        return frozenset().union(*map(self.topics_of, subscriptions.values()))
+
+    @property
+    def patterns(self) -> list[str]:
+        """The regular expressions by which members are subscribed."""
+        return sorted({one.said.regex for one in self.members.values()} - {""})
+
+    def is_free(self, topic: Uuid, partition: int, member_id: str) -> bool:
+        """Nobody else has it, so this member may."""
+        return self.owners.get((topic, partition), member_id) == member_id
+
+    @property
+    def preferred_assignor(self) -> str | None:
+        """What most members that care want."""
+        votes = Counter(one.said.assignor for one in self.members.values() if one.said.assignor is not None)
+        return max(sorted(votes), key=votes.__getitem__, default=None)
+
+    @property
+    def classic_members(self) -> Iterator[Member]:
+        return (one for one in self.members.values() if one.is_classic)

@@ -1,0 +1,148 @@
+"""What follows from a change of the members' subscriptions, one step after the other, each a part of the same draft.
+
+resolve regexes ──> a new epoch of the group ──> a target assignment for it ──> one member's next step towards it
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.groups.assignors import ASSIGNORS, CLASSES
+from odradek.core.groups.assignors.spec import Assignment, MemberSpec
+from odradek.core.groups.consumer import reconciling, records, regexes, topics
+from odradek.core.groups.consumer.draft import Draft
+from odradek.core.groups.consumer.member import Member, Said
+from odradek.core.groups.consumer.state import Assigned
+from odradek.core.moment import Moment
+
+_LOG = logging.getLogger(__name__)
+
+
+def assignor_names(configs: BrokerConfigs) -> list[str]:
+    """Those that members may ask for; the first is the one of groups that ask for none."""
+    return [CLASSES.get(name, name) for name in configs.list("group.consumer.assignors")] or list(ASSIGNORS)
+
+
+# Regular expressions.
+
+
+def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
+    """After `member` said something else than `before`: is what it is subscribed to by a regex another?
+
+    Raises Refused(INVALID_REGULAR_EXPRESSION).
+    """
+    old, new = before.regex, member.said.regex
+    if old == new:
+        return False
+    if old in draft.state.regexes and old not in draft.state.patterns:
+        draft.add(records.regex(draft.state.id, old, None, 0))
+    if new and new not in draft.state.regexes:
+        regexes.check(new)
+        _put(draft, new, now)
+    return True
+
+
+def resolve_again(draft: Draft, now: Moment) -> None:
+    """Hold all of them against all topics, if topics have changed or it is long ago."""
+    group, patterns = draft.group, draft.state.patterns
+    if group is None or not (patterns and _is_due(draft, now)):
+        return
+    changed = [pattern for pattern in patterns if _put(draft, pattern, now)]
+    draft.has_looked_at_regexes = True
+    if changed:
+        draft.reasons.append(f"other topics match {', '.join(changed)}")
+
+
+def _is_due(draft: Draft, now: Moment) -> bool:
+    group = draft.group
+    assert group is not None
+    if group.resolved_at is None:
+        return True
+    age = now.steady - group.resolved_at
+    if group.has_stale_regexes:
+        return age >= regexes.RESOLVE_AGAIN_MS_MIN
+    return age >= draft.configs.int("group.consumer.regex.refresh.interval.ms")
+
+
+def _put(draft: Draft, pattern: str, now: Moment) -> bool:
+    """False: it matches what it matched before."""
+    matched = regexes.matching(pattern, draft.view.topics)
+    if draft.state.regexes.get(pattern) == matched:
+        return False
+    draft.add(records.regex(draft.state.id, pattern, matched, now.wall))
+    return True
+
+
+# The epoch of the group.
+
+
+def raise_epoch(draft: Draft) -> None:
+    """If there is a reason; changed topics are one."""
+    if not (draft.reasons or draft.has_stale_topics):
+        return
+    state = draft.state
+    new_hash = topics.metadata_hash(state.topics(), draft.view)
+    draft.has_looked_at_topics = True
+    if not draft.reasons and new_hash != state.metadata_hash:
+        draft.reasons.append("its topics changed")
+    if draft.reasons:
+        draft.add(records.epoch(state.id, state.epoch + 1, new_hash))
+    if draft.state.has_partition_metadata:
+        draft.add(records.no_partition_metadata(state.id))
+
+
+# The target assignment.
+
+
+def assign(draft: Draft, now: Moment) -> None:
+    """For the group's epoch, unless the last one was a moment ago: then with a later heartbeat."""
+    state = draft.state
+    if state.assigned.epoch >= state.epoch:
+        return
+    interval = draft.configs.int("group.consumer.assignment.interval.ms")
+    if state.assigned.at and 0 <= now.wall - state.assigned.at < interval:
+        return
+    names = assignor_names(draft.configs)
+    name = state.preferred_assignor
+    targets = _targets(draft, name if name in names else names[0])
+    for member_id, target in targets.items():
+        if target != state.targets.get(member_id):
+            draft.add(records.target(state.id, member_id, target))
+    draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
+
+
+def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
+    state = draft.state
+    known = {(one.said.topics, one.said.regex): one.said for one in state.members.values()}
+    wanted = {key: topics.ids(state.topics_of(said), draft.view) for key, said in known.items()}
+    members = {
+        member.id: MemberSpec(
+            wanted[member.said.topics, member.said.regex], state.target_of(member.id), member.said.instance_id
+        )
+        for member in state.members.values()
+    }
+    counts = {topic.id: len(topic.partitions) for topic in topics.present(state.topics(), draft.view)}
+    return ASSIGNORS[name](members, counts)
+
+
+# One member.
+
+
+def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_resubscribed: bool) -> Member:
+    """The member after its next step.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    state = draft.state
+    member = state.members[member_id]
+    if not has_resubscribed and member.current.is_reconciled_to(state.assigned.epoch):
+        return member
+    aim = reconciling.Aim(
+        state.assigned.epoch,
+        state.target_of(member_id),
+        topics.ids(state.topics_of(member.said), draft.view),
+        owned,
+        has_resubscribed,
+    )
+    current = reconciling.step(member.current, aim, lambda topic, index: state.is_free(topic, index, member_id))
+    if current != member.current:
+        draft.put_current(member_id, current)
+    return draft.state.members[member_id]

@@ -1,0 +1,42 @@
+"""The topics that a group is subscribed to, as the cluster has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from struct import pack
+
+from odradek.base.units import TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import ClusterView, TopicInfo
+
+HASH_BYTES = 8
+
+
+def present(names: Iterable[str], view: ClusterView) -> list[TopicInfo]:
+    """Those that are there and have an id: a topic of the time before ids can't be assigned by its id."""
+    found = (view.topics.get(TopicName(name)) for name in names)
+    return [topic for topic in found if topic is not None and topic.id != ZERO_UUID]
+
+
+def ids(names: Iterable[str], view: ClusterView) -> frozenset[Uuid]:
+    return frozenset(topic.id for topic in present(names, view))
+
+
+def metadata_hash(names: Iterable[str], view: ClusterView) -> int:
+    """Another number when an assignment could be another: topics came, went or grew, or replicas are on other racks.
+
+    Kafka writes XXH3 of the same facts here.  A group that was written by the other one gets a new epoch, once.
+    """
+    topics = sorted(present(names, view))
+    if not topics:
+        return 0
+    racks = {broker.id: broker.rack for broker in view.brokers.values() if broker.rack is not None}
+    digest = blake2b(digest_size=HASH_BYTES)
+    for topic in topics:
+        digest.update(pack(">16si", topic.id, len(topic.partitions)))
+        if racks:
+            for index, partition in enumerate(topic.partitions):
+                names_of_racks = sorted({racks[broker] for broker in partition.replicas if broker in racks})
+                digest.update(repr((index, names_of_racks)).encode())
+    return int.from_bytes(digest.digest(), "big", signed=True)

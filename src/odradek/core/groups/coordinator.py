@@ -1,0 +1,70 @@
+"""The coordinator of groups: finds a group's shard, makes groups, and does what is done from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.shards import Load, Shards
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.groups import classic, consumer
+from odradek.core.groups.expiry import Expiry
+from odradek.core.groups.group import Group
+from odradek.core.groups.offset_delete import write_all
+from odradek.core.groups.shard import GroupShard, Replay
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+
+REPLAYS: dict[type, Replay] = {**classic.REPLAYS, **consumer.REPLAYS}
+
+
+class GroupCoordinator:
+    """Of one broker."""
+
+    def __init__(self, runtime: Runtime, ask: Callable[[Load], None]) -> None:
+        self.runtime = runtime
+        self.shards = Shards(CONSUMER_OFFSETS, self._make, ask, runtime)
+        self._expiry = Expiry(runtime.configs)
+
+    def _make(self, partition: Partition) -> GroupShard:
+        return GroupShard(partition, self.runtime, REPLAYS, classic.ClassicGroup)
+
+    def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
+        """Raises Refused: INVALID_GROUP_ID for "", NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+
+        No member joins a group "", but offsets may be kept in its name.
+        """
+        if not group_id and not may_be_empty:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+        return self.shards.find(group_id)
+
+    def group(self, group_id: str) -> Group:
+        """Raises Refused, also GROUP_ID_NOT_FOUND."""
+        group = self.shard_of(group_id).groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def topics_changed(self, deleted: list[TopicName], now: Moment) -> None:
+        """Offsets of deleted topics go; groups whose members are assigned here look at their topics again."""
+        for shard in self.shards:
+            offsets = shard.offsets.tombstones_of_topics(deleted)
+            if offsets:
+                with suppress(Refused):  # They expire some day.
+                    write_all(shard, offsets, now)
+            for group in list(shard.groups.values()):
+                group.topics_changed(now)
+
+    def ended(self, index: int, producer: Producer, *, is_commit: bool) -> None:
+        """The marker of a transaction was written to a partition of ours: its offsets count now, or never."""
+        with suppress(Refused):  # Who loads it finds the marker in the log.
+            self.shards.shard(index).replay_end(producer, is_commit=is_commit)
+
+    def keep_house(self, now: Moment) -> None:
+        """About once a second."""
+        self.shards.keep_small(now)
+        self._expiry.tick(self.shards, now)

@@ -1,0 +1,53 @@
+"""What members of the classic protocol ask of their group, whichever protocol the group itself is of.
+
+All raise Refused, also for a group that isn't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.groups.classic import ClassicGroup, joining, leaving, syncing
+from odradek.core.groups.classic.messages import Heartbeat, Join, Joined, Leaver, Left, Sync, Synced
+from odradek.core.groups.consumer import ConsumerGroup, classic_members
+from odradek.core.groups.shard import GroupShard
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+
+
+def join(shard: GroupShard, group_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        return classic_members.join(group, asked, now)
+    return joining.join(shard, group_id, asked, now)
+
+
+def sync(shard: GroupShard, group_id: str, asked: Sync, now: Moment) -> Promise[Synced]:
+    group = _group(shard, group_id)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.sync(group, asked, now)
+    return syncing.sync(group, asked, now)
+
+
+def heartbeat(shard: GroupShard, group_id: str, asked: Heartbeat, now: Moment) -> None:
+    group = _group(shard, group_id)
+    if isinstance(group, ConsumerGroup):
+        classic_members.heartbeat(group, asked, now)
+    else:
+        syncing.heartbeat(group, asked, now)
+
+
+def leave(shard: GroupShard, group_id: str, leavers: Sequence[Leaver], now: Moment) -> Left:
+    group = _group(shard, group_id)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.leave(group, leavers, now)
+    return leaving.leave(group, leavers, now)
+
+
+def _group(shard: GroupShard, group_id: str) -> ClassicGroup | ConsumerGroup:
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+    assert isinstance(group, ClassicGroup | ConsumerGroup), "there are two kinds"
+    return group

@@ -1,0 +1,85 @@
+"""What a group has committed, for who asks where to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_EPOCH, NO_OFFSET, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import ClusterView
+from odradek.core.groups.shard import GroupShard
+from odradek.record.internal.offsets import OffsetCommitValue
+
+
+class Fetched(NamedTuple):
+    """One partition's offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    code: ErrorCode = ErrorCode.NONE
+
+
+class FetchedTopic(NamedTuple):
+    """`id` is zero for a topic that is not there any more, or has none."""
+
+    name: TopicName
+    id: Uuid
+    partitions: list[tuple[int, Fetched]]
+
+
+NOTHING = Fetched(NO_OFFSET, NO_EPOCH, "")
+_UNSTABLE = NOTHING._replace(code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+def nothing_for(code: ErrorCode) -> Fetched:
+    return NOTHING._replace(code=code)
+
+
+class GroupReader:
+    """Reads one group's offsets.  With `is_stable` none whose next value a transaction is about to decide (KIP-447)."""
+
+    def __init__(self, shard: GroupShard, group_id: str, member_id: str | None, epoch: int, *, is_stable: bool) -> None:
+        """A group that nobody has heard of has committed nothing.  Raises Refused, for a member that may not ask."""
+        group = shard.groups.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, epoch)
+        self._offsets = shard.offsets
+        self._group_id = group_id
+        self._topics = shard.offsets.of_group(group_id)
+        self._may_be_pending = is_stable and shard.offsets.has_pending_of(group_id)
+
+    def find(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
+        """`topic_id` is that of the topic as it is now; zero matches any."""
+        return self._fetched(topic, topic_id, partition, self._topics.get(topic, {}).get(partition))
+
+    def all(self, view: ClusterView) -> Iterator[FetchedTopic]:
+        """Only what was committed: a first commit that is still open does not show.
+
+        Offsets of a topic that was since deleted, and made anew, are left out.
+        """
+        for text, partitions in self._topics.items():
+            name = TopicName(text)
+            topic = view.topics.get(name)
+            topic_id = ZERO_UUID if topic is None else topic.id
+            found = [
+                (partition, self._fetched(name, topic_id, partition, value))
+                for partition, value in partitions.items()
+                if _is_of(topic_id, value)
+            ]
+            if found:
+                yield FetchedTopic(name, topic_id, found)
+
+    def _fetched(self, topic: TopicName, topic_id: Uuid, partition: int, value: OffsetCommitValue | None) -> Fetched:
+        if self._may_be_pending and self._offsets.is_pending(self._group_id, topic, partition):
+            return _UNSTABLE
+        if value is None or not _is_of(topic_id, value):
+            return NOTHING
+        return Fetched(value.offset, value.leader_epoch, value.metadata)
+
+
+def _is_of(topic_id: Uuid, value: OffsetCommitValue) -> bool:
+    """Was it committed for the topic with this id?  Old records don't say."""
+    return value.topic_id in (topic_id, ZERO_UUID) or topic_id == ZERO_UUID

@@ -1,0 +1,198 @@
+"""The offsets that the groups of one shard have committed, and those whose transaction is still open.
+
+Every change is a record that was written before, and comes through `replay`, live as at a start.  An offset that
+belongs to a transaction waits for the transaction's end, and counts then unless a later commit has overtaken it: what
+counts is the order of the records, not that of the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from types import MappingProxyType
+from typing import NamedTuple
+
+from odradek.base.units import TopicName
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+
+Place = tuple[str, str, int]  # Group, topic, partition.
+Topics = Mapping[str, Mapping[int, OffsetCommitValue]]
+
+NEVER = -1  # As expire_timestamp: the offset has no time of its own to expire.
+_EXPIRING_VERSION = 1  # The only one with such a time.
+
+_NOTHING: Topics = MappingProxyType({})
+
+
+class _Pending(NamedTuple):
+    """`value` is None once a later commit has overtaken it; it is pending all the same."""
+
+    order: int
+    value: OffsetCommitValue | None
+
+
+class GroupOffsets:
+    """By group, topic and partition."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        self._pending: dict[int, dict[Place, _Pending]] = {}  # By producer id.
+        self._open: dict[str, set[int]] = {}  # The producers with something pending, by group.
+        self._orders = count()
+        self._last = OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
+
+    # From the log.
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
+        """A producer id below 0 stands for no transaction.  None as value: forget it, with what is pending of it."""
+        place = key.group, key.topic, key.partition
+        if value is None:
+            self._forget(place)
+        elif producer_id >= 0:
+            self._pending.setdefault(producer_id, {})[place] = _Pending(next(self._orders), value)
+            self._open.setdefault(key.group, set()).add(producer_id)
+        else:
+            self._put(place, value)
+            if key.group in self._open:
+                self._overtake(place, next(self._orders))
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The transaction's marker was written."""
+        pending = self._pending.pop(producer_id, {})
+        for group in {place[0] for place in pending}:
+            self._close(group, producer_id)
+        if is_commit:
+            for place, (order, value) in pending.items():
+                if value is not None:
+                    self._put(place, value)
+                    self._overtake(place, order)
+
+    def _put(self, place: Place, value: OffsetCommitValue) -> None:
+        group, topic, partition = place
+        self._share(value)
+        topics = self._groups.get(group)
+        if topics is None:
+            topics = self._groups[group] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = value
+
+    def _share(self, value: OffsetCommitValue) -> None:
+        """What the one before has as well is kept once: most are committed, and all are read, by the dozen."""
+        last, self._last = self._last, value
+        if value.topic_id == last.topic_id:
+            value.topic_id = last.topic_id
+        if value.commit_timestamp == last.commit_timestamp:
+            value.commit_timestamp = last.commit_timestamp
+        if value.metadata == last.metadata:
+            value.metadata = last.metadata
+
+    def _overtake(self, place: Place, order: int) -> None:
+        """What is pending there and was written before does not count any more, whichever way it ends."""
+        for producer_id in self._open.get(place[0], ()):
+            pending = self._pending[producer_id]
+            earlier = pending.get(place)
+            if earlier is not None and earlier.order < order:
+                pending[place] = _Pending(earlier.order, None)
+
+    def _forget(self, place: Place) -> None:
+        group, topic, partition = place
+        topics = self._groups.get(group, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is not None and not partitions:
+            del topics[topic]
+            if not topics:
+                del self._groups[group]
+        for producer_id in list(self._open.get(group, ())):
+            pending = self._pending[producer_id]
+            if pending.pop(place, None) is not None and not any(one[0] == group for one in pending):
+                self._close(group, producer_id)
+                if not pending:
+                    del self._pending[producer_id]
+
+    def _close(self, group: str, producer_id: int) -> None:
+        producers = self._open[group]
+        producers.remove(producer_id)
+        if not producers:
+            del self._open[group]
+
+    # Asking.
+
+    def __len__(self) -> int:
+        """How many are committed."""
+        return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
+
+    @property
+    def has_pending(self) -> bool:
+        """Some transaction is open."""
+        return bool(self._pending)
+
+    def groups(self) -> set[str]:
+        """Those that have committed anything that is still there, or are about to."""
+        return self._groups.keys() | self._open.keys()
+
+    def of_group(self, group: str) -> Topics:
+        """By topic and partition.  Nobody changes it from outside."""
+        return self._groups.get(group, _NOTHING)
+
+    def find(self, group: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        return self.of_group(group).get(topic, {}).get(partition)
+
+    def has(self, group: str, topic: str, partition: int) -> bool:
+        """Committed, or about to be."""
+        return self.find(group, topic, partition) is not None or self.is_pending(group, topic, partition)
+
+    def has_pending_of(self, group: str) -> bool:
+        """A transaction is open in which the group's offsets are committed."""
+        return group in self._open
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        """A transaction is open in which this offset is committed."""
+        place = group, topic, partition
+        return any(place in self._pending[producer_id] for producer_id in self._open.get(group, ()))
+
+    # Writing it anew, and away.
+
+    def records(self) -> Iterator[StateRecord]:
+        """All that is committed."""
+        for group, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    yield record_of(OffsetCommitKey(group=group, topic=topic, partition=partition), value)
+
+    def tombstones_of_group(self, group: str) -> list[StateRecord]:
+        places: dict[Place, None] = {}
+        for topic, partitions in self.of_group(group).items():
+            places.update(dict.fromkeys((group, topic, partition) for partition in partitions))
+        for producer_id in self._open.get(group, ()):
+            places.update(dict.fromkeys(place for place in self._pending[producer_id] if place[0] == group))
+        return _tombstones(places)
+
+    def tombstones_of_topics(self, names: Iterable[TopicName]) -> list[StateRecord]:
+        """Of all groups' offsets of these topics."""
+        places: dict[Place, None] = {}
+        gone = set(names)
+        if not gone:
+            return []
+        for group, topics in self._groups.items():
+            for topic in gone.intersection(topics):
+                places.update(dict.fromkeys((group, topic, partition) for partition in topics[topic]))
+        for pending in self._pending.values():
+            places.update(dict.fromkeys(place for place in pending if place[1] in gone))
+        return _tombstones(places)
+
+
+def record_of(key: OffsetCommitKey, value: OffsetCommitValue) -> StateRecord:
+    """In the version that has all that the value says."""
+    return StateRecord(key, value, None if value.expire_timestamp == NEVER else _EXPIRING_VERSION)
+
+
+def tombstone(group: str, topic: str, partition: int) -> StateRecord:
+    """The record by which one offset is forgotten."""
+    return StateRecord(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
+
+
+def _tombstones(places: Iterable[Place]) -> list[StateRecord]:
+    return [tombstone(*place) for place in places]

@@ -1,0 +1,99 @@
+"""One partition of __consumer_offsets: its groups, and their offsets.
+
+Everything that is kept goes through `write`: first to the log, then into the state, by the same way by which a start
+reads it again.  What members do between two writes (joining, heartbeats) is in the groups alone, and lost in a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.state_log import NOBODY, Producer, StateLog, StateRecord
+from odradek.core.groups.group import Group
+from odradek.core.groups.offsets import GroupOffsets
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.record.internal.classic_groups import GroupMetadataValue
+from odradek.record.internal.codec import decode_key, decode_value
+from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+
+VERSIONS = {OffsetCommitValue: 4, GroupMetadataValue: 3}
+
+Replay: TypeAlias = "Callable[[GroupShard, object, object | None], None]"
+SimpleGroup: TypeAlias = "Callable[[str, GroupShard], Group]"
+
+
+class GroupShard:
+    """`replays` says, by the class of its key, who keeps a record; `simple` makes a group of offsets (coordinator)."""
+
+    def __init__(
+        self, partition: Partition, runtime: Runtime, replays: dict[type, Replay], simple: SimpleGroup
+    ) -> None:
+        self.log = StateLog(partition, VERSIONS, runtime)
+        self.runtime = runtime
+        self.groups: dict[str, Group] = {}
+        self.offsets = GroupOffsets()
+        self._replays = replays
+        self._simple = simple
+
+    def simple_group(self, group_id: str) -> Group:
+        """A group of which only offsets are kept; not there yet.  Nothing but its offsets is in the log."""
+        return self._simple(group_id, self)
+
+    # Writing.
+
+    def write(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+        """To the log, then into the state.  Raises Refused, and nothing happened."""
+        written = self.log.append(records, now, producer)
+        for record in records:
+            self._apply(record.key, record.value, producer)
+        return written
+
+    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
+        """To the log; the caller has it in the state, or puts it there.  Raises Refused, and nothing was written."""
+        return self.log.append(records, now)
+
+    # Reading it again.
+
+    def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
+        """Records of kinds that are not known here are left out, as Kafka does."""
+        decoded = decode_key(key)
+        if decoded is not None:
+            self._apply(decoded, None if value is None else decode_value(decoded, value), producer)
+
+    def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
+        self.offsets.end_transaction(producer.id, is_commit=is_commit)
+
+    def _apply(self, key: object, value: object | None, producer: Producer) -> None:
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self.offsets.replay(key, value, producer.id)
+            return
+        replay = self._replays.get(type(key))
+        if replay is not None:
+            replay(self, key, value)
+
+    # As a shard.
+
+    def begin(self, now: Moment) -> None:
+        for group_id in self.offsets.groups() - self.groups.keys():
+            self.groups[group_id] = self.simple_group(group_id)
+        for group in list(self.groups.values()):
+            group.begin(now)
+
+    def end(self) -> None:
+        for group in self.groups.values():
+            group.end()
+
+    def records(self) -> Iterator[StateRecord] | None:
+        if self.offsets.has_pending:
+            return None
+        return self._records()
+
+    def _records(self) -> Iterator[StateRecord]:
+        for group in list(self.groups.values()):
+            yield from group.records()
+        yield from self.offsets.records()

@@ -1,0 +1,1 @@
+"""Transactions: who is in one, which partitions it has touched, and how it ends."""

@@ -1,0 +1,96 @@
+"""InitProducerId with a transactional id: it may need a new producer id, and an open transaction to be ended first.
+
+Both take a while, and who asked waits for all of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerId
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+from odradek.core.transactions import rules
+from odradek.core.transactions.states import LAST_EPOCH, NEVER_MS, NO_EPOCH, NO_ID, Transaction, TransactionState
+
+if TYPE_CHECKING:
+    from odradek.core.transactions.coordinator import TransactionCoordinator
+
+NOBODY = Producer(NO_ID, NO_EPOCH)
+
+
+class Asked(NamedTuple):
+    """`expected` is who the producer says it is (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: Producer | None = None
+    has_two_phases: bool = False
+    keeps_prepared: bool = False
+
+
+class Began(NamedTuple):
+    """What it comes to.  `ongoing` is the prepared transaction that was kept, if there is one (KIP-939)."""
+
+    error: ErrorCode
+    producer: Producer = NOBODY
+    ongoing: Producer = NOBODY
+
+
+NO_IDS = Began(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class Beginning:
+    """One producer that begins."""
+
+    def __init__(self, coordinator: TransactionCoordinator, asked: Asked) -> None:
+        self.promise: Promise[Began] = Promise()
+        self._coordinator = coordinator
+        self._asked = asked
+
+    def go(self, now: Moment) -> None:
+        """As far as it goes now; again when what it waits for has come."""
+        try:
+            was = self._transaction()
+            if was is None or was.client.epoch >= LAST_EPOCH:
+                self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))
+            else:
+                self._go_from(was, NO_ID, now)
+        except Refused as refused:
+            self._keep(Began(refused.code))
+
+    def _go_with(self, new_id: ProducerId | None, now: Moment) -> None:
+        if new_id is None:
+            self._keep(NO_IDS)
+            return
+        try:
+            self._go_from(self._transaction() or Transaction(self._asked.transactional_id, new_id), new_id, now)
+        except Refused as refused:
+            self._keep(Began(refused.code))
+
+    def _transaction(self) -> Transaction | None:
+        transactional_id = self._asked.transactional_id
+        return self._coordinator.shards.find(transactional_id).transactions.get(transactional_id)
+
+    def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
+        asked = self._asked
+        if was.is_decided:
+            self._coordinator.completions.after(was.id, self.go)
+        elif was.state is not TransactionState.ONGOING:
+            timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
+            self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)
+        elif asked.keeps_prepared:
+            self._begin(rules.keeps(was, asked.expected, new_id, now.wall), was.producer, now)
+        else:
+            rules.check_expected(was, asked.expected)
+            self._coordinator.abort(was.id, now, then=self.go)
+
+    def _begin(self, begun: Transaction, ongoing: Producer, now: Moment) -> None:
+        began = Began(ErrorCode.NONE, begun.client, ongoing)
+        written = self._coordinator.shards.find(begun.id).put(begun, now)
+        self._coordinator.runtime.steps.when_safe(written, lambda later: self._keep(began), now)
+
+    def _keep(self, began: Began) -> None:
+        self.promise.keep(self._coordinator.runtime.lot, began)

@@ -1,0 +1,118 @@
+"""From a decision to the end of a transaction.
+
+    decision written ──safe──> a marker to each partition ──all safe──> complete written
+
+Each arrow waits for the one before, so a stop anywhere loses nothing: whoever loads the shard finds the decision and
+writes the markers again, which does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import SECOND_MS, TopicPartition
+from odradek.core.coordinators.durable import Step, Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.moment import Moment
+from odradek.core.transactions import rules
+from odradek.core.transactions.markers import Marker, WriteMarker
+from odradek.core.transactions.shard import TransactionShard
+from odradek.core.transactions.states import Transaction, TransactionState
+
+_LOG = logging.getLogger(__name__)
+
+AGAIN_MS = SECOND_MS  # After this what could not be written is tried again.
+# The partition knows of a later epoch: there is nothing left to end.
+_OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+@dataclass(slots=True)
+class _Round:
+    """Markers that were written, and partitions that could not have theirs."""
+
+    shard: TransactionShard
+    decided: Transaction
+    marked: list[Written]
+    failed: list[TopicPartition]
+
+
+class Completions:
+    """Those of one coordinator."""
+
+    def __init__(self, runtime: Runtime, write_marker: WriteMarker) -> None:
+        self._runtime = runtime
+        self._write_marker = write_marker
+        self._then: dict[str, list[Step]] = {}
+
+    def decide(self, shard: TransactionShard, decided: Transaction, now: Moment, then: Step | None = None) -> None:
+        """`then` is done when the transaction is complete.  Raises Refused, and nothing happened."""
+        written = shard.put(decided, now)
+        if then is not None:
+            self.after(decided.id, then)
+        self._runtime.steps.when_safe(written, lambda later: self.resume(shard, decided, later), now)
+
+    def after(self, transactional_id: str, step: Step) -> None:
+        """When the transaction that was decided is complete."""
+        self._then.setdefault(transactional_id, []).append(step)
+
+    def resume(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
+        """The decision is safe; here or before a stop."""
+        self._mark(shard, decided, decided.partitions, now)
+
+    def _mark(
+        self, shard: TransactionShard, decided: Transaction, left: Collection[TopicPartition], now: Moment
+    ) -> None:
+        if shard.is_over:
+            return
+        is_commit = decided.state is TransactionState.PREPARE_COMMIT
+        marker = Marker(decided.producer, is_commit, shard.coordinator_epoch, decided.version)
+        one = _Round(shard, decided, [], [])
+        for name in sorted(left):
+            self._mark_one(one, name, marker, now)
+        self._wait(one, now)
+
+    def _mark_one(self, one: _Round, name: TopicPartition, marker: Marker, now: Moment) -> None:
+        try:
+            written = self._write_marker(name, marker, now)
+        except Refused as refused:
+            if refused.code in _OVERTAKEN:
+                _LOG.warning("%s: %s needs no marker any more: %s", one.decided.id, name, refused)
+                return
+            _LOG.warning("%s: no marker for %s yet: %s", one.decided.id, name, refused)
+            one.failed.append(name)
+        else:
+            if written is not None:  # Else the topic was deleted.
+                one.marked.append(written)
+
+    def _wait(self, one: _Round, now: Moment) -> None:
+        while one.marked and one.marked[-1].is_safe:
+            one.marked.pop()
+        if one.marked:
+            written = one.marked.pop()
+
+            def lost(later: Moment) -> None:
+                one.failed.append(written.name)
+                self._wait(one, later)
+
+            self._runtime.steps.when_safe(written, lambda later: self._wait(one, later), now, lost)
+        elif one.failed:
+            again = now.steady + AGAIN_MS
+            self._runtime.timers.at(again, lambda later: self._mark(one.shard, one.decided, one.failed, later))
+        else:
+            self._complete(one.shard, one.decided, now)
+
+    def _complete(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
+        if shard.is_over:
+            return
+        try:
+            shard.put(rules.completed(decided, now.wall), now)
+        except Refused as refused:
+            _LOG.warning("%s: its end can't be written yet: %s", decided.id, refused)
+            again = now.steady + AGAIN_MS
+            self._runtime.timers.at(again, lambda later: self._complete(shard, decided, later))
+            return
+        for step in self._then.pop(decided.id, ()):
+            step(now)

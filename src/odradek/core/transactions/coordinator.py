@@ -1,0 +1,173 @@
+"""The coordinator of transactions: who is in one, which partitions it has touched, and when it has lasted too long.
+
+How a producer begins is in beginning.py, how a transaction ends in ending.py and completion.py; what may happen at all
+in rules.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.cluster import TRANSACTION_STATE
+from odradek.core.coordinators.durable import Step, Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.shards import Load, Shards
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.core.promise import Promise
+from odradek.core.transactions import rules
+from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
+from odradek.core.transactions.completion import Completions
+from odradek.core.transactions.ending import End, Ended, Ending
+from odradek.core.transactions.markers import WriteMarker
+from odradek.core.transactions.producer_ids import ProducerIds
+from odradek.core.transactions.shard import TransactionShard
+from odradek.core.transactions.states import Transaction, TransactionState
+
+_LOG = logging.getLogger(__name__)
+
+IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+
+
+class TransactionCoordinator:
+    """Of one broker."""
+
+    def __init__(
+        self, runtime: Runtime, ask: Callable[[Load], None], ask_ids: Callable[[], None], write_marker: WriteMarker
+    ) -> None:
+        self.runtime = runtime
+        self.ids = ProducerIds(ask_ids)
+        self.completions = Completions(runtime, write_marker)
+        self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
+        configs = runtime.configs
+        self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
+        self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
+        self._verifies = configs.bool("transaction.partition.verification.enable")
+        self._abort_ms = configs.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
+        self._expires_after_ms = configs.int("transactional.id.expiration.ms")
+        self._last_abort = self._last_expiry = 0
+
+    def _make(self, partition: Partition) -> TransactionShard:
+        return TransactionShard(partition, self.runtime, self._resume)
+
+    def _resume(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        if transaction.is_decided:
+            self.completions.resume(shard, transaction, now)
+
+    def find(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
+        """Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown)."""
+        if not transactional_id:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+        shard = self.shards.find(transactional_id)
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None:
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} is not known here")
+        return shard, transaction
+
+    def greatest_id(self) -> int:
+        """Of all producer ids that are known here; -1 if none is."""
+        known = (one for shard in self.shards for one in shard.transactions.values())
+        return max((max(one.producer_id, one.next_id) for one in known), default=-1)
+
+    # A producer begins.
+
+    def new_producer(self) -> Promise[Began]:
+        """An id for a producer without transactions."""
+        promise: Promise[Began] = Promise()
+
+        def use(producer_id: ProducerId | None) -> None:
+            began = NO_IDS if producer_id is None else Began(ErrorCode.NONE, Producer(producer_id, ProducerEpoch(0)))
+            promise.keep(self.runtime.lot, began)
+
+        self.ids.take(use)
+        return promise
+
+    def begin(self, asked: Asked, now: Moment) -> Promise[Began]:
+        """Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        self.shards.find(asked.transactional_id)
+        beginning = Beginning(self, asked)
+        beginning.go(now)
+        return beginning.promise
+
+    # It writes.
+
+    def touch(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        version: int,
+        now: Moment,
+    ) -> Written | None:
+        """Partitions become part of the transaction; None if they were.  Raises Refused."""
+        shard, was = self.find(transactional_id)
+        touched = rules.touches(was, producer, partitions, version, now.wall)
+        return None if touched is was else shard.put(touched, now)
+
+    def check_touched(self, transactional_id: str, producer: Producer, name: TopicPartition) -> None:
+        """The partition is part of the producer's open transaction (KIP-890).  Raises Refused."""
+        _, transaction = self.find(transactional_id)
+        rules.check_producer(transaction, producer)
+        if name not in transaction.partitions:
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
+
+    def admit(
+        self, partition: Partition, producer: Producer, transactional_id: str, now: Moment, *, adds: bool
+    ) -> None:
+        """Before anything of a transaction is written to a partition; with `adds` the partition joins it.
+
+        Raises Refused as touch and check_touched.
+        """
+        if partition.has_open_transaction(producer.id, producer.epoch):
+            return
+        name = partition.topic_partition
+        if adds:
+            self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
+        elif self._verifies:
+            self.check_touched(transactional_id, producer, name)
+
+    # It ends.
+
+    def end(self, end: End, now: Moment) -> Promise[Ended]:
+        """Raises Refused as `find`."""
+        ending = Ending(self, end)
+        ending.go(now)
+        return ending.promise
+
+    def abort(self, transactional_id: str, now: Moment, then: Step | None = None) -> None:
+        """Abort an open transaction, so that nothing of its producer is taken any more.  Raises Refused."""
+        shard, was = self.find(transactional_id)
+        self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
+
+    # From time to time.
+
+    def keep_house(self, now: Moment) -> None:
+        """About once a second."""
+        self.shards.keep_small(now)
+        if now.steady - self._last_abort >= self._abort_ms:
+            self._last_abort = now.steady
+            self._each(lambda shard, transaction: self._abort_overdue(transaction, now))
+        if now.steady - self._last_expiry >= self._expire_ms:
+            self._last_expiry = now.steady
+            self._each(lambda shard, transaction: self._expire(shard, transaction, now))
+
+    def _each(self, work: Callable[[TransactionShard, Transaction], None]) -> None:
+        for shard in self.shards:
+            for transaction in list(shard.transactions.values()):
+                with suppress(Refused):  # The next round tries again.
+                    work(shard, transaction)
+
+    def _abort_overdue(self, transaction: Transaction, now: Moment) -> None:
+        if transaction.is_overdue(now.wall):
+            _LOG.info("%s is aborted: its transaction has lasted over %d ms", transaction.id, transaction.timeout_ms)
+            self.abort(transaction.id, now)
+
+    def _expire(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
+        if transaction.state in IDLE and transaction.updated + self._expires_after_ms < now.wall:
+            shard.remove(transaction.id, now)

@@ -1,0 +1,73 @@
+"""EndTxn: the decision, and who waits until it is carried out.  Where epochs have run out it needs a new id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerId
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+from odradek.core.transactions import rules
+from odradek.core.transactions.beginning import NOBODY
+from odradek.core.transactions.states import NO_ID
+
+if TYPE_CHECKING:
+    from odradek.core.transactions.coordinator import TransactionCoordinator
+
+
+class End(NamedTuple):
+    """`version` is 2 where the transaction has an epoch of its own (KIP-890)."""
+
+    transactional_id: str
+    producer: Producer
+    version: int
+    is_commit: bool
+
+
+class Ended(NamedTuple):
+    """What it comes to, and what the producer goes on as."""
+
+    error: ErrorCode
+    producer: Producer = NOBODY
+
+
+class Ending:
+    """One transaction that ends."""
+
+    def __init__(self, coordinator: TransactionCoordinator, end: End) -> None:
+        self.promise: Promise[Ended] = Promise()
+        self._coordinator = coordinator
+        self._end = end
+
+    def go(self, now: Moment) -> None:
+        """Raises Refused for an id that is not known here."""
+        _, was = self._coordinator.find(self._end.transactional_id)
+        if was.is_exhausted and self._end.version >= rules.EPOCH_PER_TRANSACTION:
+            self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))
+        else:
+            self._go_with(NO_ID, now)
+
+    def _go_with(self, new_id: ProducerId | None, now: Moment) -> None:
+        if new_id is None:
+            self._keep(Ended(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        try:
+            self._decide(new_id, now)
+        except Refused as refused:
+            self._keep(Ended(refused.code))
+
+    def _decide(self, new_id: ProducerId, now: Moment) -> None:
+        end = self._end
+        shard, was = self._coordinator.find(end.transactional_id)
+        try:
+            decided = rules.ends(was, end.producer, end.version, new_id, now.wall, commit=end.is_commit)
+        except rules.Retried:
+            self._keep(Ended(ErrorCode.NONE, was.client))
+            return
+        ended = Ended(ErrorCode.NONE, rules.completed(decided, now.wall).client)
+        self._coordinator.completions.decide(shard, decided, now, then=lambda later: self._keep(ended))
+
+    def _keep(self, ended: Ended) -> None:
+        self.promise.keep(self._coordinator.runtime.lot, ended)

@@ -1,0 +1,214 @@
+"""What may happen to a transaction: each function gives what it becomes, or refuses.  Nothing is written here.
+
+Sources: KIP-98, KIP-360 (going on after an error), KIP-447, KIP-890 (an epoch for each transaction, called version 2
+here), KIP-939 (prepared transactions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.transactions.states import (
+    COMPLETE_AFTER,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    NO_TIME,
+    Transaction,
+    TransactionState,
+)
+
+EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+EPOCH_PER_TRANSACTION = 2
+
+
+class Retried(Exception):
+    """The same was asked before, and is done."""
+
+
+# ------------------------------------------------------------------ a producer begins
+
+
+def begins(
+    was: Transaction, expected: Producer | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
+) -> Transaction:
+    """InitProducerId where no transaction is open: a new epoch, or the present one for who asks again.
+
+    `expected` is who the producer says it is (KIP-360).  `new_id` is used if epochs have run out.
+    Raises Refused(PRODUCER_FENCED).
+    """
+    check_expected(was, expected)
+    fresh = was._replace(
+        state=EMPTY, timeout_ms=timeout_ms, partitions=frozenset(), started=NO_TIME, updated=now, next_id=NO_ID
+    )
+    if was.is_exhausted and (expected is None or expected.epoch == was.epoch):
+        last = NO_EPOCH if expected is None else was.epoch
+        return fresh._replace(producer_id=new_id, previous_id=was.producer_id, epoch=ProducerEpoch(0), last_epoch=last)
+    if expected is None:
+        return fresh._replace(epoch=_next(was.epoch), last_epoch=NO_EPOCH)
+    if was.epoch in (NO_EPOCH, expected.epoch):
+        return fresh._replace(epoch=_next(was.epoch), last_epoch=was.epoch)
+    if expected.epoch == was.last_epoch:
+        return fresh
+    raise _fenced(was, expected)
+
+
+def check_expected(was: Transaction, expected: Producer | None) -> None:
+    """Raises Refused(PRODUCER_FENCED) if another producer has the id by now."""
+    if expected is None or was.epoch == NO_EPOCH or expected.id == was.client.id:
+        return
+    if expected.id == was.previous_id and expected.epoch >= LAST_EPOCH:
+        return  # It asks again, and was given a new id the first time.
+    raise _fenced(was, expected)
+
+
+def keeps(was: Transaction, expected: Producer | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
+    """InitProducerId that keeps what is prepared: the old producer is fenced, the transaction stays (KIP-939)."""
+    check_expected(was, expected)
+    client = was.client
+    if client.epoch >= LAST_EPOCH:
+        return was._replace(next_id=new_id, next_epoch=ProducerEpoch(0), updated=now)
+    return was._replace(next_id=client.id, next_epoch=_next(client.epoch), updated=now)
+
+
+# ------------------------------------------------------------------ it writes
+
+
+def check_producer(was: Transaction, producer: Producer) -> None:
+    """Raises Refused: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS."""
+    client = was.client
+    if producer.id != client.id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+    if producer.epoch != client.epoch:
+        raise _fenced(was, producer)
+    if was.is_decided:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {was.id} is not complete yet")
+
+
+def touches(
+    was: Transaction, producer: Producer, partitions: Collection[TopicPartition], version: int, now: TimestampMs
+) -> Transaction:
+    """Partitions are written to; the first of them begins the transaction.  `was` itself if they are known.
+
+    Raises Refused as check_producer.
+    """
+    check_producer(was, producer)
+    if was.is_kept:
+        raise Refused(ErrorCode.INVALID_TXN_STATE, f"what is prepared of {was.id} has to be decided first")
+    if was.state is ONGOING and was.partitions.issuperset(partitions):
+        return was
+    started = was.started if was.state is ONGOING else now
+    return was._replace(
+        state=ONGOING, partitions=was.partitions.union(partitions), started=started, updated=now, version=version
+    )
+
+
+# ------------------------------------------------------------------ it ends
+
+
+def ends(
+    was: Transaction, producer: Producer, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
+) -> Transaction:
+    """EndTxn of a client: the decision.  Raises Refused; Retried where it was decided so before."""
+    check = _check_end_with_epochs if version >= EPOCH_PER_TRANSACTION else _check_end
+    check(was, producer, commit)
+    return decided(was, version, new_id, now, commit=commit)
+
+
+def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
+    """The decision itself.  `new_id` goes on where epochs have run out."""
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
+    if was.is_kept:
+        return made._replace(epoch=_next(was.epoch), next_epoch=_next(was.next_epoch))
+    if version < EPOCH_PER_TRANSACTION:
+        return made
+    return made._replace(epoch=_next(was.epoch), last_epoch=was.epoch, next_id=new_id if was.is_exhausted else NO_ID)
+
+
+def fenced(was: Transaction, now: TimestampMs) -> Transaction:
+    """An abort that its producer has not asked for: the epoch rises, so that nothing of it is taken any more.
+
+    Where each transaction has an epoch the producer may go on, as if it had aborted itself.
+    """
+    assert was.state is ONGOING
+    has_epochs = was.version >= EPOCH_PER_TRANSACTION
+    return was._replace(
+        state=TransactionState.PREPARE_ABORT,
+        epoch=_next(was.epoch),
+        last_epoch=was.epoch if has_epochs else NO_EPOCH,
+        next_id=was.next_id if was.is_kept else NO_ID,
+        next_epoch=_next(was.next_epoch) if was.is_kept else NO_EPOCH,
+        updated=now,
+    )
+
+
+def completed(was: Transaction, now: TimestampMs) -> Transaction:
+    """Every partition has its marker."""
+    done = was._replace(
+        state=COMPLETE_AFTER[was.state], partitions=frozenset(), updated=now, next_id=NO_ID, next_epoch=NO_EPOCH
+    )
+    if was.is_kept:
+        return done._replace(producer_id=was.next_id, epoch=was.next_epoch, previous_id=was.producer_id)
+    if was.next_id != NO_ID:
+        return done._replace(producer_id=was.next_id, epoch=ProducerEpoch(0), previous_id=was.producer_id)
+    return done
+
+
+def _check_end(was: Transaction, producer: Producer, commit: bool) -> None:
+    """Transactions that share an epoch (version 0 and 1)."""
+    client = was.client
+    if producer.id != client.id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+    if producer.epoch != client.epoch:
+        raise _fenced(was, producer)
+    if was.state is ONGOING:
+        return
+    _refuse_or_retried(was, commit)
+
+
+def _check_end_with_epochs(was: Transaction, producer: Producer, commit: bool) -> None:
+    """Transactions with an epoch each: who asks with the epoch before has asked before."""
+    client = was.client
+    has_new_id = producer.id == was.previous_id != NO_ID and producer.epoch >= LAST_EPOCH and client.epoch == 0
+    if producer.id != client.id and not has_new_id:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
+    is_retry = has_new_id or producer.epoch + 1 == client.epoch
+    if was.state is ONGOING or was.state is EMPTY:
+        is_valid = producer.epoch == client.epoch
+    else:
+        is_valid = is_retry or (producer.epoch == client.epoch and not was.is_decided)
+    if not is_valid:
+        raise _fenced(was, producer)
+    if was.state is ONGOING:
+        return
+    if is_retry and was.state is not EMPTY:
+        _refuse_or_retried(was, commit)
+    if commit:
+        raise _wrong_state(was, "commit")
+    # An abort without a single partition: the epoch rises all the same, and what is late is fenced.
+
+
+def _refuse_or_retried(was: Transaction, commit: bool) -> None:
+    wanted = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    if was.state is wanted:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {was.id} is not complete yet")
+    if was.state is COMPLETE_AFTER[wanted]:
+        raise Retried
+    raise _wrong_state(was, "commit" if commit else "abort")
+
+
+def _wrong_state(was: Transaction, what: str) -> Refused:
+    return Refused(ErrorCode.INVALID_TXN_STATE, f"{was.id} is {was.state.title}: there is nothing to {what}")
+
+
+def _fenced(was: Transaction, producer: Producer) -> Refused:
+    text = f"{was.id} has producer {was.client.id} of epoch {was.client.epoch}, not {producer.id} of {producer.epoch}"
+    return Refused(ErrorCode.PRODUCER_FENCED, text)
+
+
+def _next(epoch: ProducerEpoch) -> ProducerEpoch:
+    return ProducerEpoch(epoch + 1)

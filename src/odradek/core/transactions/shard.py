@@ -1,0 +1,82 @@
+"""One partition of __transaction_state: its transactional ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.coordinators.state_log import Producer, StateLog, StateRecord
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.core.transactions.states import Transaction, from_record, key_of, to_record
+from odradek.record.internal.codec import decode_transaction_key, decode_value
+from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
+
+VERSIONS: dict[type, int] = {TransactionLogValue: 1}
+
+
+class Resumes(Protocol):
+    """Goes on with what a stop interrupted."""
+
+    def __call__(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None: ...
+
+
+class TransactionShard:
+    """`transactions` is as the log is; `put` changes both."""
+
+    def __init__(self, partition: Partition, runtime: Runtime, resume: Resumes) -> None:
+        self.log = StateLog(partition, VERSIONS, runtime)
+        self.transactions: dict[str, Transaction] = {}
+        self.is_over = False
+        self._resume = resume
+
+    @property
+    def coordinator_epoch(self) -> int:
+        return self.log.partition.info.leader_epoch
+
+    def put(self, transaction: Transaction, now: Moment) -> Written:
+        """Raises Refused, and nothing happened."""
+        written = self.log.append([to_record(transaction)], now)
+        self.transactions[transaction.id] = transaction
+        return written
+
+    def remove(self, transactional_id: str, now: Moment) -> None:
+        """Raises Refused."""
+        self.log.append([StateRecord(key_of(transactional_id), None)], now)
+        del self.transactions[transactional_id]
+
+    # As a shard.
+
+    def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
+        decoded = decode_transaction_key(key)
+        if decoded is not None:
+            self._apply(decoded, None if value is None else decode_value(decoded, value))
+
+    def _apply(self, key: TransactionLogKey, value: object | None) -> None:
+        if value is None:
+            self.transactions.pop(key.transactional_id, None)
+            return
+        assert isinstance(value, TransactionLogValue)
+        try:
+            self.transactions[key.transactional_id] = from_record(key, value)
+        except ValueError as error:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{key.transactional_id}: {error}") from error
+
+    def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
+        """Nothing here is written in a transaction."""
+
+    def begin(self, now: Moment) -> None:
+        for transaction in list(self.transactions.values()):
+            self._resume(self, transaction, now)
+
+    def end(self) -> None:
+        self.is_over = True
+
+    def records(self) -> Iterator[StateRecord]:
+        return (to_record(transaction) for transaction in list(self.transactions.values()))
+
+    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
+        return self.log.append(records, now)

@@ -1,0 +1,142 @@
+"""A transactional id and its transaction, as a value, and which state may follow which.
+
+    Empty ──> Ongoing ──> PrepareCommit ──> CompleteCommit ──> Ongoing, Empty
+                     └──> PrepareAbort  ──> CompleteAbort  ──> Ongoing, Empty
+
+PrepareCommit and PrepareAbort are decisions: once one is safe in the log, every partition of the transaction gets its
+marker, however often the broker stops meanwhile.  Then it is complete.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from odradek.base.units import INT16_MAX, INT32_MAX, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
+from odradek.core.coordinators.state_log import Producer, StateRecord
+from odradek.record.internal.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
+
+NO_ID, NO_EPOCH, NO_TIME = ProducerId(-1), ProducerEpoch(-1), TimestampMs(-1)
+LAST_EPOCH = INT16_MAX - 1  # The greatest a client ever sees; the one above it is for the last marker.
+NEVER_MS = INT32_MAX  # The timeout of who has prepared elsewhere and may be away for long (KIP-939).
+
+
+class TransactionState(IntEnum):
+    """Numbers as in the log, names as in DescribeTransactions."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        return self.name.title().replace("_", "")
+
+
+DECIDED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+COMPLETE_AFTER = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+
+
+class Transaction(NamedTuple):
+    """`producer_id` and `epoch` are those of the data and the markers.  `version` is 2 where each transaction has an
+    epoch of its own (KIP-890).  `next_*` are what the client goes on with: a new id where epochs have run out, or both
+    where a prepared transaction is kept for a producer that came anew (KIP-939).  Times are of the wall clock, in ms.
+    """
+
+    id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch = NO_EPOCH
+    timeout_ms: int = 0
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started: TimestampMs = NO_TIME
+    updated: TimestampMs = NO_TIME
+    version: int = 0
+    previous_id: ProducerId = NO_ID
+    next_id: ProducerId = NO_ID
+    next_epoch: ProducerEpoch = NO_EPOCH
+    last_epoch: ProducerEpoch = NO_EPOCH  # Before the present one; not kept in the log.
+
+    @property
+    def producer(self) -> Producer:
+        return Producer(self.producer_id, self.epoch)
+
+    @property
+    def client(self) -> Producer:
+        """What the client has to call itself."""
+        return Producer(self.next_id, self.next_epoch) if self.is_kept else self.producer
+
+    @property
+    def is_kept(self) -> bool:
+        """Prepared, and waits for a producer that came anew to decide (KIP-939)."""
+        return self.next_epoch >= 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """There is no next epoch for this producer id."""
+        return self.epoch >= LAST_EPOCH
+
+    @property
+    def is_decided(self) -> bool:
+        return self.state in DECIDED
+
+    def is_overdue(self, now: TimestampMs) -> bool:
+        is_open = self.state is TransactionState.ONGOING and self.timeout_ms != NEVER_MS
+        return is_open and self.started + self.timeout_ms < now
+
+
+def to_record(transaction: Transaction) -> StateRecord:
+    """As it is kept."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_id,
+        next_producer_id=transaction.next_id,
+        producer_epoch=transaction.epoch,
+        next_producer_epoch=transaction.next_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None if transaction.state is TransactionState.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=transaction.updated,
+        transaction_start_timestamp_ms=transaction.started,
+        client_transaction_version=transaction.version,
+    )
+    return StateRecord(key_of(transaction.id), value)
+
+
+def key_of(transactional_id: str) -> TransactionLogKey:
+    return TransactionLogKey(transactional_id=transactional_id)
+
+
+def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+    """Raises ValueError for a status that no transaction has."""
+    partitions = frozenset(
+        TopicPartition(TopicName(topic.topic), partition)
+        for topic in value.transaction_partitions or ()
+        for partition in topic.partition_ids
+    )
+    return Transaction(
+        id=key.transactional_id,
+        producer_id=ProducerId(value.producer_id),
+        epoch=ProducerEpoch(value.producer_epoch),
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        partitions=partitions,
+        started=TimestampMs(value.transaction_start_timestamp_ms),
+        updated=TimestampMs(value.transaction_last_update_timestamp_ms),
+        version=value.client_transaction_version,
+        previous_id=ProducerId(value.previous_producer_id),
+        next_id=ProducerId(value.next_producer_id),
+        next_epoch=ProducerEpoch(value.next_producer_epoch),
+    )

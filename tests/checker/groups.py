@@ -1,0 +1,53 @@
+"""Anomalies of groups whose offsets are committed by the transactions that consume: each value is for one of them.
+
+Such a group begins at the beginning, and no transaction of it polls before it is begun.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from checker.anomaly import Anomaly, Found
+from checker.history import Key, Offset, Outcome
+from checker.observed import Observed, Read
+
+
+def consumed_twice(observed: Observed) -> Iterator[Found]:
+    for value, reads in observed.reads.items():
+        consumers: dict[str, dict[int, Read]] = defaultdict(dict)
+        for read in reads:
+            if read.operation.group is not None and read.operation.outcome is Outcome.OK:
+                consumers[read.operation.group][read.operation.number] = read
+        for group, found in consumers.items():
+            if len(found) > 1:
+                text = f"{value} for group {group}: {'; '.join(map(str, found.values()))}"
+                yield Found(Anomaly.CONSUMED_TWICE, text, tuple(read.operation for read in found.values()))
+
+
+def never_consumed(observed: Observed) -> Iterator[Found]:
+    """By none that was committed, and by none of which nobody knows whether it was."""
+    committed = dict(observed.committed_places())
+    for (group, key), reads in _consumed(observed).items():
+        certain = [read for read in reads.values() if read.operation.outcome is Outcome.OK]
+        if not certain:
+            continue
+        highest = max(certain, key=lambda read: read.offset)
+        for offset, value in committed.get(key, ()):
+            if offset < highest.offset and offset not in reads:
+                write = observed.writes[value]
+                text = f"group {group}: {write}; none of it consumed that, though {highest}"
+                yield Found(Anomaly.NEVER_CONSUMED, text, (write.operation, highest.operation))
+
+
+def _consumed(observed: Observed) -> dict[tuple[str, Key], dict[Offset, Read]]:
+    """By group and key, and by offset."""
+    found: dict[tuple[str, Key], dict[Offset, Read]] = defaultdict(dict)
+    for reads in observed.reads.values():
+        for read in reads:
+            group, outcome = read.operation.group, read.operation.outcome
+            if group is not None and outcome is not Outcome.FAIL:
+                last = found[group, read.key].get(read.offset)
+                if last is None or outcome is Outcome.OK:
+                    found[group, read.key][read.offset] = read
+    return found

@@ -1,0 +1,192 @@
+"""What a story happens in: a broker in memory, clients with what they remember, and who waits for an answer."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+from odradek.api.dispatch import dispatch
+from odradek.api.outcome import Encoded, Staged
+from odradek.base.errors import ErrorCode
+from odradek.core.parked import Parked
+from odradek.wire.client import encode_request
+from odradek.wire.connection import Connection
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from support.in_memory import Harness
+
+Answer = TypeVar("Answer")
+
+SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+HOUSEKEEPING_MS, HOUSEKEEPINGS_MAX = 1000, 100
+UNITS_MS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
+
+
+class Waiting(NamedTuple):
+    """A request that was not answered at once."""
+
+    who: str
+    hear: Callable[[Encoded], None]
+
+
+class World:
+    """Verbs speak for clients through `send`; what a client is told goes to `tell`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._settings = dict(SETTINGS)
+        self._harness: Harness | None = None
+        self._correlation = itertools.count(1)
+        self._told: list[tuple[str, str]] = []
+        self._waiting: dict[Parked[object], Waiting] = {}
+        self._asked: list[str] = []  # In this action, and not answered yet.
+        self.memory: dict[object, object] = {}  # Of the clients: verbs keep there what they need.
+        self.is_stalled = False  # The disk takes writes, and no sync ends.
+
+    def configure(self, settings: dict[str, str]) -> None:
+        assert self._harness is None, "settings come first"
+        self._settings.update(settings)
+
+    @property
+    def harness(self) -> Harness:
+        if self._harness is None:
+            self._harness = Harness(self._directory, **self._settings)
+            for key_type in (0, 1):
+                self._harness.ask(FindCoordinatorRequest(key="any", key_type=key_type), 3, FindCoordinatorResponse)
+        return self._harness
+
+    # Speaking.
+
+    def send(
+        self, who: str, message: object, version: int, answer: type[Answer], hear: Callable[[Answer], str | None]
+    ) -> None:
+        """On a connection of its own.  `hear` says what the answer is, if it is worth a word, and remembers what the
+        client will need of it."""
+        broker = self.harness.broker
+
+        def heard(encoded: Encoded) -> None:
+            said = hear(self.harness.decoded(encoded, version, answer))
+            if said is not None:
+                self.tell(who, said)
+
+        frame = b"".join(map(bytes, encode_request(message, version, next(self._correlation), who)))  # type: ignore[arg-type]
+        (request,) = Connection().receive_data(frame)
+        outcome = dispatch(broker, self.harness.peer, request, self.harness.now)
+        if isinstance(outcome, Staged):
+            broker.commit(self.harness.now)
+            outcome = outcome.finish()
+        if isinstance(outcome, Parked):
+            parked = cast("Parked[object]", outcome)
+            broker.lot.park(parked)
+            self._waiting[parked] = Waiting(who, heard)
+            self._asked.append(who)
+        else:
+            heard(outcome)
+
+    def tell(self, who: str, what: str) -> None:
+        self._told.append((who, what))
+
+    def take_told(self) -> list[tuple[str, str]]:
+        """Since the last action; also who waits since then."""
+        self.settle()
+        still = [waiting.who for waiting in self._waiting.values()]
+        told, self._told = self._told, []
+        told += [(who, "waits") for who in self._asked if who in still]
+        self._asked = []
+        return told
+
+    @property
+    def waiting(self) -> Collection[Parked[object]]:
+        """Requests that were not answered yet."""
+        return self._waiting.keys()
+
+    # What goes on by itself.
+
+    def settle(self) -> None:
+        """Everything that takes no time, and the answers that come of it."""
+        while True:
+            if not self.is_stalled:
+                self.harness.settle()
+            completed = self.harness.broker.lot.take_completed()
+            if not completed:
+                return
+            for parked in completed:
+                waiting = self._waiting.pop(parked, None)
+                if waiting is not None:
+                    waiting.hear(cast(Encoded, parked.then()))
+
+    def pass_time(self, ms: int) -> None:
+        """In steps from one thing that is due to the next, with some housekeeping between."""
+        end = self.harness.now.steady + ms
+        house_ms = max(HOUSEKEEPING_MS, ms // HOUSEKEEPINGS_MAX)
+        next_house = self.harness.now.steady + house_ms
+        self.settle()
+        while self.harness.now.steady < end:
+            due = self.harness.broker.next_due()
+            now = self.harness.now.steady
+            step = min(end, next_house) if due is None else min(max(due, now + 1), end, next_house)
+            self.harness.pass_time(step - now)
+            if step == next_house:
+                self.harness.broker.keep_house(self.harness.now)
+                next_house += house_ms
+            self.settle()
+
+    def hang_up(self, who: str) -> None:
+        """Its connections are gone: what it waits for is not answered."""
+        for parked in [parked for parked, waiting in self._waiting.items() if waiting.who == who]:
+            self.harness.broker.lot.forget(parked)
+            del self._waiting[parked]
+
+    def hang_up_all(self) -> None:
+        self._waiting.clear()
+        self._asked.clear()
+
+
+def options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Plain arguments, and those with a name."""
+    plain = [one for one in arguments if "=" not in one]
+    return plain, dict(one.split("=", 1) for one in arguments if "=" in one)
+
+
+def clients(text: str) -> list[str]:
+    """`a`, or a range: m1..m100."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        return [first]
+    stem = first.rstrip("0123456789")
+    return [f"{stem}{number}" for number in range(int(first[len(stem) :]), int(last[len(stem) :]) + 1)]
+
+
+def names(clients: list[str]) -> str:
+    """Numbers that follow each other as a range: a m1..m3."""
+    runs: list[list[str]] = []
+    for client in clients:
+        if runs and client == _next(runs[-1][-1]):
+            runs[-1].append(client)
+        else:
+            runs.append([client])
+    return " ".join(run[0] if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
+
+
+def _next(client: str) -> str | None:
+    numbered = _NUMBERED.fullmatch(client)
+    return f"{numbered[1]}{int(numbered[2]) + 1}" if numbered else None
+
+
+def milliseconds(text: str) -> int:
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(number) * UNITS_MS[text[len(number) :]]
+
+
+def error(code: int) -> str:
+    """ok, or: unknown member id"""
+    return ErrorCode(code).name.lower().replace("_", " ") if code else "ok"
+
+
+def partition_of(text: str) -> tuple[str, int]:
+    """t-0"""
+    topic, _, partition = text.rpartition("-")
+    return topic, int(partition)

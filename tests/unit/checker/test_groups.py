@@ -1,0 +1,54 @@
+"""Anomalies of groups that consume in transactions, each with a history that has it and a twin that has not."""
+
+from __future__ import annotations
+
+import pytest
+
+from checker.anomaly import Anomaly
+from checker.handmade import Handmade
+from checker.history import Outcome, Send
+from checker.verdict import check
+
+
+def broken(history: Handmade) -> set[Anomaly]:
+    return {found.anomaly for found in check(history).broken}
+
+
+def consumed(history: Handmade, offset: int, group: str | None, outcome: Outcome = Outcome.OK) -> None:
+    """By a process of its own; the value at an offset is ten more."""
+    polled = history.polled(("a", offset, offset + 10))
+    history.txn(len(history), polled, group=group, outcome=outcome)
+
+
+def test_consumed_twice() -> None:
+    history = Handmade().send(0, Send("a", 10, 0))
+    for group, outcome in (("g", Outcome.OK), ("h", Outcome.OK), ("g", Outcome.FAIL), ("g", Outcome.INFO)):
+        consumed(history, 0, group, outcome)
+    consumed(history, 0, None)
+    assert broken(history) == set()
+    consumed(history, 0, "g")
+    assert broken(history) == {Anomaly.CONSUMED_TWICE}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [(Outcome.OK, set()), (Outcome.INFO, set()), (Outcome.FAIL, {Anomaly.NEVER_CONSUMED})],
+)
+def test_never_consumed(outcome: Outcome, expected: set[Anomaly]) -> None:
+    history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1), Send("a", 12, 2))
+    consumed(history, 0, "g", outcome)
+    consumed(history, 1, "g")
+    assert broken(history) == expected  # 12 is for later.
+
+
+def test_another_group_consumes_for_itself() -> None:
+    history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
+    consumed(history, 1, "g")
+    consumed(history, 0, "h")
+    assert broken(history) == {Anomaly.NEVER_CONSUMED}
+
+
+def test_what_was_aborted_is_for_no_group() -> None:
+    history = Handmade().txn(0, Send("a", 10, 0), outcome=Outcome.FAIL).send(0, Send("a", 11, 1))
+    consumed(history, 1, "g")
+    assert broken(history) == set()

@@ -1,0 +1,65 @@
+"""What groups cost, counted in calls: a member of many costs no more than a member of few."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from odradek.core.parked import Parked
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.join_group import JoinGroupResponse
+from support.in_memory import Harness
+from support.members import OLD, coordinator, group_of, joining, parked, syncing
+
+FEW, MANY = 20, 200
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions of Python were called."""
+    count = 0
+
+    def called(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def rebalance(harness: Harness, count: int) -> list[JoinGroupResponse]:
+    """All of them join at once, and have their assignments at the end."""
+    waiting = [parked(harness.send(joining(), OLD)) for _ in range(count)]
+    harness.pass_time(1000)
+    harness.pass_time(1000)
+    joined = [harness.decoded(one.then(), OLD, JoinGroupResponse) for one in waiting]
+    for one in joined:
+        assert isinstance(harness.send(syncing(one), 3), Parked)
+    harness.settle()
+    assert group_of(harness).state == "Stable"
+    harness.broker.lot.take_completed()
+    return joined
+
+
+def of_each(directory: Path, count: int) -> tuple[float, float]:
+    """Calls for each member: of a rebalance, and of a heartbeat."""
+    directory.mkdir()
+    harness = coordinator(directory, group_initial_rebalance_delay_ms="1000")
+    joined: list[JoinGroupResponse] = []
+    settling = calls(lambda: joined.extend(rebalance(harness, count)))
+    assert len(joined) == count == len(group_of(harness).members)
+    beats = [HeartbeatRequest(group_id="g", member_id=one.member_id, generation_id=1) for one in joined]
+    beating = calls(lambda: [harness.send(one, 4) for one in beats])
+    return settling / count, beating / count
+
+
+def test_two_hundred_members_cost_each_what_twenty_do(tmp_path: Path) -> None:
+    of_each(tmp_path / "warm", 2)  # Codecs are compiled.
+    few, many = of_each(tmp_path / "few", FEW), of_each(tmp_path / "many", MANY)
+    assert many[0] < 1.2 * few[0], (few, many)
+    assert many[1] < 1.2 * few[1], (few, many)

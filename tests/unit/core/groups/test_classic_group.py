@@ -1,0 +1,355 @@
+"""What a classic group says to the rest of the broker: who may commit, when offsets expire, what is kept of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.coordinators.shards import Shards
+from odradek.core.coordinators.state_log import NOBODY
+from odradek.core.groups.classic import ClassicGroup
+from odradek.core.groups.classic.records import value_of
+from odradek.core.groups.classic.states import NEXT, Event, State
+from odradek.core.groups.shard import GroupShard
+from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from odradek.record.internal.codec import encode
+from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from odradek.wire.messages.join_group import JoinGroupRequestProtocol
+from odradek.wire.messages.sync_group import SyncGroupRequestAssignment
+from support.in_memory import Harness
+from support.members import OLD, coordinator, group_of, join, joining, stable, sync
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return coordinator(tmp_path)
+
+
+def shard(harness: Harness) -> GroupShard:
+    return harness.broker.groups.shard_of("g")
+
+
+def simple(harness: Harness) -> ClassicGroup:
+    group = ClassicGroup("g", shard(harness))
+    shard(harness).groups["g"] = group
+    return group
+
+
+def subscribed(*topics: str) -> list[JoinGroupRequestProtocol]:
+    metadata = encode_subscription(ConsumerProtocolSubscription(topics=list(topics)), 0)
+    return [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+
+
+def commit(
+    harness: Harness, group: ClassicGroup, member_id: str, epoch: int, instance_id: str | None = None, **how: bool
+) -> ErrorCode:
+    try:
+        transactional = how.get("transactional", False)
+        group.check_commit(member_id, instance_id, epoch, is_transactional=transactional, version=9, now=harness.now)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.NONE
+
+
+# Committing.
+
+
+def test_anybody_commits_for_a_group_without_members(harness: Harness) -> None:
+    group = simple(harness)
+    for member_id, epoch in (("", -1), ("somebody", -1), ("", -2)):
+        assert commit(harness, group, member_id, epoch) == ErrorCode.NONE
+        assert commit(harness, group, member_id, epoch, transactional=True) == ErrorCode.NONE
+    assert commit(harness, group, "somebody", 0) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_members_commit_for_their_generation(harness: Harness, transactional: bool) -> None:
+    member_id = stable(harness).member_id
+    group = group_of(harness)
+    for member, epoch, instance_id, code in (
+        (member_id, 1, None, ErrorCode.NONE),
+        (member_id, 2, None, ErrorCode.ILLEGAL_GENERATION),
+        (member_id, 0, None, ErrorCode.ILLEGAL_GENERATION),
+        (member_id, -1, None, ErrorCode.ILLEGAL_GENERATION),
+        ("somebody", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("somebody", -1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        (member_id, 1, "i", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, "i", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        assert commit(harness, group, member, epoch, instance_id, transactional=transactional) == code
+    # A transactional producer of old says neither member nor generation.
+    nameless = ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(harness, group, "", -1, transactional=transactional) == nameless
+
+
+@pytest.mark.parametrize(("transactional", "code"), [(False, ErrorCode.REBALANCE_IN_PROGRESS), (True, ErrorCode.NONE)])
+def test_only_transactions_commit_while_the_leader_assigns(
+    harness: Harness, transactional: bool, code: ErrorCode
+) -> None:
+    joined = join(harness)
+    group = group_of(harness)
+    assert commit(harness, group, joined.member_id, 1, transactional=transactional) == code
+    sync(harness, joined)
+    harness.send(joining(), OLD)
+    assert group.phase is State.PREPARING
+    assert commit(harness, group, joined.member_id, 1, transactional=transactional) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_commit_is_a_heartbeat_unless_a_transaction_makes_it(harness: Harness, transactional: bool) -> None:
+    joined = stable(harness)
+    group = group_of(harness)
+    harness.pass_time(9_000)
+    assert commit(harness, group, joined.member_id, 1, transactional=transactional) == ErrorCode.NONE
+    harness.pass_time(9_000)
+    assert group.is_empty == transactional
+
+
+# What becomes of offsets.
+
+
+def test_offsets_of_simple_consumers_expire_by_themselves(harness: Harness) -> None:
+    group = simple(harness)
+    assert group.offsets_expire_after(harness.now) == 0
+    assert not group.is_subscribed_to(TopicName("t"))
+    group.check_delete()
+
+
+def test_offsets_expire_after_the_group_has_become_empty(harness: Harness) -> None:
+    joined = stable(harness, protocols=subscribed("t"))
+    group = group_of(harness)
+    assert group.offsets_expire_after(harness.now) == 0, "what nobody subscribes to, by itself"
+    join(harness, member_id=joined.member_id)
+    assert group.offsets_expire_after(harness.now) is None, "nobody knows what they will subscribe to"
+    harness.pass_time(10_000)
+    assert group.is_empty
+    emptied = harness.now.wall
+    harness.pass_time(1)
+    assert group.offsets_expire_after(harness.now) == emptied
+    harness.kill()
+    assert group_of(harness).offsets_expire_after(harness.now) == emptied
+
+
+def test_which_topics_a_group_is_subscribed_to(harness: Harness) -> None:
+    joined = stable(harness, protocols=subscribed("t", "u"))
+    group = group_of(harness)
+    assert [group.is_subscribed_to(TopicName(name)) for name in "tuv"] == [True, True, False]
+    assert join(harness, member_id=joined.member_id, protocols=subscribed("v")).generation_id == 2
+    assert [group.is_subscribed_to(TopicName(name)) for name in "tuv"] == [False, False, True]
+    harness.pass_time(10_000)
+    assert not group.is_subscribed_to(TopicName("v"))
+    join(harness, protocols=subscribed("t"))
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff\xff", b"meta"])
+def test_what_can_not_be_read_may_be_a_subscription_to_anything(harness: Harness, metadata: bytes) -> None:
+    stable(harness, protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)])
+    group = group_of(harness)
+    assert group.is_subscribed_to(TopicName("t"))
+    assert group.offsets_expire_after(harness.now) is None
+
+
+def test_other_types_of_groups_have_no_subscriptions(harness: Harness) -> None:
+    stable(harness, protocol_type="connect")
+    group = group_of(harness)
+    assert not group.is_subscribed_to(TopicName("t"))
+    assert group.offsets_expire_after(harness.now) is None
+
+
+def test_a_group_with_members_is_not_deleted(harness: Harness) -> None:
+    joined = stable(harness)
+    with pytest.raises(Refused) as refused:
+        group_of(harness).check_delete()
+    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
+    harness.pass_time(10_000)
+    group_of(harness).check_delete()
+    shard(harness).write(group_of(harness).tombstones(), harness.now)
+    assert "g" not in shard(harness).groups
+    harness.kill()
+    assert "g" not in shard(harness).groups
+    assert join(harness, member_id=joined.member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# What is kept.
+
+
+def test_a_group_that_only_offsets_make_is_not_written(harness: Harness) -> None:
+    assert list(simple(harness).records()) == []
+
+
+def test_a_log_that_is_written_anew_changes_nothing(harness: Harness) -> None:
+    joined = stable(harness)
+    harness.send(joining(), OLD)
+    group = group_of(harness)
+    here = shard(harness)
+    records = here.records()
+    assert records is not None
+    here.write(list(records), harness.now)
+    assert group_of(harness) is group and group.phase is State.PREPARING and len(group.members) == 2
+    harness.kill()
+    assert [member.id for member in group_of(harness).members] == [joined.member_id]
+    assert group_of(harness).phase is State.STABLE
+
+
+def member(member_id: str, **fields: object) -> MemberMetadata:
+    values: dict[str, object] = {
+        "member_id": member_id,
+        "client_id": "c",
+        "client_host": "/h",
+        "rebalance_timeout": 60_000,
+        "session_timeout": 10_000,
+        "subscription": b"s",
+        "assignment": b"a",
+    }
+    return MemberMetadata(**values | fields)  # type: ignore[arg-type]
+
+
+def value(*members: MemberMetadata, **fields: object) -> GroupMetadataValue:
+    values: dict[str, object] = {
+        "protocol_type": "consumer",
+        "generation": 7,
+        "protocol": "range",
+        "leader": members[-1].member_id if members else None,
+        "members": list(members),
+    }
+    return GroupMetadataValue(**values | fields)  # type: ignore[arg-type]
+
+
+def replayed(harness: Harness, *values: GroupMetadataValue | None, version: int = 3) -> GroupShard:
+    """A shard that was loaded from records like these."""
+    here: GroupShard = shards(harness)._make(shard(harness).log.partition)
+    for one in values:
+        key, encoded = encode(GroupMetadataKey(group="g"), one, version)
+        here.replay(key, encoded, NOBODY)
+    here.begin(harness.now)
+    return here
+
+
+def shards(harness: Harness) -> Shards[GroupShard]:
+    return harness.broker.groups.shards
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_records_of_every_version_are_read(harness: Harness, version: int) -> None:
+    here = replayed(harness, value(member("a"), member("b", group_instance_id="i")), version=version)
+    group = here.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert (group.state, group.generation, group.protocol_name, group.members.leader) == ("Stable", 7, "range", "b")
+    first, second = group.members
+    assert (first.client_id, first.client_host, first.assignment) == ("c", "/h", b"a")
+    assert first.rebalance_timeout_ms == (60_000 if version >= 1 else first.session_timeout_ms)
+    assert second.instance_id == ("i" if version >= 3 else None)
+
+
+def test_the_last_record_counts(harness: Harness) -> None:
+    here = replayed(harness, value(member("a"), member("b")), value(member("c"), generation=8))
+    group = here.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert [one.id for one in group.members] == ["c"] and group.generation == 8
+    assert replayed(harness, value(member("a")), None).groups == {}
+    assert replayed(harness, None).groups == {}
+    emptied = replayed(harness, value(member("a")), value(protocol=None, generation=8)).groups["g"]
+    assert emptied.is_empty and emptied.protocol_type == "consumer"
+
+
+def test_a_record_that_nobody_would_write_does_no_harm(harness: Harness) -> None:
+    twice = value(member("a"), member("a"), member("b", group_instance_id="i"), member("c", group_instance_id="i"))
+    twice.leader = "somebody"
+    group = replayed(harness, twice).groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert [one.id for one in group.members] == ["a", "b"] and group.members.leader == "a"
+
+
+# As Apache Kafka 4.3.0 wrote them: a group that was made, one with a static member, one that was left.
+MADE = "0003000000000000ffffffff000001a200e6d80900000000"
+STABLE = (
+    "00030008636f6e73756d6572000000030006737469636b790026692d37333030633163622d323230612d346666392d396135652d66656532"
+    "6431316662336634000001a200e6dfb5000000010026692d37333030633163622d323230612d346666392d396135652d666565326431"
+    "316662336634000169000161000a2f3132372e302e302e310000ea600000271000000011000100000001000174ffffffff0000000000"
+    "00000133"
+)
+LEFT = "00030008636f6e73756d657200000004ffffffff000001a200e6e12300000000"
+
+
+@pytest.mark.parametrize(
+    ("written", "state", "generation"), [(MADE, "Empty", 0), (STABLE, "Stable", 3), (LEFT, "Empty", 4)]
+)
+def test_records_are_those_of_apache_kafka(harness: Harness, written: str, state: str, generation: int) -> None:
+    key, encoded = bytes.fromhex("0002000167"), bytes.fromhex(written)
+    here: GroupShard = shards(harness)._make(shard(harness).log.partition)
+    here.replay(key, encoded, NOBODY)
+    group = here.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert (group.state, group.generation) == (state, generation)
+    said = value_of(group.kept_generation(), group.members, {one.id: one.assignment for one in group.members})
+    assert encode(GroupMetadataKey(group="g"), said, 3) == (key, encoded)
+    assert group.is_subscribed_to(TopicName("t")) == (state == "Stable")
+
+
+def test_loaded_members_have_a_whole_session(harness: Harness) -> None:
+    harness.pass_time(50_000)
+    here = replayed(harness, value(member("a"), member("b", session_timeout=20_000)))
+    group = here.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    harness.pass_time(9_999)
+    assert group.state == "Stable"
+    harness.pass_time(1)
+    assert group.state == "PreparingRebalance" and [one.id for one in group.members] == ["b"]
+
+
+def test_a_group_that_is_too_large_after_a_restart_rebalances(tmp_path: Path) -> None:
+    harness = coordinator(tmp_path, group_max_size="1")
+    group = replayed(harness, value(member("a"), member("b"))).groups["g"]
+    assert group.state == "PreparingRebalance"
+
+
+def test_a_write_that_fails_sends_all_back(harness: Harness) -> None:
+    """Nobody has an assignment that is not kept."""
+    joined = join(harness)
+    harness.broker.partitions[shard(harness).log.name].take_offline()
+    group = group_of_offline(harness)
+    assert sync(harness, joined).error_code == ErrorCode.NOT_COORDINATOR
+    assert group.phase is State.DEAD
+
+
+def group_of_offline(harness: Harness) -> ClassicGroup:
+    (here,) = list(harness.broker.groups.shards)
+    group = here.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def test_an_assignment_that_is_too_large_is_refused_to_all(harness: Harness) -> None:
+    joined = join(harness)
+    huge = b"x" * (2 << 20)
+    answer = sync(
+        harness, joined, assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=huge)]
+    )
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    group = group_of(harness)
+    assert group.phase is State.PREPARING and "could not be written" in group.rebalances[-1].reason
+    assert join(harness, member_id=joined.member_id).generation_id == 2
+    assert sync(harness, join(harness, member_id=joined.member_id)).error_code == ErrorCode.NONE
+
+
+def test_replacing_a_static_member_that_can_not_be_written_changes_nothing(harness: Harness) -> None:
+    old = join(harness, 5, group_instance_id="i")
+    assert sync(harness, old).error_code == ErrorCode.NONE
+    group = group_of(harness)
+    large = [JoinGroupRequestProtocol(name="range", metadata=b"x" * (2 << 20))]
+    assert join(harness, 5, group_instance_id="i", protocols=large).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [member.id for member in group.members] == [old.member_id] == [group.members.leader]
+    assert group.phase is State.STABLE and bytes(sync(harness, old).assignment) == b"all"
+
+
+# States.
+
+
+def test_every_state_may_end() -> None:
+    assert all(events.get(Event.GONE) is State.DEAD for events in NEXT.values())
+    reached = {state for events in NEXT.values() for state in events.values()}
+    assert reached == set(State)

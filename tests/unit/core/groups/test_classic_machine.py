@@ -1,0 +1,152 @@
+"""Members come, go, die and come back in any order, and a group stays what it should be.
+
+Whatever happened: counts agree with what they count, nobody is forgotten, and when nothing more happens everybody who
+waits is answered, and the group is empty.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from odradek.core.groups.classic import ClassicGroup
+from odradek.core.groups.classic.states import State
+from scenario.broker_verbs import kill
+from scenario.group_verbs import forget, heartbeat, join, leave, sync
+from scenario.world import World
+
+NAMES = ["a", "b", "c", "d"]
+CLIENTS = st.sampled_from(NAMES)
+DAY_MS = 24 * 3_600_000
+
+
+class Members(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = TemporaryDirectory()
+        self.world = World(Path(self.place.name))
+        self.world.configure({"group.initial.rebalance.delay.ms": "3000", "group.max.size": "3"})
+        self.last_generation = 0
+
+    def teardown(self) -> None:
+        self.world.is_stalled = False
+        self.world.pass_time(DAY_MS)
+        assert not self.world.waiting, "everybody is answered in the end"
+        group = self.group
+        assert group is None or (group.is_empty and not group.members.pending)
+        assert len(self.world.harness.broker.timers) == 0
+        self.place.cleanup()
+
+    @property
+    def group(self) -> ClassicGroup | None:
+        group = self.world.harness.broker.groups.shard_of("g").groups.get("g")
+        assert group is None or isinstance(group, ClassicGroup)
+        return group
+
+    # What clients do.
+
+    @rule(who=CLIENTS, version=st.sampled_from([3, 5, 9]), protocols=st.sampled_from(["range", "range,rr", "rr,range"]))
+    def join(self, who: str, version: int, protocols: str) -> None:
+        join(self.world, ["g", who, f"version={version}", f"protocols={protocols}"])
+
+    @rule(who=st.sampled_from(["s", "s2"]), protocols=st.sampled_from(["range", "rr,range"]))
+    def join_as_instance(self, who: str, protocols: str) -> None:
+        join(self.world, ["g", who, "instance=i", f"protocols={protocols}", "version=9"])
+
+    @rule(who=st.sampled_from([*NAMES, "s", "s2"]))
+    def sync(self, who: str) -> None:
+        sync(self.world, ["g", who, *(f"{name}={name}" for name in [*NAMES, "s", "s2"])])
+
+    @rule(who=st.sampled_from([*NAMES, "s", "s2"]))
+    def heartbeat(self, who: str) -> None:
+        heartbeat(self.world, ["g", who])
+
+    @rule(who=st.lists(CLIENTS, min_size=1, unique=True))
+    def leave(self, who: list[str]) -> None:
+        leave(self.world, ["g", *who])
+
+    @rule(who=st.sampled_from([*NAMES, "s", "s2"]))
+    def start_anew(self, who: str) -> None:
+        forget(self.world, ["g", who])
+
+    @rule(who=CLIENTS)
+    def hang_up(self, who: str) -> None:
+        self.world.hang_up(who)
+
+    # What happens to them.
+
+    @rule(seconds=st.sampled_from([1, 3, 9, 10, 60, 300]))
+    def time_passes(self, seconds: int) -> None:
+        self.world.pass_time(seconds * 1000)
+
+    @rule(stalls=st.booleans())
+    def disk(self, stalls: bool) -> None:
+        self.world.is_stalled = stalls
+
+    @precondition(lambda self: self.group is not None)
+    @rule()
+    def crash(self) -> None:
+        assert self.group is not None
+        kept = list(self.group.records())
+        kill(self.world, [])
+        assert (list(self.group.records()) if self.group else []) == kept
+        assert self.group is None or self.group.phase in (State.STABLE, State.EMPTY)
+        self.last_generation = self.group.generation if self.group else 0
+
+    # What holds.
+
+    @invariant()
+    def counts_agree(self) -> None:
+        self.world.settle()
+        group = self.group
+        if group is None:
+            return
+        members = list(group.members)
+        assert group.members.waiting == sum(member.joining is not None for member in members)
+        offered = Counter(name for member in members for name, _ in member.protocols)
+        assert +group.members._supporters == offered
+        assert {one.instance_id: one.id for one in members if one.is_static} == group.members._static
+        assert (group.members.leader in group.members) if members else group.members.leader is None
+        assert group.members.unsynced <= {member.id for member in members}
+        assert len(members) <= 3 or group.phase is State.PREPARING
+
+    @invariant()
+    def state_agrees(self) -> None:
+        group = self.group
+        if group is None:
+            self.last_generation = 0  # Nothing was kept of it, or not any more.
+            return
+        assert group.generation >= self.last_generation
+        self.last_generation = group.generation
+        members = list(group.members)
+        if group.phase in (State.EMPTY, State.DEAD):
+            assert not members
+        if group.phase in (State.COMPLETING, State.STABLE):
+            assert members
+            assert all(any(name == group.protocol_name for name, _ in member.protocols) for member in members)
+            assert all(member.joining is None and not member.is_new for member in members)
+        if group.phase is not State.COMPLETING:
+            assert all(member.syncing is None for member in members)
+
+    @invariant()
+    def nobody_is_forgotten(self) -> None:
+        """Who waits is known to the group, or waits for the disk; and each member has one timer."""
+        group = self.group
+        waiting = {one for one in self.world.waiting if not self.world.is_stalled}
+        promises = {parked.condition for parked in waiting}
+        known = (
+            {promise for member in group.members for promise in (member.joining, member.syncing)} if group else set()
+        )
+        assert promises <= known
+        if group is not None:
+            bound = len(group.members) + len(group.members.pending) + 1
+            assert len(self.world.harness.broker.timers) <= bound
+
+
+TestMembers = Members.TestCase
+TestMembers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -1,0 +1,126 @@
+"""Who leads a group, and by which protocol it works."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TimestampMs
+from odradek.core.groups.classic.members import Member, Members, elected
+from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.groups.session import Session
+from odradek.core.moment import Moment
+from odradek.core.parked import ParkingLot
+from odradek.core.timers import Timers
+
+NOW = Moment(TimestampMs(0), 0)
+
+
+def member(member_id: str, *protocols: str, instance_id: str | None = None) -> Member:
+    offered = tuple((name, name.encode()) for name in protocols or ("range",))
+    join = Join("", instance_id, "c", "/h", 10_000, 60_000, "consumer", offered, "", False, False)
+    return Member(member_id, join, Session(Timers(), lambda now: None))
+
+
+def members(*some: Member) -> Members:
+    made = Members(ParkingLot())
+    for one in some:
+        made.add(one)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("offers", "chosen"),
+    [
+        (["range"], "range"),
+        (["range sticky", "sticky range", "sticky range"], "sticky"),
+        (["range sticky", "sticky range"], "range"),
+        (["range sticky", "sticky", "range sticky"], "sticky"),
+        (["a b c", "c b a", "b a c", "b c a"], "b"),
+        (["new old", "old", "new old"], "old"),
+    ],
+)
+def test_votes(offers: list[str], chosen: str) -> None:
+    voters = [member(str(number), *offer.split()) for number, offer in enumerate(offers)]
+    assert elected(voters) == members(*voters).chosen_protocol() == chosen
+
+
+def test_what_all_support() -> None:
+    group = members(member("a", "range", "sticky"), member("b", "sticky", "new"))
+    assert group.can_work_by((("other", b""), ("sticky", b"")))
+    assert not group.can_work_by((("range", b""), ("new", b"")))
+    group.remove("b")
+    assert group.can_work_by((("range", b""),))
+    only = group.get("a")
+    assert only is not None
+    group.change_protocols(only, (("new", b"n"),))
+    assert group.can_work_by((("new", b""),)) and not group.can_work_by((("range", b""),))
+    assert (only.metadata("new"), only.metadata("range"), only.metadata(None)) == (b"n", b"", b"")
+
+
+def test_the_first_leads_and_then_the_next() -> None:
+    group = members(member("a"), member("b"), member("c"))
+    assert group.leader == "a"
+    group.remove("a")
+    assert group.leader == "b"
+    group.remove("c")
+    group.remove("b")
+    assert group.leader is None and len(group) == 0
+
+
+def test_who_waits_is_elected() -> None:
+    group = members(member("a"), member("b"), member("c"))
+    assert not group.elect()
+    third = group.get("c")
+    assert third is not None
+    group.await_join(third)
+    assert group.elect() and group.leader == "c"
+    first = group.get("a")
+    assert first is not None
+    group.await_join(first)
+    assert group.elect() and group.leader == "c", "it waits too, so it stays"
+
+
+def test_a_successor_leads_where_its_predecessor_did() -> None:
+    old, new = member("i-1", instance_id="i"), member("i-2", instance_id="i")
+    group = members(old, member("b"))
+    waiting = group.await_join(old)
+    group.replace(old, new)
+    assert group.leader == "i-2" and group.static("i") is new and "i-1" not in group
+    assert waiting.value == Joined(ErrorCode.FENCED_INSTANCE_ID, "i-1")
+    assert group.waiting == 0
+
+
+def test_who_is_who() -> None:
+    group = members(member("i-1", instance_id="i"), member("b"))
+    assert group.known("i-1", "i") is group.known("i-1", None) is group.static("i")
+    for member_id, instance_id, code in (
+        ("b", "i", ErrorCode.FENCED_INSTANCE_ID),
+        ("x", "i", ErrorCode.FENCED_INSTANCE_ID),
+        ("i-1", "j", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("x", None, ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        with pytest.raises(Refused) as refused:
+            group.known(member_id, instance_id)
+        assert refused.value.code == code
+
+
+def test_two_requests_of_one_member_have_one_answer() -> None:
+    group = members(member("a"))
+    first = group.get("a")
+    assert first is not None
+    assert group.await_join(first) is group.await_join(first)
+    assert group.waiting == 1 and group.have_all_joined
+    group.answer_join(first, Joined(ErrorCode.NONE, "a"))
+    group.answer_join(first, Joined(ErrorCode.NONE, "a"))
+    assert group.waiting == 0
+
+
+def test_who_is_expected_is_waited_for() -> None:
+    group = members()
+    assert group.have_all_joined
+    session = group.pending["p"] = Session(Timers(), lambda now: None)
+    session.extend(NOW, 10)
+    assert not group.have_all_joined
+    group.add(member("p"))
+    assert not group.pending

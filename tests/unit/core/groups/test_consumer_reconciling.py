@@ -1,0 +1,140 @@
+"""One member on its way to its target: what it may have, what it must give up first, and that it arrives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.groups.assignors.spec import Assignment, Partitions
+from odradek.core.groups.consumer.member import NOTHING, Current, Held, MemberState
+from odradek.core.groups.consumer.reconciling import Aim, step
+
+T, U = Uuid(b"t" * 16), Uuid(b"u" * 16)
+STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED
+
+
+def held(epoch: int, *partitions: int, topic: Uuid = T) -> Held:
+    return {topic: dict.fromkeys(partitions, epoch)} if partitions else {}
+
+
+def aim(epoch: int, *partitions: int, owned: Assignment | None = None, **more: object) -> Aim:
+    target = {T: Partitions(partitions)} if partitions else {}
+    return Aim(epoch, target, frozenset({T, U}), owned, False)._replace(**more)  # type: ignore[arg-type]
+
+
+def owning(*partitions: int) -> Assignment:
+    return {T: Partitions(partitions)}
+
+
+def free(topic: Uuid, partition: int) -> bool:
+    return True
+
+
+def test_a_new_member_gets_what_is_free() -> None:
+    assert step(Current(), aim(2, 0, 1), free) == Current(2, 0, STABLE, held(2, 0, 1))
+
+
+def test_what_is_not_free_is_waited_for() -> None:
+    waiting = step(Current(), aim(2, 0, 1), lambda topic, partition: partition == 0)
+    assert waiting == Current(2, 0, UNRELEASED, held(2, 0))
+    assert step(waiting, aim(2, 0, 1), free) == Current(2, 2, STABLE, held(2, 0, 1))
+
+
+def test_what_is_kept_keeps_its_epoch() -> None:
+    before = Current(2, 1, STABLE, held(2, 0, 1))
+    assert step(before, aim(5, 0, 1, 2), free).assigned == {T: {0: 2, 1: 2, 2: 5}}
+
+
+def test_a_member_gives_up_in_its_old_epoch() -> None:
+    before = Current(2, 1, STABLE, held(2, 0, 1))
+    giving = step(before, aim(3, 0, 5), free)
+    assert giving == Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
+    assert step(giving, aim(3, 0, 5), free) == giving
+    assert step(giving, aim(3, 0, 5, owned=owning(0, 1)), free) == giving
+    assert step(giving, aim(3, 0, 5, owned=owning(0)), free) == Current(3, 2, STABLE, {T: {0: 2, 5: 3}})
+
+
+def test_a_member_that_owns_nothing_gives_up_at_once() -> None:
+    before = Current(2, 1, STABLE, held(2, 0, 1))
+    assert step(before, aim(3, 5, owned={}), free) == Current(3, 2, STABLE, held(3, 5))
+
+
+def test_the_target_moves_on_while_a_member_gives_up() -> None:
+    giving = Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
+    assert step(giving, aim(4, owned=owning(0, 1)), free) == giving
+    further = step(giving, aim(4, owned=owning(0)), free)
+    assert further == Current(2, 2, UNREVOKED, NOTHING, held(2, 0))
+
+
+def test_a_target_may_give_back_what_was_given_up() -> None:
+    giving = Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
+    assert step(giving, aim(4, 0, 1, owned=owning(0)), free) == Current(4, 2, STABLE, {T: {0: 2, 1: 4}})
+
+
+def test_topics_that_were_left_are_given_up_before_there_is_a_new_target() -> None:
+    before = Current(2, 1, STABLE, {**held(2, 0), **held(2, 7, topic=U)})
+    left = aim(2, 0, topics=frozenset({U}), has_resubscribed=True)
+    assert step(before, left, free) == Current(2, 2, UNREVOKED, held(2, 7, topic=U), held(2, 0))
+    assert step(before, left._replace(owned={}), free) == Current(2, 2, STABLE, held(2, 7, topic=U))
+
+
+def test_what_is_left_joins_what_is_being_given_up() -> None:
+    before = Current(2, 2, UNREVOKED, held(2, 0), held(2, 1))
+    left = aim(3, 0, topics=frozenset({U}), has_resubscribed=True)
+    assert step(before, left, free) == Current(2, 2, UNREVOKED, NOTHING, held(2, 0, 1))
+
+
+def test_a_target_is_not_followed_to_topics_that_were_left() -> None:
+    assert step(Current(), aim(2, 0, topics=frozenset({U})), free) == Current(2, 0, STABLE)
+
+
+def test_a_state_of_a_newer_broker_wants_a_member_without_partitions() -> None:
+    unknown = Current(2, 1, MemberState(42), held(2, 0))
+    assert unknown.state is MemberState.UNKNOWN
+    for owned in (None, owning(0)):
+        with pytest.raises(Refused) as refused:
+            step(unknown, aim(3, 0, owned=owned), free)
+        assert refused.value.code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert step(unknown, aim(3, 0, owned={}), free) == Current(3, 2, STABLE, held(2, 0))
+
+
+partitions = st.frozensets(st.integers(0, 7))
+
+
+@given(
+    st.lists(st.tuples(partitions, partitions, st.sampled_from(("lazy", "honest"))), max_size=12),
+    partitions,
+)
+def test_it_never_has_what_another_has_and_arrives(
+    targets: list[tuple[frozenset[int], frozenset[int], str]], last: frozenset[int]
+) -> None:
+    """Targets follow each other while the member is slow, and others hold some partitions now and then."""
+    current = Current()
+    for epoch, (target, taken, manner) in enumerate(targets, 1):
+        mine = {partition for _, partition in current.partitions()}
+        owned = owning(*current.assigned.get(T, ())) if manner == "honest" else None
+
+        def is_free(topic: Uuid, partition: int, mine: set[int] = mine, taken: frozenset[int] = taken) -> bool:
+            return partition in mine or partition not in taken
+
+        after = step(current, aim(epoch, *target, owned=owned), is_free)
+        got = set(after.assigned.get(T, ())) - mine
+        assert not got & taken
+        assert got <= target
+        if after.state is UNREVOKED:
+            assert after.epoch == current.epoch
+            assert {partition for _, partition in after.partitions()} <= mine
+        else:
+            assert after.epoch == epoch
+            assert set(after.assigned.get(T, ())) <= target
+        if manner == "lazy":  # Nothing is taken from it before it has said that it stopped.
+            assert mine <= {partition for _, partition in after.partitions()}
+        current = after
+    epoch = len(targets) + 1
+    for _ in range(3):
+        current = step(current, aim(epoch, *last, owned=owning(*current.assigned.get(T, ()))), free)
+    assert current.is_reconciled_to(epoch)
+    assert set(current.assigned.get(T, ())) == last

@@ -1,0 +1,70 @@
+"""Subscriptions by regular expression: RE2's syntax, whole names, and patterns that mean harm."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.groups.consumer.regexes import check, matching
+
+TOPICS = ["news", "news.a", "news.b", "old-news", "__consumer_offsets"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("news", {"news"}),
+        (r"news\..*", {"news.a", "news.b"}),
+        ("news.?.?", {"news", "news.a", "news.b"}),
+        (".*news", {"news", "old-news"}),
+        (".*", set(TOPICS)),
+        ("nothing", set()),
+        ("", set()),
+        (r"(?i)NEWS", {"news"}),
+        (r"^news$", {"news"}),
+        (r"\Qnews.a\E", {"news.a"}),
+    ],
+)
+def test_the_whole_name_matches(pattern: str, matched: set[str]) -> None:
+    check(pattern)
+    assert matching(pattern, TOPICS) == matched
+
+
+@pytest.mark.parametrize("pattern", ["(a", "a)", "[a", "*", "a{2,1}", r"(a)\1", "(?=a)", "(?<!a)b", "a{1001}", "\\"])
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check(pattern)
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert pattern in refused.value.detail
+    assert matching(pattern, TOPICS) == frozenset()  # Of another broker's making.
+
+
+@pytest.mark.parametrize(
+    "pattern", ["((a{100}){100}){100}", r"(\pL{1,100}){100}", "|".join(f"{n}.{{900}}" for n in range(99)), "(" * 30_000]
+)
+def test_what_is_compiled_is_bounded(pattern: str) -> None:
+    started = perf_counter()
+    with pytest.raises(Refused):
+        check(pattern)
+    assert perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*b", "(.*a){40}", ".*a.{20}", "(a|aa)+", "(" * 900 + "a*" + ")*" * 900])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    """These take for ever where a matcher tries one way after the other."""
+    started = perf_counter()
+    matching(pattern, ["a" * 249] * 1000)
+    assert perf_counter() - started < 5
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
+    try:
+        check(pattern)
+    except Refused as refused:
+        assert refused.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert matching(pattern, TOPICS) <= set(TOPICS)

@@ -1,0 +1,172 @@
+"""The offsets of a shard against a naive reading of its log: the last record that counts is what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.base.units import TopicName
+from odradek.core.groups.offsets import NEVER, GroupOffsets, Place
+from odradek.record.internal.codec import decode_key, decode_value, encode
+from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+
+NOBODY = -1
+GROUPS, TOPICS, PARTITIONS, PRODUCERS = ("g", "h"), ("t", "u"), (0, 1), (NOBODY, 1, 2)
+PLACES = [(group, topic, partition) for group in GROUPS for topic in TOPICS for partition in PARTITIONS]
+
+
+class Record(NamedTuple):
+    """A commit, in the transaction of a producer if one is given; None as offset: a tombstone."""
+
+    place: Place
+    offset: int | None
+    producer: int = NOBODY
+
+
+class End(NamedTuple):
+    """A marker."""
+
+    producer: int
+    is_commit: bool
+
+
+Log = Sequence[Record | End]
+
+places = st.sampled_from(PLACES)
+records = st.builds(Record, places, st.integers(0, 1 << 40), st.sampled_from(PRODUCERS))
+tombstones = st.builds(Record, places, st.none(), st.just(NOBODY))
+ends = st.builds(End, st.sampled_from([1, 2]), st.booleans())
+logs = st.lists(st.one_of(records, records, tombstones, ends), max_size=60)
+
+
+def replayed(log: Log) -> GroupOffsets:
+    offsets = GroupOffsets()
+    for one in log:
+        if isinstance(one, End):
+            offsets.end_transaction(one.producer, is_commit=one.is_commit)
+        else:
+            group, topic, partition = one.place
+            value = None if one.offset is None else committed(one.offset)
+            offsets.replay(OffsetCommitKey(group=group, topic=topic, partition=partition), value, one.producer)
+    return offsets
+
+
+def committed(offset: int, expires: int = NEVER) -> OffsetCommitValue:
+    return OffsetCommitValue(offset=offset, metadata="", commit_timestamp=offset % 7, expire_timestamp=expires)
+
+
+def outcome(log: Log, position: int, producer: int) -> bool | None:
+    """How the transaction ended in which the record at this position was written; None if it is open."""
+    return next((one.is_commit for one in log[position:] if isinstance(one, End) and one.producer == producer), None)
+
+
+def truth(log: Log, place: Place) -> int | None:
+    for position, one in reversed(list(enumerate(log))):
+        counts = isinstance(one, Record) and one.place == place
+        if counts and isinstance(one, Record) and (one.producer < 0 or outcome(log, position, one.producer)):
+            return one.offset
+    return None
+
+
+def is_open(log: Log, place: Place) -> bool:
+    last = max((position for position, one in enumerate(log) if one == Record(place, None)), default=-1)
+    return any(
+        isinstance(one, Record)
+        and one.place == place
+        and one.producer >= 0
+        and outcome(log, position, one.producer) is None
+        for position, one in enumerate(log)
+        if position > last
+    )
+
+
+def held(offsets: GroupOffsets) -> dict[Place, int]:
+    found = {place: offsets.find(*place) for place in PLACES}
+    return {place: value.offset for place, value in found.items() if value is not None}
+
+
+def whole(log: Log) -> dict[Place, int]:
+    found = {place: truth(log, place) for place in PLACES}
+    return {place: offset for place, offset in found.items() if offset is not None}
+
+
+@given(logs)
+def test_the_last_record_that_counts_is_what_is_true(log: Log) -> None:
+    offsets = replayed(log)
+    assert held(offsets) == whole(log)
+    assert len(offsets) == len(whole(log))
+    pending = {place for place in PLACES if is_open(log, place)}
+    assert {place for place in PLACES if offsets.is_pending(*place)} == pending
+    assert offsets.has_pending == bool(pending)
+    assert {group for group in GROUPS if offsets.has_pending_of(group)} == {place[0] for place in pending}
+    assert offsets.groups() == {place[0] for place in pending | whole(log).keys()}
+    assert {place for place in PLACES if offsets.has(*place)} == pending | whole(log).keys()
+    for group in GROUPS:
+        assert all(offsets.of_group(group).values()), "nothing is left of a topic without offsets"
+
+
+@given(logs)
+def test_what_is_written_anew_is_what_there_is(log: Log) -> None:
+    offsets = replayed(log)
+    again = GroupOffsets()
+    for record in offsets.records():
+        key, value = encode(record.key, record.value, 4 if record.version is None else record.version)
+        decoded = decode_key(key)
+        assert isinstance(decoded, OffsetCommitKey) and value is not None
+        kept = decode_value(decoded, value)
+        assert isinstance(kept, OffsetCommitValue)
+        again.replay(decoded, kept, NOBODY)
+    assert {place: again.find(*place) for place in PLACES} == {place: offsets.find(*place) for place in PLACES}
+
+
+@given(logs, st.sampled_from(GROUPS), st.sets(st.sampled_from(TOPICS)))
+def test_tombstones_leave_nothing_of_what_they_are_for(log: Log, group: str, topics: set[str]) -> None:
+    offsets = replayed(log)
+    before = held(offsets)
+    names = [TopicName(topic) for topic in topics]
+    for tombstone in [*offsets.tombstones_of_group(group), *offsets.tombstones_of_topics(names)]:
+        assert isinstance(tombstone.key, OffsetCommitKey) and tombstone.value is None
+        offsets.replay(tombstone.key, None, NOBODY)
+    for producer in (1, 2):
+        offsets.end_transaction(producer, is_commit=True)
+    gone = {place for place in PLACES if place[0] == group or place[1] in topics}
+    assert held(offsets).keys().isdisjoint(gone)
+    assert not offsets.has_pending
+    left = {place: offset for place, offset in before.items() if place not in gone}
+    assert held(offsets).items() >= {(p, o) for p, o in left.items() if not any(_is_txn_of(log, p))}
+
+
+def _is_txn_of(log: Log, place: Place) -> Iterable[bool]:
+    return (isinstance(one, Record) and one.place == place and one.producer >= 0 for one in log)
+
+
+def test_an_offset_with_a_time_of_its_own_is_written_in_the_version_that_has_it() -> None:
+    offsets = GroupOffsets()
+    offsets.replay(OffsetCommitKey(group="g", topic="t", partition=0), committed(1, expires=99), NOBODY)
+    (record,) = offsets.records()
+    key, value = encode(record.key, record.value, record.version or 0)
+    assert value is not None and value[:2] == b"\x00\x01"
+    assert decode_value(decode_key(key), value) == record.value
+
+
+def test_what_many_offsets_have_in_common_is_kept_once() -> None:
+    offsets = GroupOffsets()
+    for partition in range(3):
+        value = OffsetCommitValue(
+            offset=partition, metadata="x" * 100, commit_timestamp=1 << 40, topic_id=bytes(15) + b"\x01"
+        )
+        # As if each had been read from the log.
+        key, data = encode(OffsetCommitKey(group="g", topic="t", partition=partition), value, 4)
+        decoded = decode_key(key)
+        assert isinstance(decoded, OffsetCommitKey) and data is not None
+        kept = decode_value(decoded, data)
+        assert isinstance(kept, OffsetCommitValue)
+        offsets.replay(decoded, kept, NOBODY)
+    first, *others = offsets.of_group("g")["t"].values()
+    for other in others:
+        assert other.metadata is first.metadata
+        assert other.commit_timestamp is first.commit_timestamp
+        assert other.topic_id is first.topic_id

@@ -1,0 +1,70 @@
+"""The log of a shard does not grow for ever: it is written anew, and cut off before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import HOUR_MS, MIB, TopicPartition
+from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.core.coordinators.shards import REWRITTEN_FROM_BYTES
+from odradek.log.log import Log
+from support.group_offsets import GroupOffsets, Kept
+from support.in_memory import Harness
+from support.transactional import Transactional, make_topic
+
+NONE = ErrorCode.NONE
+A, B, C = ("t", 0), ("t", 1), ("t", 2)
+AT_ONCE = 4000  # Commits in one request.
+
+
+def log_of(harness: Harness) -> Log:
+    return harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
+
+
+def commit_often(group: GroupOffsets, times: int) -> int:
+    """The last offset committed."""
+    request = group.request({A: 0}, 9)
+    (part,) = request.topics[0].partitions
+    for last in range(AT_ONCE, times + 1, AT_ONCE):
+        request.topics[0].partitions = [
+            type(part)(partition_index=0, committed_offset=offset, committed_metadata="")
+            for offset in range(last - AT_ONCE + 1, last + 1)
+        ]
+        group.harness.send(request, 9)
+        group.harness.settle()
+        group.harness.keep_house()
+    return times
+
+
+def crash(harness: Harness) -> None:
+    harness.kill()
+    harness.settle()
+
+
+def test_a_log_of_one_offset_committed_again_and_again_is_cut(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, offsets_topic_num_partitions="1")
+    make_topic(harness, "t", 3)
+    group = GroupOffsets(harness)
+    producer = Transactional(harness, "p")
+    producer.begin()
+    group.commit_in(producer, {B: 7})
+    group.commit({C: 8}, retention_ms=HOUR_MS, version=4)
+    last = commit_often(group, 160_000)
+    assert log_of(harness).size > REWRITTEN_FROM_BYTES, "an open transaction needs its beginning"
+    crash(harness)
+    assert group.fetch([B, C], is_stable=True) == {B: ErrorCode.UNSTABLE_OFFSET_COMMIT, C: Kept(8)}
+    assert producer.end(commit=True) == NONE
+    harness.keep_house()  # Written anew,
+    harness.keep_house()  # and cut off, as that is durable.
+    assert log_of(harness).size < MIB
+    start = log_of(harness).start_offset
+    assert start > last
+    for _ in range(2):
+        assert group.fetch(is_stable=True) == {A: Kept(last), B: Kept(7), C: Kept(8)}
+        crash(harness)
+    assert log_of(harness).start_offset == start
+    harness.keep_house()
+    harness.pass_time(HOUR_MS)
+    harness.keep_house()
+    assert group.fetch() == {A: Kept(last), B: Kept(7)}, "what has a time of its own has it still"

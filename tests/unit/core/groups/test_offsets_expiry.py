@@ -1,0 +1,125 @@
+"""Offsets that nobody has needed for long go, and groups of which nothing is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import MINUTE_MS, SECOND_MS
+from odradek.core.groups.expiry import Expiry
+from support.group_offsets import GroupOffsets, Kept, groups
+from support.in_memory import Harness
+from support.transactional import Transactional, make_topic
+
+NONE = ErrorCode.NONE
+A, B = ("t", 0), ("t", 1)
+RETENTION_MS = 10 * MINUTE_MS
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path, offsets_retention_minutes="10", offsets_retention_check_interval_ms="60000")
+    make_topic(harness, "t", 2)
+    harness.keep_house()
+    return harness
+
+
+def wait(harness: Harness, ms: int) -> None:
+    """A second at a time would do the same, and take longer."""
+    harness.pass_time(ms)
+    harness.keep_house()
+
+
+def test_an_offset_of_a_simple_consumer_goes_when_it_is_old_and_the_group_with_the_last(harness: Harness) -> None:
+    group = GroupOffsets(harness)
+    group.commit({A: 1, B: 1})
+    wait(harness, RETENTION_MS // 2)
+    group.commit({B: 2})
+    wait(harness, RETENTION_MS // 2 - SECOND_MS)
+    assert group.fetch() == {A: Kept(1), B: Kept(2)}
+    wait(harness, MINUTE_MS)
+    assert group.fetch() == {B: Kept(2)}
+    wait(harness, RETENTION_MS // 2)
+    assert (group.fetch(), groups(harness)) == ({}, set())
+    harness.kill()
+    assert (group.fetch(), groups(harness)) == ({}, set())
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_one_with_a_time_of_its_own_goes_then(harness: Harness, version: int) -> None:
+    group = GroupOffsets(harness)
+    group.commit({A: 1}, version, retention_ms=2 * MINUTE_MS)
+    group.commit({B: 1}, version, retention_ms=(1 << 63) - 1)
+    harness.restart()
+    harness.keep_house()
+    wait(harness, MINUTE_MS)
+    assert group.fetch() == {A: Kept(1), B: Kept(1)}
+    wait(harness, MINUTE_MS)
+    assert group.fetch() == {B: Kept(1)}
+    wait(harness, 10 * RETENTION_MS)
+    assert group.fetch() == {B: Kept(1)}, "that never goes"
+
+
+def test_it_is_looked_for_from_time_to_time(harness: Harness) -> None:
+    group = GroupOffsets(harness)
+    group.commit({A: 1}, 4, retention_ms=SECOND_MS)
+    wait(harness, MINUTE_MS - 1)
+    assert group.fetch() == {A: Kept(1)}
+    wait(harness, 1)
+    assert group.fetch() == {}
+
+
+def test_a_part_at_a_time(harness: Harness) -> None:
+    looks = Expiry(harness.configs, at_once=2)
+    looks.tick(harness.broker.groups.shards, harness.now)
+    for name in "abcd":
+        GroupOffsets(harness, name).commit({A: 1}, 4, retention_ms=SECOND_MS)
+    harness.pass_time(MINUTE_MS)
+    left = []
+    for _ in range(4):
+        looks.tick(harness.broker.groups.shards, harness.now)
+        left.append(len(groups(harness)))
+    assert left == [3, 2, 1, 0]
+
+
+def test_a_shard_that_went_meanwhile_is_left_alone(harness: Harness) -> None:
+    looks = Expiry(harness.configs, at_once=2)
+    looks.tick(harness.broker.groups.shards, harness.now)
+    for name in "abcd":
+        GroupOffsets(harness, name).commit({A: 1}, 4, retention_ms=SECOND_MS)
+    harness.pass_time(MINUTE_MS)
+    looks.tick(harness.broker.groups.shards, harness.now)
+    assert len(groups(harness)) == 3
+    harness.restart()
+    harness.settle()
+    for _ in range(4):
+        looks.tick(harness.broker.groups.shards, harness.now)
+    assert len(groups(harness)) == 3, "another coordinator has the shards now"
+
+
+def test_what_a_transaction_is_about_to_decide_stays(harness: Harness) -> None:
+    group = GroupOffsets(harness)
+    producer = Transactional(harness, "p")
+    producer.begin(timeout_ms=15 * MINUTE_MS)
+    group.commit({A: 1, B: 1})
+    group.commit_in(producer, {A: 2})
+    wait(harness, RETENTION_MS)
+    assert group.fetch() == {A: Kept(1)}
+    assert producer.end(commit=True) == NONE
+    assert group.fetch() == {A: Kept(2)}, "it is as old as its record"
+    wait(harness, MINUTE_MS)
+    assert (group.fetch(), groups(harness)) == ({}, set())
+
+
+def test_a_group_that_only_a_transaction_knows_stays_until_its_end(harness: Harness) -> None:
+    group = GroupOffsets(harness)
+    producer = Transactional(harness, "p")
+    producer.begin(timeout_ms=15 * MINUTE_MS)
+    group.commit_in(producer, {A: 2})
+    wait(harness, MINUTE_MS)
+    assert groups(harness) == {"g"}
+    assert producer.end(commit=False) == NONE
+    wait(harness, MINUTE_MS)
+    assert groups(harness) == set()

@@ -1,0 +1,45 @@
+"""Ids come one after the other, and are asked for in time."""
+
+from __future__ import annotations
+
+from odradek.base.units import ProducerId
+from odradek.core.transactions.producer_ids import LEFT_TO_ASK, ProducerIdBlock, ProducerIds
+
+
+def block(first: int, count: int) -> ProducerIdBlock:
+    return ProducerIdBlock(ProducerId(first), ProducerId(first + count - 1))
+
+
+def test_who_comes_first_waits_for_a_block() -> None:
+    asked, given = [], []
+    ids = ProducerIds(lambda: asked.append(1))
+    for _ in range(3):
+        ids.take(given.append)
+    assert (len(asked), given) == (1, [])
+    ids.brought(block(5000, 1000))
+    assert given == [5000, 5001, 5002]
+
+
+def test_the_next_block_is_asked_for_before_the_last_is_used_up() -> None:
+    asked, given = [], []
+    ids = ProducerIds(lambda: asked.append(len(given)))
+    ids.prepare()
+    ids.brought(block(0, 1000))
+    for _ in range(1000):
+        ids.take(given.append)
+    assert asked == [0, 1001 - LEFT_TO_ASK]
+    ids.brought(block(7000, 1000))
+    ids.take(given.append)
+    assert given == [*range(1000), 7000]
+
+
+def test_without_a_block_nobody_is_left_waiting() -> None:
+    asked, given = [], []
+    ids = ProducerIds(lambda: asked.append(1))
+    ids.take(given.append)
+    ids.brought(None)
+    assert given == [None]
+    ids.take(given.append)
+    ids.brought(block(0, 10))
+    assert given == [None, 0]
+    assert len(asked) == 3
