@@ -14,11 +14,24 @@ from collections.abc import Sequence
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_NAMED_SINCE = 3
+FROM_ZERO_SINCE = 4  # Before, a feature could not be told whose first level is 0 (KIP-1022).
 CLUSTER_NAMED_SINCE = 5
+# What clients go by: from level 2 of transaction.version on, each transaction has an epoch of its own (KIP-890).
+_FEATURES = {"group.version": 1, "transaction.version": 2}
+_SUPPORTED = [SupportedFeatureKey(name=name, min_version=0, max_version=top) for name, top in _FEATURES.items()]
+_FINALIZED = [
+    FinalizedFeatureKey(name=name, max_version_level=top, min_version_level=top) for name, top in _FEATURES.items()
+]
 
 
 def handle(call: Call, body: ApiVersionsRequest, table: Sequence[ApiVersion]) -> ApiVersionsResponse:
@@ -29,7 +42,13 @@ def handle(call: Call, body: ApiVersionsRequest, table: Sequence[ApiVersion]) ->
         call.peer.software = " ".join(names)
     if call.version >= CLUSTER_NAMED_SINCE and _meant_another(call, body):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=list(table))
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=list(table),
+        supported_features=_SUPPORTED if call.version >= FROM_ZERO_SINCE else [],
+        finalized_features_epoch=0,
+        finalized_features=_FINALIZED,
+    )
 
 
 def refuse(call: Call, body: ApiVersionsRequest, code: ErrorCode) -> ApiVersionsResponse:

@@ -37,6 +37,13 @@ _TOPIC = _bits(
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
+_GROUP = _bits(
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 _CLUSTER = _bits(
     Operation.CREATE,
     Operation.ALTER,
@@ -54,3 +61,7 @@ def topic(asked: bool) -> int:
 
 def cluster(asked: bool) -> int:
     return _CLUSTER if asked else NOT_ASKED
+
+
+def group(asked: bool) -> int:
+    return _GROUP if asked else NOT_ASKED

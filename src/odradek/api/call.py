@@ -25,6 +25,11 @@ class Peer:
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
     fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
 
+    @property
+    def client_host(self) -> str:
+        """As Java writes an address that has no name; groups show their members so."""
+        return "/" + self.address.rpartition(":")[0]
+
     def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
         """The address under which this client should find a broker.
 

@@ -1,6 +1,7 @@
 """Fetch, versions 4 to 18.
 
-Whole batches come back as slices of files, undecoded; an offset inside a batch returns the batch.  v5: log start
+Whole batches come back as slices of files, undecoded; an offset inside a batch returns the batch.  Who reads committed
+records gets what lies below the last stable offset, and is told which transactions in it were aborted.  v5: log start
 offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v12: flexible, and
 logs that part are told where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).
 v16: the current leader for who asks the wrong broker (KIP-951).
@@ -128,10 +129,7 @@ class _Fetch:
                 # Nobody else is among the replicas, so far.
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
             partition.check_leader_epoch(wanted.current_leader_epoch)
-            data = _read_partition(partition, wanted, left, at_least_one)
-            if self._read_committed:
-                data.aborted_transactions = []
-            return data
+            return _read_partition(partition, wanted, left, at_least_one, read_committed=self._read_committed)
         except Refused as refused:
             data = _refused(index, refused.code)
             if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
@@ -207,30 +205,36 @@ def _begin(call: Call, body: FetchRequest, by_id: bool) -> FetchRound:
     )
 
 
-def _read_partition(partition: Partition, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
+def _read_partition(
+    partition: Partition, wanted: Wanted, left: int, at_least_one: bool, *, read_committed: bool
+) -> PartitionData:
     index = wanted.key.partition
     parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
     if parted is not None:
         epoch, end = parted
-        high_watermark = partition.positions.high_watermark
         return PartitionData(
             partition_index=index,
             error_code=ErrorCode.NONE,
-            high_watermark=high_watermark,
-            last_stable_offset=high_watermark,
+            high_watermark=partition.positions.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.start_offset,
             diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
-            aborted_transactions=None,
+            aborted_transactions=[] if read_committed else None,
             records=NO_RECORDS,
         )
-    readable = partition.read(wanted.fetch_offset, min(wanted.max_bytes, left), at_least_one=at_least_one)
+    max_bytes = min(wanted.max_bytes, left)
+    readable = partition.read(wanted.fetch_offset, max_bytes, at_least_one=at_least_one, read_committed=read_committed)
     return PartitionData(
         partition_index=index,
         error_code=ErrorCode.NONE,
         high_watermark=readable.high_watermark,
         last_stable_offset=readable.last_stable_offset,
         log_start_offset=readable.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in readable.aborted
+        ]
+        if read_committed
+        else None,
         records=readable.records if readable.records.size else NO_RECORDS,
     )
 

@@ -61,7 +61,7 @@ class FetchShape(NamedTuple):
 class FetchOutline(OnePartition):
     """One partition, as one consumer reads it, all but the session's epoch and the offset."""
 
-    __slots__ = ("answer", "max_bytes", "min_bytes", "session_id", "wanted")
+    __slots__ = ("answer", "is_read_committed", "max_bytes", "min_bytes", "session_id", "wanted")
 
     def __init__(self, version: int, body: FetchRequest, name: TopicPartition, wanted: Wanted) -> None:
         """`wanted` of the partition, with the offset of any request."""
@@ -71,10 +71,11 @@ class FetchOutline(OnePartition):
         self.session_id = SESSIONLESS if body.session_epoch == FINAL_EPOCH else body.session_id
         self.min_bytes = body.min_bytes
         self.max_bytes = body.max_bytes
-        self.answer = FetchAnswer(version, self._sample(topic, body.isolation_level == READ_COMMITTED))
+        self.is_read_committed = body.isolation_level == READ_COMMITTED
+        self.answer = FetchAnswer(version, self._sample(topic))
 
-    def _sample(self, topic: FetchTopic, is_read_committed: bool) -> FetchResponse:
-        """An answer with MARKS where the numbers go, and one byte of records."""
+    def _sample(self, topic: FetchTopic) -> FetchResponse:
+        """An answer with MARKS where the numbers go, one byte of records, and no aborted transaction."""
         high_watermark, last_stable_offset, log_start_offset = MARKS
         part = PartitionData(
             partition_index=self.name.partition,
@@ -82,7 +83,7 @@ class FetchOutline(OnePartition):
             high_watermark=high_watermark,
             last_stable_offset=last_stable_offset,
             log_start_offset=log_start_offset,
-            aborted_transactions=[] if is_read_committed else None,
+            aborted_transactions=[] if self.is_read_committed else None,
             records=b"\0",
         )
         answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[part])

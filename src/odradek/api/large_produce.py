@@ -41,7 +41,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     if batch is None:
         return None
     try:
-        produce.check_allowed(outline.version, None, batch)
+        produce.check_allowed(outline.version, outline.transactional_id, batch)
     except Refused:
         return None
     arrival = partition.begin_arrival(batch, now.wall)

@@ -2,14 +2,15 @@
 
 Times below zero are questions: -1 the end, -2 the start, -3 the record with the largest timestamp (v7, KIP-734), -4 the
 start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005), -6 the first offset not yet tiered
-(v11, KIP-1023).  Nothing is tiered here.  v2: isolation level.  v4: leader epochs.  v6: flexible.  v10: a timeout,
+(v11, KIP-1023).  Nothing is tiered here.  v2: isolation level: for who reads committed records the end is the last
+stable offset, and no time is found beyond it.  v4: leader epochs.  v6: flexible.  v10: a timeout,
 unused without remote storage.
 """
 
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.isolation import ISOLATION_LEVELS
+from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.partition import Partition
@@ -36,7 +37,9 @@ def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
     for topic in body.topics:
         for part in topic.partitions:
             asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
-    return ListOffsetsResponse(topics=[_topic(call, TopicName(name), parts) for name, parts in asked.items()])
+    committed = body.isolation_level == READ_COMMITTED
+    topics = [_topic(call, TopicName(name), parts, committed) for name, parts in asked.items()]
+    return ListOffsetsResponse(topics=topics)
 
 
 def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -50,22 +53,28 @@ def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsets
     )
 
 
-def _topic(call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]]) -> ListOffsetsTopicResponse:
+def _topic(
+    call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool
+) -> ListOffsetsTopicResponse:
     """Each partition once; one that is asked for twice has no answer."""
     return ListOffsetsTopicResponse(
         name=name,
         partitions=[
-            _partition(call, name, parts[0]) if len(parts) == 1 else _refused(index, ErrorCode.INVALID_REQUEST)
+            _partition(call, name, parts[0], committed)
+            if len(parts) == 1
+            else _refused(index, ErrorCode.INVALID_REQUEST)
             for index, parts in asked.items()
         ],
     )
 
 
-def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _partition(
+    call: Call, topic: TopicName, part: ListOffsetsPartition, committed: bool
+) -> ListOffsetsPartitionResponse:
     try:
         partition = call.broker.partition(topic, part.partition_index)
         partition.check_leader_epoch(part.current_leader_epoch)
-        timestamp, offset, epoch = _place(call, partition, part.timestamp)
+        timestamp, offset, epoch = _place(call, partition, part.timestamp, committed)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return ListOffsetsPartitionResponse(
@@ -81,16 +90,17 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _place(call: Call, partition: Partition, asked: int) -> Place:
+def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Place:
     if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
     if asked == LATEST:
-        return NO_TIMESTAMP, partition.positions.high_watermark, partition.info.leader_epoch
+        return NO_TIMESTAMP, partition.readable_end(read_committed=committed), partition.info.leader_epoch
     if asked in (EARLIEST, EARLIEST_LOCAL):
         return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
-    found = partition.lookup_timestamp(None if asked == MAX_TIMESTAMP else TimestampMs(asked))
+    timestamp = None if asked == MAX_TIMESTAMP else TimestampMs(asked)
+    found = partition.lookup_timestamp(timestamp, read_committed=committed)
     return NOWHERE if found is None else found
 
 

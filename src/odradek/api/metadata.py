@@ -20,6 +20,7 @@ from odradek.base.units import SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core import topic_names
 from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
+from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
 from odradek.core.parked import Parked
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
@@ -61,7 +62,8 @@ def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
     room = PARTITIONS_PER_REQUEST_MAX
     for name in sorted(names - broker.view.topics.keys()):
         try:
-            topic = broker.planner.new_topic(TopicSpec(name), broker.view)
+            spec = state_topics.spec(TopicName(name), broker.configs, broker.view)
+            topic = broker.planner.new_topic(spec, broker.view)
         except Refused:
             continue  # The answer says why, topic by topic.
         room -= len(topic.partitions)

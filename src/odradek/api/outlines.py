@@ -42,11 +42,12 @@ _NO_RECORDS_BYTES = 4  # How a request without records ends: an empty length, an
 class Outline(OnePartition):
     """One partition, as one producer writes to it, all but the records."""
 
-    __slots__ = ("acks", "answer", "size", "timeout_ms", "version")
+    __slots__ = ("acks", "answer", "size", "timeout_ms", "transactional_id", "version")
 
     def __init__(self, version: int, body: ProduceRequest, name: TopicPartition, size: int) -> None:
         super().__init__(name, Uuid(body.topic_data[0].topic_id))
         self.version = version
+        self.transactional_id = body.transactional_id
         self.acks = body.acks
         self.timeout_ms = body.timeout_ms
         self.size = size

@@ -72,16 +72,16 @@ def _is_next_of(session: Session, epoch: int, outline: FetchOutline) -> bool:
 
 
 def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: Offset) -> Readable | None:
-    """None if there is less than was asked for, or an error."""
+    """None if there is less than was asked for, an error, or an aborted transaction to tell of."""
     max_bytes = min(outline.wanted.max_bytes, outline.max_bytes, broker.fetch_bytes_max)
     try:
         if partition.diverging_epoch(outline.wanted.last_fetched_epoch, offset) is not None:
             return None
-        readable = partition.read(offset, max_bytes, at_least_one=True)
+        readable = partition.read(offset, max_bytes, at_least_one=True, read_committed=outline.is_read_committed)
     except Refused:
         return None
     size = readable.records.size
-    return readable if size and size >= outline.min_bytes else None
+    return readable if size and size >= outline.min_bytes and not readable.aborted else None
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:

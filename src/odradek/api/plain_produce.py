@@ -36,7 +36,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     try:
         batch = ingress.admitted(partition, records, now)
         if batch.attributes:  # None are set in most batches.
-            produce.check_allowed(outline.version, None, batch)
+            produce.admit(broker, partition, batch, outline.version, outline.transactional_id, now)
         append = broker.stage(partition, batch, now, all_replicas=outline.acks == produce.ACKS_ALL)
     except Refused:
         return None
@@ -59,7 +59,7 @@ def staged(  # noqa: PLR0917
 
 def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.Staged) -> None:
     """A request was read from `received` and staged: the next one like it may be plain."""
-    if body.transactional_id is not None or body.acks == produce.ACKS_NONE:
+    if body.acks == produce.ACKS_NONE:
         return
     if len(body.topic_data) == len(done.appended) == 1 == len(body.topic_data[0].partition_data):
         name = done.appended[0].name

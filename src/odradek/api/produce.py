@@ -3,8 +3,9 @@
 Order: batches of one connection are appended in the order received.  They are staged here, and written by the broker's
 commit with those of the requests that came with them; the answer is made after it.  v5: log start offset in the answer.
 v8: record errors and a sentence (KIP-467).  v9: flexible.  v10: the current leader for who asks the wrong broker
-(KIP-951).  v13: topics by id (KIP-516).  acks: 0 answers nothing, 1 after the write, all (-1) once the partition's
-in-sync replicas have it, which on an unreplicated partition means: once it is synced to the disk.
+(KIP-951).  v12: a batch makes its partition part of its transaction (KIP-890).  v13: topics by id (KIP-516).  acks: 0
+answers nothing, 1 after the write, all (-1) once the partition's in-sync replicas have it, which on an unreplicated
+partition means: once it is synced to the disk.  A batch that its producer sent before is answered as it was then.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.core.partition import Partition
 from odradek.core.staging import Append
-from odradek.record.batch import Batch
+from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL, Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -37,7 +39,9 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 ADMIN_CLIENT = "__admin_client"  # Whoever calls itself so may write to internal topics: Kafka's own tools do.
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
+ADDS_PARTITIONS_SINCE = 12
 TOPIC_IDS_SINCE = 13
+_ATTRIBUTES_AT = 22  # The lower byte: the records may be anything yet.
 
 _answer = maker(ProduceResponse)
 _partition_answer = maker(PartitionProduceResponse)
@@ -97,11 +101,28 @@ class Appended(NamedTuple):
 
 
 def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | None:
-    if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-        return refuse(call, body, ErrorCode.INVALID_REQUIRED_ACKS)
+    wrong = _wrong_as_a_whole(body)
+    if wrong is not None:
+        return refuse(call, body, wrong)
     appended: list[Appended] = []
     response = _answer(responses=[_stage_topic(call, body, topic, appended) for topic in body.topic_data])
     return Staged(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
+
+
+def _wrong_as_a_whole(body: ProduceRequest) -> ErrorCode | None:
+    transactional = [
+        BatchHeader(part.records)
+        for topic in body.topic_data
+        for part in topic.partition_data
+        if part.records is not None
+        and len(part.records) >= HEADER_BYTES
+        and part.records[_ATTRIBUTES_AT] & TRANSACTIONAL
+    ]
+    if transactional and body.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if len({(batch.producer_id, batch.producer_epoch) for batch in transactional if batch.has_producer_id}) > 1:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return None if body.acks in (ACKS_NONE, ACKS_LEADER, ACKS_ALL) else ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
@@ -142,7 +163,7 @@ def _stage_partition(
         partition = broker.partition(topic, part.index)
         batch = ingress.admitted(partition, part.records, call.now)
         if batch.attributes:  # None are set in most batches.
-            check_allowed(call.version, body.transactional_id, batch)
+            admit(broker, partition, batch, call.version, body.transactional_id, call.now)
         append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
         return _refused(part.index, refused)
@@ -158,16 +179,29 @@ def _stage_partition(
 
 
 def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> None:
-    """What this version, and this broker, do not take of a batch that is good in itself.  Raises Refused."""
+    """What this version does not take of a batch that is good in itself.  Raises Refused."""
     if batch.codec is Codec.ZSTD and version < ZSTD_SINCE:
         text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
-    if batch.is_transactional:
-        if transactional_id is None:
-            text = "a batch of a transaction, in a request that names none"
-            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-        # Nobody could commit or abort it, and who reads committed records only would get it all the same.
-        raise Refused(ErrorCode.INVALID_TXN_STATE, "there are no transactions here yet")
+    if batch.is_transactional and transactional_id is None:
+        text = "a batch of a transaction, in a request that names none"
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+
+
+def admit(  # noqa: PLR0917
+    broker: Broker, partition: Partition, batch: Batch, version: int, transactional_id: str | None, now: Moment
+) -> None:
+    """As check_allowed, and its transaction must take it.  Raises Refused."""
+    check_allowed(version, transactional_id, batch)
+    if not batch.is_transactional or not batch.has_producer_id:
+        return
+    if not partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
+        assert transactional_id is not None
+        partition.check_producer_epoch(batch)  # What comes late must not become part of another transaction.
+        adds = version >= ADDS_PARTITIONS_SINCE
+        if adds or broker.configs.bool("transaction.partition.verification.enable"):
+            partition.await_first(batch, now.wall, from_zero=adds)
+        broker.admit_transactional(partition, batch, transactional_id, version, now)
 
 
 def _refused(index: int, refused: Refused) -> PartitionProduceResponse:

@@ -12,10 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TimestampMs, TopicName
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import claims, layout
 from odradek.coordination.tree import (
+    BadVersion,
     Create,
     Delete,
     MultiFailed,
@@ -29,7 +30,10 @@ from odradek.coordination.tree import (
     ensure_paths,
 )
 from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
-from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics, TakeProducerIds
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+
+PRODUCER_IDS_AT_ONCE = 1000
 
 
 class Membership(NamedTuple):
@@ -206,6 +210,20 @@ class Metadata:
         for name, (count, topic_id) in found.items():
             self._tree.multi(self._creation(TopicInfo(name, topic_id or new_uuid(), (info,) * count)))
         return list(found)
+
+    def take_producer_ids(self, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
+        """A block that nobody had, and that begins at `effect.at_least` or later; None if the tree can't give one."""
+        with suppress(TreeFailed):
+            ensure_paths(self._tree, [layout.PRODUCER_ID_BLOCK])
+            while True:
+                data, stat = self._tree.get(layout.PRODUCER_ID_BLOCK)
+                free = layout.decode_producer_ids(data).last + 1 if data else 0
+                first = max(free, -(-effect.at_least // PRODUCER_IDS_AT_ONCE) * PRODUCER_IDS_AT_ONCE)
+                block = layout.ProducerIdBlock(broker_id, first, first + PRODUCER_IDS_AT_ONCE - 1)
+                with suppress(BadVersion):  # Another broker was faster.
+                    self._tree.set(layout.PRODUCER_ID_BLOCK, layout.encode_producer_ids(block), stat.version)
+                    return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
+        return None
 
     def _creation(self, topic: TopicInfo) -> list[Operation]:
         """Everything that a topic is in the tree; parents first."""

@@ -21,10 +21,23 @@ from odradek.api.dispatch import dispatch
 from odradek.api.outcome import Encoded, Outcome
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
-from odradek.core.effects import Change, Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, Synced
+from odradek.core.coordinators.shards import Load, Loaded
+from odradek.core.effects import (
+    Change,
+    Changed,
+    Chores,
+    CreateTopics,
+    DeleteTopics,
+    Effect,
+    GrowTopics,
+    Sync,
+    Synced,
+    TakeProducerIds,
+)
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
@@ -59,6 +72,7 @@ class Shell:
 
     broker: Broker
     _change_metadata: Callable[[Change], Changed]
+    _take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, movers: int = MOVERS_DEFAULT) -> None:
         self.loop = loop
@@ -75,10 +89,16 @@ class Shell:
         self._next_housekeeping = 0
         self._is_stopped = False
 
-    def run(self, broker: Broker, change_metadata: Callable[[Change], Changed]) -> None:
-        """`change_metadata` writes a change to the metadata tree; it is called in a thread."""
+    def run(
+        self,
+        broker: Broker,
+        change_metadata: Callable[[Change], Changed],
+        take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None],
+    ) -> None:
+        """`change_metadata` writes a change to the metadata tree; both are called in a thread."""
         self.broker = broker
         self._change_metadata = change_metadata
+        self._take_ids = take_ids
         self.settle()
 
     def now(self) -> Moment:
@@ -169,6 +189,10 @@ class Shell:
                 self.in_thread(lambda: _timed(effect), self._sync_ended)
             case Chores():
                 self.in_thread(effect.run, _log_failures)
+            case Load():
+                self.in_thread(effect.run, self._load_ended)
+            case TakeProducerIds():
+                self._submit(self._changes, lambda: self._take_ids(effect), self._took_ids)
             case CreateTopics() | GrowTopics() | DeleteTopics():
                 self._submit(self._changes, lambda: self._change(effect), self._change_ended)
 
@@ -181,6 +205,14 @@ class Shell:
         self.broker.synced(synced, self.now())
         self.settle()
 
+    def _load_ended(self, done: Future[Loaded]) -> None:
+        self.broker.loaded(done.result(), self.now())
+        self.settle()
+
+    def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
+        self.broker.took_ids(done.result())
+        self.settle()
+
     def _change_ended(self, done: Future[Changed]) -> None:
         self.broker.changed(done.result(), self.now())
         self.settle()
@@ -188,7 +220,7 @@ class Shell:
     # One timer for everything that waits for a time.
 
     def _set_timer(self) -> None:
-        deadline = self.broker.lot.next_deadline()
+        deadline = self.broker.next_due()
         if self._timer is not None:
             # A timer that comes too early finds nothing to do and sets the next: cheaper than moving it each time.
             if deadline is None or self._timer_due <= deadline:
@@ -201,7 +233,7 @@ class Shell:
     def _tick(self) -> None:
         self._timer = None
         now = self.now()
-        self.broker.lot.tick(now.steady)
+        self.broker.tick(now)
         if now.steady >= self._next_housekeeping:
             self.broker.keep_house(now)
             self._next_housekeeping = now.steady + HOUSEKEEPING_MS

@@ -21,6 +21,13 @@ _OURS = {
     "metadata.log.dir": "directory=",
 }
 
+# A test has few groups and waits for each: a first member need not wait for others, and what takes no time is not made.
+_QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+
 
 def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
     """Keywords have '_' for '.', which no name of Kafka's has.  Raises ConfigError for what the broker sets itself."""
@@ -28,7 +35,7 @@ def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[s
     for name in named:
         if name in _OURS:
             raise ConfigError(f"{name} is set by the test's broker; give {_OURS[name]} instead.")
-    return {name: text(value) for name, value in named.items()}
+    return {**_QUICK, **{name: text(value) for name, value in named.items()}}
 
 
 def text(value: Value) -> str:

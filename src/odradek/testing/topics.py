@@ -12,7 +12,7 @@ from odradek.api.outcome import Encoded, Staged
 from odradek.app.building import Running
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
-from odradek.core.cluster import Endpoint
+from odradek.core.cluster import INTERNAL_TOPICS, Endpoint
 from odradek.core.parked import Parked
 from odradek.testing.frames import frame_of
 from odradek.wire.client import decode_response, encode_request
@@ -46,7 +46,8 @@ async def create_topic(running: Running, name: str, partitions: int | None, conf
 
 
 async def names(running: Running) -> list[str]:
-    return sorted(running.shell.broker.view.topics)
+    """Those that somebody made, without what coordinators keep for themselves."""
+    return sorted(running.shell.broker.view.topics.keys() - INTERNAL_TOPICS)
 
 
 async def delete_topic(running: Running, name: str) -> None:

@@ -1,0 +1,36 @@
+"""AddOffsetsToTxn, versions 0 to 4: the offsets of a group become part of a transaction.
+
+What joins the transaction is the partition of __consumer_offsets that keeps the group.  v2: PRODUCER_FENCED (KIP-588).
+"""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.api.fencing import fenced_as
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.parked import Parked
+from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FENCED_SINCE = 2
+WITHOUT_EPOCHS = 0
+
+
+def handle(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Parked[AddOffsetsToTxnResponse]:
+    if not body.transactional_id:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    broker = call.broker
+    if broker.state_topic(CONSUMER_OFFSETS) is not None:
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is being made, for who comes again")
+    name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.partition_of(body.group_id))
+    producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    written = broker.transactions.touch(body.transactional_id, producer, (name,), WITHOUT_EPOCHS, call.now)
+    if written is None:
+        return refuse(call, body, ErrorCode.NONE)
+    return written.then(lambda code: refuse(call, body, code), call.now)
+
+
+def refuse(call: Call, body: AddOffsetsToTxnRequest, code: ErrorCode) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=fenced_as(code, call.version, FENCED_SINCE))

@@ -1,0 +1,148 @@
+"""AddPartitionsToTxn, versions 0 to 5: partitions become part of a transaction before anything is written to them.
+
+v0 to v3 are clients', of one transaction whose epoch it may share with the next.  v4: from broker to broker, of many
+(KIP-890), or only a question whether they are part of it.  v2: PRODUCER_FENCED (KIP-588).  v5: TRANSACTION_ABORTABLE.
+Of a request that names a partition that is not there nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from odradek.api.call import Call
+from odradek.api.fencing import fenced_as
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.core.coordinators.durable import AllWritten, Written
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.parked import Parked
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE = 2
+MANY_SINCE = 4
+WITHOUT_EPOCHS, WITH_EPOCHS = 0, 2  # Versions of transactions.
+
+Codes = dict[TopicPartition, ErrorCode]
+Response = AddPartitionsToTxnResponse
+
+
+class _Added(NamedTuple):
+    """What came of one transaction; without errors of its own it counts once it is written."""
+
+    transaction: AddPartitionsToTxnTransaction
+    codes: Codes
+    written: Written | None = None
+
+    def code_of(self, name: TopicPartition) -> ErrorCode:
+        if self.written is None or self.codes[name]:
+            return self.codes[name]
+        return self.written.code
+
+
+def handle(call: Call, body: AddPartitionsToTxnRequest) -> Response | Parked[Response]:
+    added = [_add(call, transaction) for transaction in _transactions(call, body)]
+    writes = [one.written for one in added if one.written is not None]
+    return AllWritten(writes).then(lambda: _answer(call, added), call.now)
+
+
+def refuse(call: Call, body: AddPartitionsToTxnRequest, code: ErrorCode) -> Response:
+    if call.version >= MANY_SINCE:
+        return Response(throttle_time_ms=0, error_code=code)
+    added = [_Added(one, dict.fromkeys(_names(one.topics), code)) for one in _transactions(call, body)]
+    return _answer(call, added)
+
+
+def _transactions(call: Call, body: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTransaction]:
+    if call.version >= MANY_SINCE:
+        return body.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=body.v3_and_below_transactional_id,
+            producer_id=body.v3_and_below_producer_id,
+            producer_epoch=body.v3_and_below_producer_epoch,
+            topics=body.v3_and_below_topics,
+        )
+    ]
+
+
+def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions]
+
+
+def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> _Added:
+    names = _names(transaction.topics)
+    wrong = {name: code for name in names if (code := _why_not(call, name))}
+    if wrong:
+        return _Added(transaction, dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
+    try:
+        producer = Producer(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
+        if transaction.verify_only:
+            return _Added(transaction, _verified(call, transaction.transactional_id, producer, names))
+        version = WITH_EPOCHS if call.version >= MANY_SINCE else WITHOUT_EPOCHS
+        touch = call.broker.transactions.touch
+        written = touch(transaction.transactional_id, producer, names, version, call.now)
+    except Refused as refused:
+        return _Added(transaction, dict.fromkeys(names, refused.code))
+    return _Added(transaction, dict.fromkeys(names, ErrorCode.NONE), written)
+
+
+def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
+    """Clients do not write to the brokers' own topics."""
+    if name.topic in INTERNAL_TOPICS and call.version < MANY_SINCE:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = call.broker.view.topics.get(name.topic)
+    is_there = topic is not None and 0 <= name.partition < len(topic.partitions)
+    return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _verified(call: Call, transactional_id: str, producer: Producer, names: Sequence[TopicPartition]) -> Codes:
+    codes: Codes = {}
+    for name in names:
+        try:
+            call.broker.transactions.check_touched(transactional_id, producer, name)
+            codes[name] = ErrorCode.NONE
+        except Refused as refused:
+            codes[name] = refused.code
+    return codes
+
+
+def _answer(call: Call, added: Sequence[_Added]) -> Response:
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=one.transaction.transactional_id,
+            topic_results=[
+                _topic(call, one, topic)
+                for topic in one.transaction.topics
+                if topic.partitions or not one.transaction.verify_only
+            ],
+        )
+        for one in added
+    ]
+    if call.version >= MANY_SINCE:
+        return Response(throttle_time_ms=0, results_by_transaction=results)
+    return Response(throttle_time_ms=0, results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _topic(call: Call, one: _Added, topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(
+                partition_index=index,
+                partition_error_code=fenced_as(
+                    one.code_of(TopicPartition(TopicName(topic.name), index)), call.version, FENCED_SINCE
+                ),
+            )
+            for index in topic.partitions
+        ],
+    )

@@ -1,0 +1,115 @@
+"""ConsumerGroupDescribe, versions 0 and 1: state and members of groups of the consumer protocol (KIP-848).
+
+Each group by itself is told or refused.  What a member is still giving up counts as its assignment; topics that are
+gone are left out.  v1: whether a member speaks the classic protocol (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek.api import authorized, rebalances
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.coordinators.settled import Settled
+from odradek.core.groups.consumer import ConsumerGroup, steps
+from odradek.core.groups.consumer.member import Member
+from odradek.core.parked import Parked
+from odradek.core.partition import Partition
+from odradek.wire.messages import consumer_group_describe as wire
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+
+Response = ConsumerGroupDescribeResponse
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Response | Parked[Response]:
+    found = [_find(call, group_id, body) for group_id in body.group_ids]
+    settled = Settled(partition for _, partition in found if partition is not None)
+
+    def answer() -> Response:
+        return Response(throttle_time_ms=0, groups=[_settled(group, partition, settled) for group, partition in found])
+
+    return settled.then(answer, call.now)
+
+
+def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> Response:
+    return Response(throttle_time_ms=0, groups=[_refused(group_id, Refused(code)) for group_id in body.group_ids])
+
+
+def _find(
+    call: Call, group_id: str, body: ConsumerGroupDescribeRequest
+) -> tuple[wire.DescribedGroup, Partition | None]:
+    """The group, and where what is told of it is written; None: nothing has to be waited for."""
+    try:
+        shard = call.broker.groups.shard_of(group_id)
+        group = call.broker.groups.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    except Refused as refused:
+        return _refused(group_id, refused), None
+    described = _described(call, group, authorized.group(body.include_authorized_operations))
+    described.rebalances = rebalances.described(group.rebalances, body.include_rebalances)
+    return described, shard.log.partition
+
+
+def _settled(group: wire.DescribedGroup, partition: Partition | None, settled: Settled) -> wire.DescribedGroup:
+    code = ErrorCode.NONE if partition is None else settled.code_of(partition)
+    return _refused(group.group_id, Refused(code)) if code else group
+
+
+def _refused(group_id: str, refused: Refused) -> wire.DescribedGroup:
+    return wire.DescribedGroup(
+        error_code=refused.code,
+        error_message=refused.detail or None,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _described(call: Call, group: ConsumerGroup, operations: int) -> wire.DescribedGroup:
+    kept = group.kept
+    return wire.DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.id,
+        group_state=group.state,
+        group_epoch=kept.epoch,
+        assignment_epoch=kept.assigned.epoch,
+        assignor_name=kept.preferred_assignor or steps.assignor_names(call.broker.configs)[0],
+        members=[_member(call, group, member) for member in kept.members.values()],
+        authorized_operations=operations,
+    )
+
+
+def _member(call: Call, group: ConsumerGroup, member: Member) -> wire.Member:
+    current, said = member.current, member.said
+    return wire.Member(
+        member_id=member.id,
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        member_epoch=current.epoch,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.topics),
+        subscribed_topic_regex=said.regex,
+        assignment=_assignment(call, current.assigned, current.revoking),
+        target_assignment=_assignment(call, group.kept.target_of(member.id)),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(call: Call, *parts: Mapping[Uuid, Iterable[int]]) -> wire.Assignment:
+    """Their union."""
+    names, listed = call.broker.view.names, []
+    for topic in sorted({topic for part in parts for topic in part}):
+        partitions = {partition for part in parts for partition in part.get(topic, ())}
+        if topic in names:
+            one = wire.TopicPartitions(topic_id=topic, topic_name=names[topic], partitions=sorted(partitions))
+            listed.append(one)
+    return wire.Assignment(topic_partitions=listed)

@@ -1,0 +1,63 @@
+"""DescribeProducers, version 0: the producers that a partition's leader remembers (KIP-664)."""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core import topic_names
+from odradek.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+    TopicResponse,
+)
+
+
+def handle(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(throttle_time_ms=0, topics=[_topic(call, topic) for topic in body.topics])
+
+
+def refuse(call: Call, body: DescribeProducersRequest, code: ErrorCode) -> DescribeProducersResponse:
+    topics = [
+        TopicResponse(name=topic.name, partitions=[_refused(index, Refused(code)) for index in topic.partition_indexes])
+        for topic in body.topics
+    ]
+    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+
+def _topic(call: Call, topic: TopicRequest) -> TopicResponse:
+    name = TopicName(topic.name)
+    return TopicResponse(name=topic.name, partitions=[_partition(call, name, at) for at in topic.partition_indexes])
+
+
+def _partition(call: Call, topic: TopicName, index: int) -> PartitionResponse:
+    try:
+        if topic not in call.broker.view.topics:
+            topic_names.checked(topic)
+        log = call.broker.partition(topic, index).log
+    except Refused as refused:
+        return _refused(index, refused)
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.first_offset,
+            )
+            for producer in log.producers
+        ],
+    )
+
+
+def _refused(index: int, refused: Refused) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=refused.code, error_message=refused.detail or None, active_producers=[]
+    )

@@ -1,0 +1,65 @@
+"""DescribeTransactions, version 0: what the coordinator knows of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.transactions.states import Transaction
+from odradek.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    states = [_describe(call, transactional_id) for transactional_id in body.transactional_ids]
+    return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
+
+
+def refuse(call: Call, body: DescribeTransactionsRequest, code: ErrorCode) -> DescribeTransactionsResponse:
+    states = [_refused(transactional_id, code) for transactional_id in body.transactional_ids]
+    return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
+
+
+def _describe(call: Call, transactional_id: str) -> TransactionState:
+    try:
+        if not transactional_id:
+            raise Refused(ErrorCode.INVALID_REQUEST)
+        shard = call.broker.transactions.shards.find(transactional_id)
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None:
+            raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except Refused as refused:
+        return _refused(transactional_id, refused.code)
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.title,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=_topics(transaction),
+    )
+
+
+def _topics(transaction: Transaction) -> list[TopicData]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
+
+
+def _refused(transactional_id: str, code: ErrorCode) -> TransactionState:
+    return TransactionState(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )

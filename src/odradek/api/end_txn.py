@@ -1,0 +1,47 @@
+"""EndTxn, versions 0 to 5: commit or abort.
+
+v2: PRODUCER_FENCED (KIP-588).  v5: the transaction had an epoch of its own, and the answer tells that of the next
+(KIP-890).
+
+Differs from Apache Kafka: the answer comes when every partition has its marker, not when the decision is safe, so the
+next transaction need not wait.
+"""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.api.fencing import fenced_as
+from odradek.base.errors import ErrorCode
+from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.parked import Parked
+from odradek.core.transactions.ending import End, Ended
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_SINCE = 2
+EPOCHS_SINCE = 5
+WITHOUT_EPOCHS, WITH_EPOCHS = 0, 2
+WAIT_MS_MAX = 10 * SECOND_MS
+
+
+def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnResponse]:
+    version = WITH_EPOCHS if call.version >= EPOCHS_SINCE else WITHOUT_EPOCHS
+    producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    end = End(body.transactional_id, producer, version, body.committed)
+    deadline = call.now.steady + WAIT_MS_MAX
+    promise = call.broker.transactions.end(end, call.now)
+    # Who comes again later is told how it ended.
+    return promise.then(lambda ended: _answer(call, ended or Ended(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
+
+
+def refuse(call: Call, body: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
+    return _answer(call, Ended(code))
+
+
+def _answer(call: Call, ended: Ended) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time_ms=0,
+        error_code=fenced_as(ended.error, call.version, FENCED_SINCE),
+        producer_id=ended.producer.id,
+        producer_epoch=ended.producer.epoch,
+    )

@@ -1,0 +1,88 @@
+"""FindCoordinator, versions 0 to 6: which broker keeps a group (key type 0) or a transactional id (1).
+
+v4: many keys at once (KIP-699).  v6: share groups (type 2), which are not here.  The first who asks has the state topic
+made.
+
+Differs from Apache Kafka: who asks before the state topic is there is answered once it is, not with
+COORDINATOR_NOT_AVAILABLE to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.api.call import Call
+from odradek.api.topic_changes import TopicsChanged
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, SECOND_MS, TopicName
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.coordinators.hashing import partition_for
+from odradek.core.parked import Parked
+from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+MANY_KEYS_SINCE = 4
+SHARE_GROUPS_SINCE = 6
+GROUP, TRANSACTION, SHARE_GROUP = 0, 1, 2
+CREATION_MS_MAX = 5 * SECOND_MS
+_TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
+
+
+def handle(call: Call, body: FindCoordinatorRequest) -> FindCoordinatorResponse | Parked[FindCoordinatorResponse]:
+    topic = _TOPICS.get(body.key_type)
+    keys = _keys(call, body)
+    if topic is None or not keys:
+        return _answer(call, keys, topic)
+    try:
+        change = call.broker.state_topic(topic)
+    except Refused as refused:
+        detail = refused.detail
+        return _shaped(call, [_nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, detail) for key in keys])
+    if change is None:
+        return _answer(call, keys, topic)
+    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: _answer(call, keys, topic))
+
+
+def refuse(call: Call, body: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:
+    return _shaped(call, [_nowhere(key, code) for key in _keys(call, body)])
+
+
+def _keys(call: Call, body: FindCoordinatorRequest) -> list[str]:
+    return body.coordinator_keys if call.version >= MANY_KEYS_SINCE else [body.key]
+
+
+def _answer(call: Call, keys: Sequence[str], topic: TopicName | None) -> FindCoordinatorResponse:
+    return _shaped(call, [_find(call, key, topic) for key in keys])
+
+
+def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if call.version >= MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+def _find(call: Call, key: str, topic: TopicName | None) -> Coordinator:
+    if topic is None:
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, "this key type is not known here")
+    known = call.broker.view.topics.get(topic)
+    if known is None:
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leader = known.partitions[partition_for(key, len(known.partitions))].leader
+    broker = call.broker.view.brokers.get(leader)
+    endpoint = None if broker is None else call.endpoint_of(broker)
+    if endpoint is None:
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(
+        key=key,
+        node_id=leader,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.NONE,
+        error_message="" if call.version >= MANY_KEYS_SINCE else "NONE",
+    )
+
+
+def _nowhere(key: str, code: ErrorCode, detail: str = "") -> Coordinator:
+    return Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=code, error_message=detail or code.name)

@@ -1,0 +1,78 @@
+"""JoinGroup, versions 0 to 9: a member enters a group, or comes back to it, and waits for the others.
+
+v0: the session timeout is the rebalance timeout too.  v4: a new member is told its id first, and asks again with it
+(KIP-394).  v5: static members (KIP-345).  v6: flexible.  v7: protocol type and name may be null (KIP-559).  v8: the
+client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
+
+Differs from Apache Kafka: of a group that was asked for, and that nobody joined in the end, nothing is left, where
+Kafka keeps an empty one for a while.  A rebalance ends when the rebalance timeout is over, whoever joins meanwhile.
+"""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.groups import membership
+from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.parked import NEVER, Parked
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
+
+
+def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse]:
+    if body.group_id:
+        _check_session_timeout(call, body)
+    shard = call.broker.groups.shard_of(body.group_id)
+    promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
+    stopped = Joined(ErrorCode.NOT_COORDINATOR, body.member_id)
+    if promise.value is not None:
+        return _answer(call, promise.value)
+    return Parked(promise, NEVER, lambda: _answer(call, promise.value or stopped))
+
+
+def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
+    return _answer(call, Joined(code, body.member_id))
+
+
+def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
+    configs = call.broker.configs
+    least, most = configs.int("group.min.session.timeout.ms"), configs.int("group.max.session.timeout.ms")
+    if not least <= body.session_timeout_ms <= most:
+        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{body.session_timeout_ms}, from {least} to {most}")
+
+
+def _asked(call: Call, body: JoinGroupRequest) -> Join:
+    protocols: dict[str, bytes] = {}
+    for protocol in body.protocols:
+        protocols.setdefault(protocol.name, bytes(protocol.metadata))
+    return Join(
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        client_id=call.client_id or "",
+        client_host=call.peer.client_host,
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if call.version else body.session_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple(protocols.items()),
+        reason=body.reason or "",
+        needs_member_id=call.version >= MEMBER_ID_REQUIRED_SINCE,
+        skips_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
+    )
+
+
+def _answer(call: Call, joined: Joined) -> JoinGroupResponse:
+    name = joined.protocol_name or None
+    return JoinGroupResponse(
+        error_code=joined.code,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=name if call.version >= NO_PROTOCOL_SINCE else name or "",
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=one.id, group_instance_id=one.instance_id, metadata=one.metadata)
+            for one in joined.members
+        ],
+    )

@@ -1,0 +1,51 @@
+"""ListTransactions, versions 0 to 2: the transactional ids that this broker coordinates (KIP-664).
+
+v1: only those that have been open for so long (KIP-994).  v2: only those whose id matches a pattern (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.patterns import Pattern
+from odradek.core.transactions.states import Transaction, TransactionState
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.list_transactions import TransactionState as Listed
+
+STATES = {state.title: state for state in TransactionState}
+
+
+def handle(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
+    shards = call.broker.transactions.shards
+    if shards.is_loading:
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    transactions = (one for shard in shards for one in shard.transactions.values())
+    return ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=[name for name in body.state_filters if name not in STATES],
+        transaction_states=[_listed(one) for one in transactions if _is_wanted(call, body, pattern, one)],
+    )
+
+
+def refuse(call: Call, body: ListTransactionsRequest, code: ErrorCode) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
+        throttle_time_ms=0, error_code=code, unknown_state_filters=[], transaction_states=[]
+    )
+
+
+def _is_wanted(call: Call, body: ListTransactionsRequest, pattern: Pattern | None, one: Transaction) -> bool:
+    if one.state is TransactionState.DEAD:
+        return False
+    if body.producer_id_filters and one.producer_id not in body.producer_id_filters:
+        return False
+    if body.state_filters and one.state.title not in body.state_filters:
+        return False
+    if body.duration_filter >= 0 and not (one.started >= 0 and call.now.wall - one.started > body.duration_filter):
+        return False
+    return pattern is None or pattern.matches(one.id)
+
+
+def _listed(one: Transaction) -> Listed:
+    return Listed(transactional_id=one.id, producer_id=one.producer_id, transaction_state=one.state.title)

@@ -1,0 +1,96 @@
+"""OffsetCommit, versions 2 to 10: a group's progress is written down.
+
+v2 to v4: offsets that expire at a time of their own.  v5: they expire with the group instead (KIP-211).  v6: leader
+epochs.  v7: static members.  v8: flexible.  v9: members of the consumer protocol, with an epoch where a generation was
+(KIP-848).  v10: topics by id.
+
+What a partition is refused for is told of it alone.  What the committer is refused for is told of every partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import repeat
+
+from odradek.api.call import Call
+from odradek.api.known_partitions import Asked, Partitions
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.uuids import Uuid
+from odradek.core.groups.offset_commit import Committer, Place, commit
+from odradek.core.parked import Parked
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_IDS_SINCE = 10
+
+
+def handle(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse | Parked[OffsetCommitResponse]:
+    asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
+    partitions = Partitions(call.broker.view, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    if not partitions.known:
+        return _answer(partitions, ())
+    try:
+        return _commit(call, body, partitions)
+    except Refused as refused:
+        return _answer(partitions, repeat(refused.code))
+
+
+def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _commit(
+    call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
+) -> OffsetCommitResponse | Parked[OffsetCommitResponse]:
+    shard = call.broker.groups.shard_of(body.group_id, may_be_empty=True)
+    committer = Committer(
+        body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, call.version
+    )
+    places = [
+        Place(
+            topic,
+            wanted.partition_index,
+            wanted.committed_offset,
+            wanted.committed_leader_epoch,
+            wanted.committed_metadata,
+        )
+        for _, topic, wanted in partitions.known
+    ]
+    committed = commit(shard, committer, places, call.now, body.retention_time_ms)
+    if committed.written is None:
+        return _answer(partitions, committed.codes)
+    return committed.written.then(lambda failure: _answer(partitions, committed.codes_after(failure)), call.now)
+
+
+def _answer(
+    partitions: Partitions[OffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=asked.name,
+                topic_id=asked.id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
+                ],
+            )
+            for asked, codes in partitions.codes(of_known).items()
+        ]
+    )

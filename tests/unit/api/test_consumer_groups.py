@@ -1,0 +1,149 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: what is checked, in which order, and what is answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.uuids import from_text
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from support.consumer_group import Consumers, owned
+
+INVALID, UNSUPPORTED_ASSIGNOR = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_ASSIGNOR
+JOINS: dict[str, object] = {"rebalance_timeout_ms": 1000, "topic_partitions": [], "subscribed_topic_names": ["t"]}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Consumers:
+    made = Consumers(tmp_path)
+    made.create("t", 2)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "said", "code"),
+    [
+        ("", 0, JOINS, INVALID),
+        (" ", 0, JOINS, INVALID),
+        ("a", 0, JOINS | {"group_id": ""}, INVALID),
+        ("a", 0, JOINS | {"instance_id": ""}, INVALID),
+        ("a", 0, JOINS | {"rack_id": " "}, INVALID),
+        ("a", 0, JOINS | {"rebalance_timeout_ms": -1}, INVALID),
+        ("a", 0, JOINS | {"topic_partitions": None}, INVALID),
+        ("a", 0, JOINS | {"topic_partitions": owned(from_text("AAAAAAAAAAAAAAAAAAAAAQ"), 0)}, INVALID),
+        ("a", 0, JOINS | {"subscribed_topic_names": None}, INVALID),
+        ("a", -2, {}, INVALID),
+        ("a", -3, {}, INVALID),
+        ("a", 0, JOINS | {"server_assignor": "sticky"}, UNSUPPORTED_ASSIGNOR),
+        ("a", 0, JOINS | {"server_assignor": ""}, UNSUPPORTED_ASSIGNOR),
+        ("a", 7, {"server_assignor": "sticky"}, UNSUPPORTED_ASSIGNOR),
+        ("a", 0, JOINS | {"subscribed_topic_regex": "(t"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("a", 1, {}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ("a", -1, {}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ("a", -2, {"instance_id": "i"}, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_what_cannot_be_done_leaves_no_group(
+    broker: Consumers, member_id: str, epoch: int, said: dict[str, object], code: ErrorCode
+) -> None:
+    answer = broker.beat(member_id, epoch, **said)  # type: ignore[arg-type]
+    assert answer.error_code == code
+    assert answer.error_message
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (None, 0, 0)
+    assert answer.assignment is None
+    assert broker.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_version_0_is_given_a_member_id(broker: Consumers) -> None:
+    joined = broker.join("", "t", version=0)
+    assert joined.error_code == ErrorCode.NONE
+    assert joined.member_id is not None
+    assert len(from_text(joined.member_id)) == 16
+    assert broker.beat(joined.member_id, joined.member_epoch, version=0).error_code == ErrorCode.NONE
+    assert broker.beat("", 2, version=0).error_code == INVALID
+    assert broker.beat("", -1, version=0).error_code == INVALID
+
+
+def test_the_answer_to_a_join(broker: Consumers) -> None:
+    joined = broker.join("a", "t")
+    assert (joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == ("a", 2, 5000)
+    assert joined.assignment is not None
+    assert broker.named(joined.assignment.topic_partitions) == {"t": [0, 1]}
+
+
+def test_who_says_everything_is_told_everything(broker: Consumers) -> None:
+    topic = broker.broker.view.topics["t"].id  # type: ignore[index]
+    broker.join("a", "t")
+    assert broker.beat("a", 2).assignment is None
+    assert broker.beat("a", 2, topic_partitions=owned(topic, 0, 1)).assignment is None
+    full = JOINS | {"topic_partitions": owned(topic, 0, 1)}
+    told = broker.beat("a", 2, **full).assignment  # type: ignore[arg-type]
+    assert told is not None
+    assert broker.named(told.topic_partitions) == {"t": [0, 1]}
+
+
+def test_a_member_that_leaves_is_told_no_more_than_that(broker: Consumers) -> None:
+    broker.join("a", "t")
+    left = broker.beat("a", -1)
+    assert (left.error_code, left.member_id, left.member_epoch, left.heartbeat_interval_ms) == (0, "a", -1, 0)
+    assert left.assignment is None
+    assert broker.describe().group_state == "Empty"
+
+
+def test_the_protocol_may_be_switched_off(tmp_path: Path) -> None:
+    broker = Consumers(tmp_path, group_coordinator_rebalance_protocols="classic")
+    assert broker.join("a", "t").error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_assignors_are_configured_by_class_too(tmp_path: Path) -> None:
+    classes = "org.apache.kafka.coordinator.group.assignor.RangeAssignor"
+    broker = Consumers(tmp_path, group_consumer_assignors=classes)
+    assert broker.join("a", "t", server_assignor="uniform").error_code == UNSUPPORTED_ASSIGNOR
+    assert broker.join("a", "t", server_assignor="range").error_code == ErrorCode.NONE
+    assert broker.describe().assignor_name == "range"
+
+
+def test_describe(broker: Consumers) -> None:
+    broker.join("a", "t", instance_id="i", rack_id="r", subscribed_topic_regex="t.*")
+    group = broker.describe()
+    assert (group.error_code, group.error_message) == (0, None)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
+    assert group.assignor_name == "uniform"
+    (member,) = group.members
+    assert (member.member_id, member.instance_id, member.rack_id, member.member_epoch) == ("a", "i", "r", 2)
+    assert (member.client_id, member.client_host) == ("tests", "/127.0.0.1")
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == ([], "t.*")
+    (part,) = member.assignment.topic_partitions
+    assert (part.topic_name, part.partitions) == ("t", [0, 1])
+    assert member.assignment == member.target_assignment
+    assert member.member_type == 1
+    assert broker.describe(version=0).members[0].member_type == -1
+
+
+def test_describe_answers_each_group_by_itself(broker: Consumers) -> None:
+    broker.join("a", "t")
+    request = ConsumerGroupDescribeRequest(group_ids=["", "g", "x"], include_authorized_operations=True)
+    groups = broker.ask(request, 1, ConsumerGroupDescribeResponse).groups
+    codes = [ErrorCode.INVALID_GROUP_ID, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert [group.error_code for group in groups] == codes
+    assert [group.authorized_operations for group in groups] == [-(1 << 31), 3400, -(1 << 31)]
+
+
+def test_groups_are_listed_with_their_states(broker: Consumers) -> None:
+    broker.join("a", "t")
+    broker.join("b", "t")
+    request = ListGroupsRequest(states_filter=["reconciling"], types_filter=["Consumer"])
+    (listed,) = broker.ask(request, 5, ListGroupsResponse).groups
+    assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
+    assert (listed.group_state, listed.group_type) == ("Reconciling", "consumer")
+
+
+def test_a_coordinator_whose_disk_has_failed_is_none(broker: Consumers) -> None:
+    broker.join("a", "t")
+    for partition in broker.broker.partitions.values():
+        partition.take_offline()
+    assert broker.beat("a", 2).error_code == ErrorCode.NOT_COORDINATOR
+    assert broker.describe().error_code == ErrorCode.NOT_COORDINATOR

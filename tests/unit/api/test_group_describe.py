@@ -1,0 +1,99 @@
+"""DescribeGroups in every version and state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from support.in_memory import CLIENT, Harness
+from support.members import DESCRIBE, OLD, coordinator, join, joining, stable
+
+NOT_ASKED = -(1 << 31)
+ALL_ALLOWED = 3400
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return coordinator(tmp_path)
+
+
+def describe(harness: Harness, version: int, *groups: str, asks: bool = False) -> list[DescribedGroup]:
+    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=asks)
+    return harness.ask(request, version, DescribeGroupsResponse).groups
+
+
+@pytest.mark.parametrize("version", DESCRIBE)
+def test_a_stable_group(harness: Harness, version: int) -> None:
+    joined = stable(harness)
+    (group,) = describe(harness, version, "g")
+    assert (group.error_code, group.error_message, group.group_id) == (ErrorCode.NONE, None, "g")
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+    (member,) = group.members
+    assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, CLIENT, "/127.0.0.1")
+    assert (bytes(member.member_metadata), bytes(member.member_assignment)) == (b"meta", b"all")
+    assert group.authorized_operations == NOT_ASKED
+
+
+@pytest.mark.parametrize("version", DESCRIBE)
+def test_metadata_is_told_of_stable_groups_only(harness: Harness, version: int) -> None:
+    joined = stable(harness)
+    harness.send(joining(), OLD)
+    (group,) = describe(harness, version, "g")
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("PreparingRebalance", "consumer", "")
+    told = [(bytes(member.member_metadata), bytes(member.member_assignment)) for member in group.members]
+    assert told == [(b"", b"all"), (b"", b"")]
+    join(harness, member_id=joined.member_id)
+    (group,) = describe(harness, version, "g")
+    assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
+    harness.pass_time(10_000)
+    (group,) = describe(harness, version, "g")
+    assert (group.group_state, group.protocol_type, group.members) == ("Empty", "consumer", [])
+
+
+@pytest.mark.parametrize("version", DESCRIBE)
+@pytest.mark.parametrize("group_id", ["unknown", ""])
+def test_a_group_that_is_not_there(harness: Harness, version: int, group_id: str) -> None:
+    (group,) = describe(harness, version, group_id)
+    assert (group.group_state, group.protocol_type, group.members) == ("Dead", "", [])
+    if version < 6:
+        assert (group.error_code, group.error_message) == (ErrorCode.NONE, None)
+    else:
+        assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert group.error_message == f"Group {group_id} not found."
+
+
+@pytest.mark.parametrize("version", [version for version in DESCRIBE if version >= 3])
+def test_what_one_may_do_with_it(harness: Harness, version: int) -> None:
+    stable(harness)
+    there, gone = describe(harness, version, "g", "unknown", asks=True)
+    assert there.authorized_operations == ALL_ALLOWED
+    assert gone.authorized_operations == (ALL_ALLOWED if version < 6 else NOT_ASKED)
+
+
+@pytest.mark.parametrize("version", DESCRIBE)
+def test_on_another_broker(harness: Harness, version: int) -> None:
+    harness.broker.groups.shards.resign(0)
+    first, second = describe(harness, version, "g", "g")
+    assert first == second and first.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_static_members_are_named(harness: Harness) -> None:
+    join(harness, 5, group_instance_id="i")
+    assert describe(harness, 4, "g")[0].members[0].group_instance_id == "i"
+    assert describe(harness, 3, "g")[0].members[0].group_instance_id is None
+
+
+@pytest.mark.parametrize("version", DESCRIBE)
+def test_why_it_rebalanced(harness: Harness, version: int) -> None:
+    joined = stable(harness)
+    harness.pass_time(10_000)
+    request = DescribeGroupsRequest(groups=["g"], include_rebalances=True)
+    (group,) = harness.ask(request, version, DescribeGroupsResponse).groups
+    told = [(one.at_ms, one.generation, one.reason) for one in group.rebalances]
+    at, name = harness.now.wall, joined.member_id
+    expected = [(at - 10_000, 0, f"member {name!r} joined"), (at, 1, f"the session of member {name!r} ended")]
+    assert told == (expected if version >= 5 else [])
+    assert describe(harness, version, "g")[0].rebalances == []

@@ -1,0 +1,188 @@
+"""JoinGroup in every version: what its answers look like, and in which order things are refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.client import encode_request
+from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from support.in_memory import CLIENT, Harness
+from support.members import JOIN, OLD, coordinator, group_of, join, joining, parked, stable, sync
+
+ID = re.compile(r"(.+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return coordinator(tmp_path)
+
+
+def protocols(*names: str) -> list[JoinGroupRequestProtocol]:
+    return [JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in names]
+
+
+def no_name(version: int) -> str | None:
+    return None if version >= 7 else ""
+
+
+@pytest.mark.parametrize("version", JOIN)
+def test_the_first_member_leads(harness: Harness, version: int) -> None:
+    answer = join(harness, version)
+    if version >= 4:
+        assert (answer.error_code, answer.generation_id) == (ErrorCode.MEMBER_ID_REQUIRED, -1)
+        assert (answer.leader, answer.members, answer.protocol_name) == ("", [], no_name(version))
+        answer = join(harness, version, member_id=answer.member_id)
+    assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 1)
+    assert answer.leader == answer.member_id == answer.members[0].member_id
+    assert (answer.protocol_name, bytes(answer.members[0].metadata)) == ("range", b"meta")
+    assert answer.protocol_type == ("consumer" if version >= 7 else None)
+    assert not answer.skip_assignment and len(answer.members) == 1
+    named = ID.fullmatch(answer.member_id)
+    assert named is not None and named[1] == CLIENT
+
+
+@pytest.mark.parametrize("version", JOIN)
+def test_refusals_have_the_shape_of_their_version(harness: Harness, version: int) -> None:
+    for code, fields in {
+        ErrorCode.INVALID_GROUP_ID: {"group": ""},
+        ErrorCode.INVALID_SESSION_TIMEOUT: {"session_timeout_ms": 5_999},
+        ErrorCode.UNKNOWN_MEMBER_ID: {"member_id": "somebody"},
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: {"protocols": []},
+    }.items():
+        answer = join(harness, version, **fields)
+        assert (answer.error_code, answer.generation_id, answer.leader, answer.members) == (code, -1, "", [])
+        assert answer.member_id == fields.get("member_id", "")
+        assert (answer.protocol_type, answer.protocol_name) == (None, no_name(version))
+    assert "g" not in harness.broker.groups.shard_of("g").groups, "who is refused makes no group"
+
+
+def test_what_is_looked_at_first(harness: Harness) -> None:
+    """Each is wrong in one thing more than the one before, and refused for the first of them."""
+    stable(harness)
+    fields: dict[str, object] = {}
+    for code, more in (
+        (ErrorCode.UNKNOWN_MEMBER_ID, {"member_id": "somebody"}),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, {"protocol_type": "connect"}),
+        (ErrorCode.UNKNOWN_MEMBER_ID, {"group": "unknown"}),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, {"session_timeout_ms": 1_800_001}),
+        (ErrorCode.INVALID_GROUP_ID, {"group": ""}),
+    ):
+        fields |= more
+        assert join(harness, **fields).error_code == code, fields
+
+
+def test_nobody_coordinates_before_the_topic_is_there(tmp_path: Path) -> None:
+    assert join(Harness(tmp_path)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_version_0_has_one_timeout_for_both(harness: Harness) -> None:
+    join(harness, 0, rebalance_timeout_ms=1)
+    (member,) = group_of(harness).members
+    assert member.rebalance_timeout_ms == member.session_timeout_ms == 10_000
+
+
+@pytest.mark.parametrize("protocol_type", ["", "connect"])
+def test_all_are_of_one_type(harness: Harness, protocol_type: str) -> None:
+    stable(harness)
+    assert join(harness, protocol_type=protocol_type).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_an_empty_group_may_become_one_of_another_type(harness: Harness) -> None:
+    stable(harness)
+    harness.pass_time(10_000)
+    assert group_of(harness).is_empty
+    assert join(harness, protocol_type="connect").generation_id == 3
+    assert group_of(harness).protocol_type == "connect"
+
+
+def test_a_protocol_that_is_named_twice_counts_once(harness: Harness) -> None:
+    twice = [*protocols("range"), JoinGroupRequestProtocol(name="range", metadata=b"again")]
+    answer = join(harness, protocols=twice)
+    assert [bytes(member.metadata) for member in answer.members] == [b"range"]
+    waiting = parked(harness.send(joining(protocols=protocols("range")), OLD))
+    assert join(harness, member_id=answer.member_id, protocols=twice).generation_id == 2
+    assert harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse).generation_id == 2
+
+
+def test_static_members_are_let_in_at_once(harness: Harness) -> None:
+    answer = join(harness, 5, group_instance_id="i")
+    assert answer.error_code == ErrorCode.NONE and answer.members[0].group_instance_id == "i"
+    named = ID.fullmatch(answer.member_id)
+    assert named is not None and named[1] == "i"
+
+
+@pytest.mark.parametrize("instance_id", ["", ".", "a b"])
+def test_any_text_is_an_instance_id(harness: Harness, instance_id: str) -> None:
+    assert join(harness, 5, group_instance_id=instance_id).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", range(5, 10))
+def test_a_static_follower_is_replaced(harness: Harness, version: int) -> None:
+    old = stable(harness)
+    waiting = parked(harness.send(joining(group_instance_id="i"), 5))
+    again = join(harness, member_id=old.member_id)
+    second = harness.decoded(harness.finished(waiting), 5, JoinGroupResponse)
+    assert sync(harness, again).error_code == ErrorCode.NONE
+    new = join(harness, version, group_instance_id="i")
+    assert (new.error_code, new.generation_id, new.leader) == (ErrorCode.NONE, 2, old.member_id)
+    assert new.members == [] and new.member_id != second.member_id
+    fenced = join(harness, 5, member_id=second.member_id, group_instance_id="i")
+    assert (fenced.error_code, fenced.member_id) == (ErrorCode.FENCED_INSTANCE_ID, second.member_id)
+
+
+@pytest.mark.parametrize("version", range(5, 10))
+def test_a_static_leader_that_comes_back_assigns_nothing(harness: Harness, version: int) -> None:
+    old = join(harness, 5, group_instance_id="i")
+    assert sync(harness, old, group_instance_id="i").error_code == ErrorCode.NONE
+    new = join(harness, version, group_instance_id="i")
+    assert (new.error_code, new.generation_id, new.skip_assignment) == (ErrorCode.NONE, 1, version >= 9)
+    if version >= 9:
+        assert new.leader == new.member_id == new.members[0].member_id
+    else:
+        assert (new.leader, new.members) == (old.member_id, [])
+    assert bytes(sync(harness, new, group_instance_id="i").assignment) == b"all"
+
+
+def test_a_member_that_is_expected_is_no_static_one(harness: Harness) -> None:
+    told = join(harness, 5)
+    answer = join(harness, 5, member_id=told.member_id, group_instance_id="i")
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_names_of_any_length_fit_into_a_member_id(harness: Harness) -> None:
+    answer = join(harness, 5, group_instance_id="ж" * 16_000)
+    assert len(answer.member_id.encode()) < 1 << 15
+    assert sync(harness, answer, group_instance_id="ж" * 16_000).error_code == ErrorCode.NONE
+
+
+def test_a_client_without_a_name(harness: Harness) -> None:
+    frame = b"".join(map(bytes, encode_request(joining(), OLD, 1, None)))  # type: ignore[arg-type]
+    outcome = harness.send_frame(frame)
+    assert not hasattr(outcome, "then")
+    answer = harness.decoded(outcome, OLD, JoinGroupResponse)  # type: ignore[arg-type]
+    assert answer.error_code == ErrorCode.NONE and answer.member_id.startswith("-")
+    assert sync(harness, answer).error_code == ErrorCode.NONE
+
+
+def test_who_waits_when_the_broker_stops_looks_for_the_coordinator_again(harness: Harness) -> None:
+    stable(harness)
+    waiting = parked(harness.send(joining(), OLD))
+    harness.broker.lot.complete_all()
+    assert harness.broker.lot.take_completed() == [waiting]
+    answer = harness.decoded(waiting.then(), OLD, JoinGroupResponse)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+
+
+def test_the_group_goes_to_another_broker(harness: Harness) -> None:
+    """Or its log is gone: who waits is told so."""
+    joined = stable(harness)
+    join_waits = parked(harness.send(joining(), OLD))
+    harness.broker.groups.shards.resign(0)
+    answer = harness.decoded(harness.finished(join_waits), OLD, JoinGroupResponse)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    assert join(harness, member_id=joined.member_id).error_code == ErrorCode.NOT_COORDINATOR
+    assert len(harness.broker.timers) == 0

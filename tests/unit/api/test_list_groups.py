@@ -1,0 +1,110 @@
+"""ListGroups and DeleteGroups without a socket, in every version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.core.coordinators.shards import LOADED_AT_ONCE_BYTES
+from odradek.core.parked import Parked
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from support.group_offsets import GroupOffsets, Kept, delete_groups, groups
+from support.in_memory import Harness
+from support.transactional import Transactional, make_topic
+
+NONE = ErrorCode.NONE
+A, B = ("t", 0), ("t", 1)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    make_topic(harness, "t", 2)
+    return harness
+
+
+def group(harness: Harness, name: str) -> GroupOffsets:
+    group = GroupOffsets(harness, name)
+    group.commit({A: 1})
+    return group
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_list_groups(harness: Harness, version: int) -> None:
+    assert harness.ask(ListGroupsRequest(), version, ListGroupsResponse).groups == []
+    group(harness, "g")
+    (one,) = harness.ask(ListGroupsRequest(), version, ListGroupsResponse).groups
+    assert (one.group_id, one.protocol_type) == ("g", "")
+    assert one.group_state == ("Empty" if version >= 4 else "")
+    assert one.group_type == ("classic" if version >= 5 else "")
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "found"),
+    [
+        ([], [], True),
+        (["Empty"], [], True),
+        (["eMPTY", "Stable"], ["CLASSIC"], True),
+        (["Stable"], [], False),
+        (["whatever"], [], False),
+        ([""], [], False),
+        (["Empty"], ["consumer"], False),
+        ([], ["whatever", "classic"], True),
+        ([], ["whatever"], False),
+    ],
+)
+def test_states_and_types_are_compared_without_their_case(
+    harness: Harness, states: list[str], types: list[str], found: bool
+) -> None:
+    group(harness, "g")
+    answer = harness.ask(ListGroupsRequest(states_filter=states, types_filter=types), 5, ListGroupsResponse)
+    assert answer.error_code == NONE
+    assert [one.group_id for one in answer.groups] == (["g"] if found else [])
+
+
+def test_nobody_knows_all_groups_while_some_are_loaded(harness: Harness) -> None:
+    for offset in range(LOADED_AT_ONCE_BYTES // 4000):
+        group(harness, "g").commit({A: Kept(offset, "x" * 4000)})
+    harness.restart()
+    answer = harness.ask(ListGroupsRequest(), 5, ListGroupsResponse)
+    assert (answer.error_code, answer.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    harness.settle()
+    assert groups(harness) == {"g"}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_of_delete_groups(harness: Harness, version: int) -> None:
+    kept, _, _ = (group(harness, name) for name in ("kept", "gone", ""))
+    expected = {"gone": NONE, "nowhere": ErrorCode.GROUP_ID_NOT_FOUND, "": NONE}
+    assert delete_groups(harness, "gone", "nowhere", "gone", "", version=version) == expected
+    assert groups(harness) == {"kept"}
+    harness.kill()
+    assert groups(harness) == {"kept"}
+    assert kept.fetch() == {A: Kept(1)}
+    assert GroupOffsets(harness, "gone").fetch([A]) == {A: Kept(-1)}
+    assert delete_groups(harness, version=version) == {}
+
+
+def test_a_deletion_is_told_once_it_is_durable(harness: Harness) -> None:
+    group(harness, "g")
+    waiting = harness.send(DeleteGroupsRequest(groups_names=["g", "nowhere"]), 2)
+    assert isinstance(waiting, Parked)
+    harness.settle()
+    assert harness.broker.lot.take_completed() == [waiting]
+
+
+def test_a_group_goes_with_what_a_transaction_was_about_to_commit(harness: Harness) -> None:
+    gone = group(harness, "g")
+    producer = Transactional(harness, "p")
+    producer.begin()
+    gone.commit_in(producer, {A: 2, B: 2})
+    assert gone.delete() == NONE
+    assert gone.fetch([A, B], is_stable=True) == {A: Kept(-1), B: Kept(-1)}
+    assert gone.commit({B: 9}) == {B: NONE}
+    assert producer.end(commit=True) == NONE
+    assert gone.fetch() == {B: Kept(9)}
+    harness.restart()
+    assert gone.fetch() == {B: Kept(9)}

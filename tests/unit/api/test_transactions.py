@@ -1,0 +1,353 @@
+"""Transactions without a socket: what commits, what aborts, who is fenced, and what a stop in the middle leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.transactions.states import LAST_EPOCH, NEVER_MS, TransactionState
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.in_memory import Harness
+from support.transactional import NOBODY, Transactional, committed, last_stable, make_topic, written
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+SECOND = 1000
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path, transaction_two_phase_commit_enable="true")
+    make_topic(harness, "x", 2)
+    return harness
+
+
+def started(harness: Harness, version: int = 2, name: str = "t") -> Transactional:
+    producer = Transactional(harness, name, version)
+    assert producer.begin().error_code == ErrorCode.NONE
+    return producer
+
+
+def put(producer: Transactional, *values: bytes, partition: int = 0) -> None:
+    if producer.version < 2:
+        assert producer.add(("x", partition)) == [ErrorCode.NONE]
+    assert producer.write("x", *values, partition=partition) == ErrorCode.NONE
+
+
+@VERSIONS
+def test_a_commit_shows_everything_at_once_and_an_abort_nothing(harness: Harness, version: int) -> None:
+    producer = started(harness, version)
+    put(producer, b"a", b"b")
+    put(producer, b"c", partition=1)
+    assert committed(harness, "x") == committed(harness, "x", 1) == []
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert (committed(harness, "x"), committed(harness, "x", 1)) == ([b"a", b"b"], [b"c"])
+    put(producer, b"d")
+    assert producer.end(commit=False) == ErrorCode.NONE
+    put(producer, b"e")
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a", b"b", b"e"]
+    assert written(harness, "x") == [b"a", b"b", b"d", b"e"]
+    assert producer.state.state is TransactionState.COMPLETE_COMMIT
+
+
+@VERSIONS
+def test_what_was_decided_is_completed_after_a_stop(harness: Harness, version: int) -> None:
+    producer = started(harness, version)
+    put(producer, b"a")
+    decide_only(harness, producer)
+    assert producer.state.state is TransactionState.PREPARE_COMMIT
+    assert committed(harness, "x") == []
+    harness.restart()
+    harness.settle()
+    assert producer.state.state is TransactionState.COMPLETE_COMMIT
+    assert committed(harness, "x") == [b"a"]
+
+
+def decide_only(harness: Harness, producer: Transactional) -> None:
+    """The decision is in the log, and the broker has not come to the markers."""
+    from odradek.wire.messages.end_txn import EndTxnRequest
+
+    request = EndTxnRequest(
+        transactional_id=producer.id,
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        committed=True,
+    )
+    harness.send(request, 5 if producer.version == 2 else 4)
+
+
+@VERSIONS
+def test_a_producer_that_comes_anew_aborts_what_is_open_and_fences_the_old_one(harness: Harness, version: int) -> None:
+    zombie = started(harness, version)
+    put(zombie, b"a")
+    new = started(harness, version)
+    assert new.producer.id == zombie.producer.id
+    assert new.producer.epoch > zombie.producer.epoch
+    assert zombie.write("x", b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert zombie.end(commit=True) == ErrorCode.PRODUCER_FENCED
+    put(new, b"b")
+    assert new.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"b"]
+
+
+def test_an_end_that_comes_late_does_not_touch_the_next_transaction(harness: Harness) -> None:
+    producer = started(harness)
+    put(producer, b"a")
+    before = producer.producer
+    assert producer.end(commit=True) == ErrorCode.NONE
+    put(producer, b"b")
+    assert producer.end(commit=True, as_=before) == ErrorCode.PRODUCER_FENCED
+    assert producer.end(commit=False, as_=before) == ErrorCode.PRODUCER_FENCED
+    assert committed(harness, "x") == [b"a"]
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a", b"b"]
+
+
+def test_an_end_that_is_asked_for_again_is_answered_again(harness: Harness) -> None:
+    producer = started(harness)
+    put(producer, b"a")
+    before = producer.producer
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert producer.end(commit=True, as_=before) == ErrorCode.NONE
+    assert producer.end(commit=False, as_=before) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_batch_that_comes_late_does_not_touch_the_next_transaction(harness: Harness) -> None:
+    producer = started(harness)
+    put(producer, b"a")
+    before = producer.producer
+    assert producer.end(commit=True) == ErrorCode.NONE
+    late = Transactional(harness)
+    late.sequences[("x", 0)] = 1
+    assert late.write("x", b"late", as_=before) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert late.write("x", b"late", partition=1, as_=before) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_partition_that_was_not_announced_is_refused(harness: Harness) -> None:
+    producer = started(harness, version=1)
+    assert producer.add(("x", 0)) == [ErrorCode.NONE]
+    assert producer.write("x", b"a", partition=1) == ErrorCode.INVALID_TXN_STATE
+    assert producer.end(commit=False) == ErrorCode.NONE
+    assert producer.write("x", b"a") == ErrorCode.INVALID_TXN_STATE
+    assert written(harness, "x") == written(harness, "x", 1) == []
+
+
+def test_partitions_that_are_not_there_stop_the_others(harness: Harness) -> None:
+    producer = started(harness, version=1)
+    codes = producer.add(("x", 0), ("x", 7), ("nothing", 0))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, unknown, unknown]
+    assert producer.state.state is TransactionState.EMPTY
+
+
+@VERSIONS
+def test_a_transaction_that_lasts_too_long_is_aborted(harness: Harness, version: int) -> None:
+    producer = Transactional(harness, version=version)
+    producer.begin(timeout_ms=5 * SECOND)
+    put(producer, b"a")
+    for _ in range(20):
+        harness.pass_time(SECOND)
+        harness.keep_house()
+    assert producer.state.state is TransactionState.COMPLETE_ABORT
+    assert last_stable(harness, "x") == 2
+    assert committed(harness, "x") == []
+    assert producer.write("x", b"b") in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
+    assert producer.end(commit=True) == (ErrorCode.INVALID_TXN_STATE if version == 2 else ErrorCode.PRODUCER_FENCED)
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
+def test_timeouts_have_bounds(harness: Harness, timeout_ms: int) -> None:
+    producer = Transactional(harness)
+    assert producer.begin(timeout_ms=timeout_ms).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_ids_that_nobody_uses_are_forgotten(harness: Harness) -> None:
+    producer = started(harness)
+    harness.pass_time(7 * 86_400 * SECOND + SECOND)
+    harness.keep_house()
+    assert producer.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    harness.restart()
+    assert producer.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+# Who a producer says it is (KIP-360).
+
+
+def test_a_producer_goes_on_after_an_error(harness: Harness) -> None:
+    producer = started(harness)
+    put(producer, b"a")
+    first = producer.producer
+    assert producer.begin(first).producer_epoch == first.epoch + 1
+    put(producer, b"b")
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"b"]
+    assert producer.begin(first).error_code == ErrorCode.PRODUCER_FENCED
+
+
+def test_the_same_question_again_has_the_same_answer(harness: Harness) -> None:
+    producer = started(harness)
+    first = producer.producer
+    assert producer.begin(first).producer_epoch == first.epoch + 1
+    assert producer.begin(first).producer_epoch == first.epoch + 1
+
+
+def test_half_of_a_producer_is_refused(harness: Harness) -> None:
+    producer = started(harness)
+    assert producer.begin(Producer(ProducerId(3), ProducerEpoch(-1))).error_code == ErrorCode.INVALID_REQUEST
+    assert producer.begin(Producer(ProducerId(-1), ProducerEpoch(3))).error_code == ErrorCode.INVALID_REQUEST
+    assert producer.begin(Producer(ProducerId(99), ProducerEpoch(0))).error_code == ErrorCode.PRODUCER_FENCED
+
+
+# Epochs run out.
+
+
+@VERSIONS
+def test_a_new_id_where_epochs_have_run_out(harness: Harness, version: int) -> None:
+    producer = started(harness, version)
+    use_up(harness, producer)
+    put(producer, b"a")
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a"]
+    if version == 2:
+        assert producer.producer.epoch == 0
+    else:
+        old = producer.producer
+        assert producer.begin(old).error_code == ErrorCode.NONE
+        assert producer.producer == (old.id + 1, 0)
+    put(producer, b"b")
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a", b"b"]
+
+
+def test_an_abort_that_nobody_asked_for_where_epochs_have_run_out(harness: Harness) -> None:
+    producer = started(harness)
+    use_up(harness, producer)
+    put(producer, b"a")
+    old = producer.producer
+    new = started(harness)
+    assert new.producer.id != old.id
+    assert new.producer.epoch == 0
+    assert committed(harness, "x") == []
+    assert last_stable(harness, "x") == 2
+
+
+def use_up(harness: Harness, producer: Transactional) -> None:
+    """The last epoch but one: as after thirty thousand transactions."""
+    shard, state = harness.broker.transactions.find(producer.id)
+    shard.put(state._replace(epoch=ProducerEpoch(LAST_EPOCH)), harness.now)
+    producer.producer = Producer(producer.producer.id, ProducerEpoch(LAST_EPOCH))
+
+
+# Prepared transactions (KIP-939).
+
+
+def test_a_prepared_transaction_is_kept_for_who_comes_anew(harness: Harness) -> None:
+    old = Transactional(harness)
+    old.begin(two_phases=True)
+    put(old, b"a")
+    new = Transactional(harness)
+    answer = new.begin(two_phases=True, keep=True)
+    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == old.producer
+    assert new.producer != old.producer
+    assert old.end(commit=False) == ErrorCode.PRODUCER_FENCED
+    assert new.write("x", b"too early", partition=1) == ErrorCode.INVALID_TXN_STATE
+    harness.restart()
+    assert new.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a"]
+    put(new, b"b")
+    assert new.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a", b"b"]
+
+
+def test_a_prepared_transaction_may_be_kept_twice_and_then_aborted(harness: Harness) -> None:
+    old = Transactional(harness)
+    old.begin(two_phases=True)
+    put(old, b"a")
+    second, third = Transactional(harness), Transactional(harness)
+    second.begin(two_phases=True, keep=True)
+    answer = third.begin(two_phases=True, keep=True)
+    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == old.producer
+    assert second.end(commit=True) == ErrorCode.PRODUCER_FENCED
+    assert third.end(commit=False) == ErrorCode.NONE
+    assert committed(harness, "x") == []
+    assert last_stable(harness, "x") == 2
+    put(third, b"b")
+    assert third.end(commit=True) == ErrorCode.NONE
+
+
+def test_nothing_is_kept_where_nothing_is_open(harness: Harness) -> None:
+    producer = Transactional(harness)
+    answer = producer.begin(two_phases=True, keep=True)
+    assert answer.error_code == ErrorCode.NONE
+    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == NOBODY
+
+
+def test_a_prepared_transaction_does_not_time_out(harness: Harness) -> None:
+    producer = Transactional(harness)
+    producer.begin(two_phases=True)
+    assert producer.state.timeout_ms == NEVER_MS
+    put(producer, b"a")
+    harness.pass_time(30 * 86_400 * SECOND)
+    harness.keep_house()
+    assert producer.state.state is TransactionState.ONGOING
+
+
+def test_two_phases_have_to_be_allowed(tmp_path: Path) -> None:
+    producer = Transactional(Harness(tmp_path))
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert producer.begin(two_phases=True).error_code == refused
+    assert producer.begin(keep=True).error_code == refused
+
+
+# Producers without transactions.
+
+
+def test_producer_ids_are_never_given_twice(harness: Harness) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    ids = [harness.ask(request, 4, InitProducerIdResponse).producer_id for _ in range(2500)]
+    harness.restart()
+    ids += [harness.ask(request, 4, InitProducerIdResponse).producer_id for _ in range(10)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_marker_for_a_topic_that_was_deleted_is_not_waited_for(harness: Harness) -> None:
+    from odradek.base.uuids import ZERO_UUID
+    from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+    make_topic(harness, "y")
+    producer = started(harness)
+    put(producer, b"a")
+    assert producer.write("y", b"b") == ErrorCode.NONE
+    states = [DeleteTopicState(name="y", topic_id=ZERO_UUID)]
+    harness.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6, DeleteTopicsResponse)
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"a"]
+
+
+def test_a_partition_without_a_disk_holds_up_only_its_transaction(harness: Harness) -> None:
+    producer, other = started(harness), started(harness, name="other")
+    put(producer, b"a")
+    put(producer, b"b", partition=1)
+    harness.broker.partitions[TopicPartition("x", 1)].take_offline()  # type: ignore[arg-type]
+    assert producer.end(commit=True) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert producer.state.state is TransactionState.PREPARE_COMMIT
+    assert committed(harness, "x") == [b"a"]
+    put(other, b"c")
+    assert other.end(commit=True) == ErrorCode.NONE
+
+
+def test_a_transaction_that_its_coordinator_has_lost_is_aborted_after_a_crash(harness: Harness) -> None:
+    producer, other = started(harness), started(harness, name="other")
+    put(producer, b"a")
+    put(other, b"b")
+    shard, _ = harness.broker.transactions.find(producer.id)
+    shard.remove(producer.id, harness.now)  # As a power failure would have it.
+    harness.kill()
+    harness.keep_house()
+    assert other.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "x") == [b"b"]
+    assert last_stable(harness, "x") == 4
