@@ -153,9 +153,9 @@ class Cluster:
             raise answer_error(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at present")
         return self.connection(self.metadata.controller)
 
-    def call_any(self, ask: Callable[[Connection], T]) -> T:
-        """Ask any broker, retried until api_timeout_ms."""
-        return self.retry(lambda: self._any_broker(ask))
+    def call_any(self, ask: Callable[[Connection], T], *, timeout_ms: int | None = None) -> T:
+        """Ask any broker, retried until timeout_ms (default api_timeout_ms; 0 asks once)."""
+        return self.retry(lambda: self._any_broker(ask), timeout_ms=timeout_ms)
 
     def retry(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
         """Repeat what fails with a retriable error, with backoff, until timeout_ms (default api_timeout_ms)."""

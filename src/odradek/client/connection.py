@@ -91,6 +91,7 @@ class Connection:
         self._socket = connect(address, config.connect_timeout_ms)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+        self.features: dict[str, int] = {}  # What the cluster has agreed on (KIP-584), e.g. transaction.version.
         try:
             self.apis = self._negotiate()
         except BaseException:
@@ -218,6 +219,7 @@ class Connection:
         answer = pending.result()
         if answer.error_code:
             raise answer_error(answer.error_code, f"{self.where} refused ApiVersions")
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return {api.api_key: ApiRange(api.min_version, api.max_version) for api in answer.api_keys}
 
 

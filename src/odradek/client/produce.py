@@ -4,7 +4,8 @@
     .finish()                                     waits for the answers, and repeats what can be repeated
 
 A caller encodes its next batches between the two.  Only one Delivery may be unfinished if order within a partition
-matters: a retry must not overtake what was sent after it.  A retry whose first answer was lost writes twice.
+matters: a retry must not overtake what was sent after it.  A retry whose first answer was lost writes twice, unless
+Sequences number the batches: then each is written once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from odradek.client.connection import Pending
 from odradek.client.errors import ClientError, ErrorAnswer, answer_error
 from odradek.client.offsets import group_by_leader
 from odradek.client.retry import Patience, is_retriable
+from odradek.client.sequences import Buffer, Sequences
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
@@ -30,8 +32,6 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-
-Buffer = bytes | bytearray | memoryview
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 VERSION_WITH_TOPIC_IDS = 13
@@ -47,14 +47,19 @@ class Produced(NamedTuple):
 
 
 def produce(
-    cluster: Cluster, batches: Mapping[TopicPartition, Buffer], *, acks: int = ACKS_ALL, timeout_ms: int | None = None
+    cluster: Cluster,
+    batches: Mapping[TopicPartition, Buffer],
+    *,
+    acks: int = ACKS_ALL,
+    timeout_ms: int | None = None,
+    sequences: Sequences | None = None,
 ) -> dict[TopicPartition, Produced]:
     """Write one batch (format 2, base offset 0) to each partition.
 
     Retries until timeout_ms (default delivery_timeout_ms).  A batch the broker finds too large goes out in halves.
     Raises the first error that cannot be retried; other partitions of the call may have been written then.
     """
-    return Delivery(cluster, batches, acks=acks, timeout_ms=timeout_ms).finish()
+    return Delivery(cluster, batches, acks=acks, timeout_ms=timeout_ms, sequences=sequences).finish()
 
 
 class Delivery:
@@ -67,12 +72,18 @@ class Delivery:
         *,
         acks: int = ACKS_ALL,
         timeout_ms: int | None = None,
+        sequences: Sequences | None = None,
     ) -> None:
+        """With sequences the bytes of the batches are changed, and acks has to be ACKS_ALL."""
+        assert sequences is None or acks == ACKS_ALL, "what not all replicas have can't be written once"
         config = cluster.config
         self._cluster = cluster
         self._acks = acks
+        self._sequences = sequences
         self._patience = Patience(config, config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
         self._unwritten = dict(batches)
+        if sequences is not None:
+            self._unwritten = {partition: sequences.stamped(partition, batch) for partition, batch in batches.items()}
         self._produced: dict[TopicPartition, Produced] = {}
         self._failures: dict[TopicPartition, ClientError] = {}
         self._asked: list[tuple[list[TopicPartition], Pending[ProduceResponse]]] = []
@@ -80,17 +91,25 @@ class Delivery:
 
     def finish(self) -> dict[TopicPartition, Produced]:
         """Where every batch landed."""
-        while True:
-            self._receive()
-            if not self._failures:
-                return self._produced
-            self._split_too_large()
-            self._retry_or_raise()
+        try:
+            while True:
+                self._receive()
+                if not self._failures:
+                    return self._produced
+                self._split_too_large()
+                self._retry_or_raise()
+        except ClientError:
+            if self._sequences is not None:
+                for partition in self._unwritten:
+                    self._sequences.renew(partition)  # It may be written or not: what comes next counts anew.
+            raise
 
     def _send(self) -> None:
         self._failures = {}
         try:
             self._cluster.learn(self._unwritten)
+            if self._sequences is not None:
+                self._sequences.announce(self._unwritten)
         except ClientError as error:
             self._failures = dict.fromkeys(self._unwritten, error)
             return
@@ -106,7 +125,10 @@ class Delivery:
         ids = {partition.topic: self._cluster.metadata.topics[partition.topic].id for partition in partitions}
         if ZERO_UUID in ids.values():
             version = min(version, VERSION_WITH_TOPIC_IDS - 1)
+        if self._sequences is not None:
+            version = min(version, self._sequences.produce_version_max)
         request = ProduceRequest(
+            transactional_id=None if self._sequences is None else self._sequences.transactional_id,
             acks=self._acks,
             timeout_ms=self._cluster.config.request_timeout_ms,
             topic_data=topic_data(self._unwritten, partitions, ids),
@@ -136,7 +158,9 @@ class Delivery:
             name = topic.name or names.get(bytes(topic.topic_id), "")
             for part in topic.partition_responses:
                 partition = TopicPartition(TopicName(name), part.index)
-                if part.error_code != ErrorCode.NONE:
+                if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._sequences is not None:
+                    self._written([(partition, Produced(-1))])  # So long ago that the broker forgot where.
+                elif part.error_code != ErrorCode.NONE:
                     self._failures[partition] = answer_error(part.error_code, str(partition), reason_of(part))
                 else:
                     where = Produced(part.base_offset, part.log_append_time_ms, part.log_start_offset)
@@ -156,18 +180,34 @@ class Delivery:
             if not halves:
                 continue
             del self._failures[partition]
-            written = [produce(self._cluster, {partition: half}, acks=self._acks) for half in halves]
-            self._written([(partition, written[0][partition])])
+            if self._sequences is not None:
+                self._sequences.rewind(partition, self._unwritten[partition])
+            written = [self._produce_alone(partition, half) for half in halves]
+            self._written([(partition, written[0])])
+
+    def _produce_alone(self, partition: TopicPartition, batch: Buffer) -> Produced:
+        return produce(self._cluster, {partition: batch}, acks=self._acks, sequences=self._sequences)[partition]
 
     def _retry_or_raise(self) -> None:
         if not self._failures:
             return
-        fatal = next((error for error in self._failures.values() if not is_retriable(error)), None)
+        fatal = next((error for error in self._failures.values() if not self._may_repeat(error)), None)
         if fatal is not None:
             raise fatal
         self._cluster.forget(self._failures)
-        self._patience.again(next(iter(self._failures.values())))
+        self._patience.wait(next(iter(self._failures.values())))
+        self._renumber()
         self._send()
+
+    def _may_repeat(self, error: ClientError) -> bool:
+        return is_retriable(error) or (self._sequences is not None and self._sequences.may_renew(error))
+
+    def _renumber(self) -> None:
+        """What the broker refused for its numbers gets others."""
+        for partition, error in self._failures.items():
+            if self._sequences is not None and self._sequences.may_renew(error):
+                self._sequences.renew(partition)
+                self._unwritten[partition] = self._sequences.stamped(partition, self._unwritten[partition])
 
 
 def topic_data(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -16,9 +17,10 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import MIB, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.encode import encode_records
-from odradek.client.errors import answer_error
+from odradek.client.errors import ClientError, answer_error
 from odradek.client.partitioner import Sticky, partition_of_key
-from odradek.client.produce import ACKS_ALL, Buffer, Delivery
+from odradek.client.produce import ACKS_ALL, Delivery
+from odradek.client.sequences import Buffer, Sequences
 from odradek.record.builder import RecordIn
 from odradek.record.compression import Codec
 
@@ -56,13 +58,17 @@ class Producer:
         codec: Codec = Codec.NONE,
         level: int | None = None,
         may_create: bool = True,
+        sequences: Sequences | None = None,
     ) -> None:
-        """may_create: a topic that does not exist may be created by the broker, if it is configured to."""
+        """may_create: a topic that does not exist may be created by the broker, if it is configured to.
+        sequences: see sequences.idempotent(); what is sent is then written once, and acks has to be ACKS_ALL.
+        """
         self._cluster = cluster
         self._acks = acks
         self._codec = codec
         self._level = level
         self._may_create = may_create
+        self._sequences = sequences
         self._batch_bytes = cluster.config.batch_bytes
         self._topics: dict[str, _Topic] = {}
         self._ready: dict[TopicPartition, Buffer] = {}
@@ -114,7 +120,9 @@ class Producer:
         self.records_sent += 1
 
     def send_batch(self, partition: TopicPartition, batch: Buffer, records: int) -> None:
-        """Take a batch of format 2 that was encoded elsewhere.  Its bytes must stay as they are until flush()."""
+        """Take a batch of format 2 that was encoded elsewhere.  Its bytes must stay as they are until flush(), and are
+        changed here where sequences number them.
+        """
         self.records_sent += records
         self._make_ready(partition, batch, records)
 
@@ -136,6 +144,15 @@ class Producer:
         if self._ready:
             self._ship()
         self._settle()
+
+    def discard(self) -> None:
+        """Forget what was sent and is not written yet; what is on its way may still be written."""
+        for state in self._topics.values():
+            state.fillings = [_Filling() for _ in state.fillings]
+        self._ready, self._ready_bytes, self._ready_records = {}, 0, 0
+        with suppress(ClientError):
+            self._settle()
+        self.records_sent = self.records_written
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; waits for it to exist, and lets it be created if that is allowed."""
@@ -167,7 +184,7 @@ class Producer:
         self._settle()
         ready, self._ready, self._ready_bytes = self._ready, {}, 0
         self._in_flight_records, self._ready_records = self._ready_records, 0
-        self._in_flight = Delivery(self._cluster, ready, acks=self._acks)
+        self._in_flight = Delivery(self._cluster, ready, acks=self._acks, sequences=self._sequences)
 
     def _settle(self) -> None:
         delivery, self._in_flight = self._in_flight, None

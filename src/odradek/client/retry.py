@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 
+from odradek.base.errors import ErrorCode
 from odradek.client.config import ClientConfig
 from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable
 
+MARKERS_MS = 10  # The transaction before only wants its markers written, which takes a few milliseconds.
 JITTER = 0.2  # A cluster that comes back should not meet all its clients in the same millisecond.
 
 
@@ -45,7 +47,15 @@ class Patience:
 
     def again(self, error: ClientError) -> None:
         """Wait before the next try; raises the error if it is not retriable or no time is left."""
+        if not is_retriable(error):
+            raise error
+        self.wait(error)
+
+    def wait(self, error: ClientError) -> None:
+        """The same for what may be tried again whatever the error."""
         wait = self._backoff.next_ms() / 1000
-        if not is_retriable(error) or time.monotonic() + wait > self.deadline:
+        if isinstance(error, ErrorAnswer) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            wait = min(wait, MARKERS_MS / 1000)
+        if time.monotonic() + wait > self.deadline:
             raise error
         time.sleep(wait)

@@ -1,0 +1,66 @@
+"""How the leader of a classic group deals out partitions: as Kafka's clients do, so that any of them may be leader.
+
+range        each topic by itself: its partitions in runs, the first members getting one more where it does not divide
+roundrobin   the partitions of all topics one by one, past members that do not subscribe to the topic
+
+Members come in Kafka's order: those with an instance id first, by it, then the others by member id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.base.units import TopicName, TopicPartition
+
+
+class Subscriber(NamedTuple):
+    """A member and the topics that it wants."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[str]
+
+
+Assignment = dict[str, list[TopicPartition]]
+Assignor = Callable[[Iterable[Subscriber], Mapping[str, int]], Assignment]
+
+
+def _in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
+    return sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id))
+
+
+def assign_range(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Assignment:
+    """partitions: how many each topic has; topics that do not exist are not in it."""
+    ordered = _in_order(members)
+    assigned: Assignment = {each.member_id: [] for each in ordered}
+    for topic, count in sorted(partitions.items()):
+        wanting = [each.member_id for each in ordered if topic in each.topics]
+        if not wanting:
+            continue
+        share, left_over = divmod(count, len(wanting))
+        start = 0
+        for place, member_id in enumerate(wanting):
+            end = start + share + (place < left_over)
+            assigned[member_id] += [TopicPartition(TopicName(topic), index) for index in range(start, end)]
+            start = end
+    return assigned
+
+
+def assign_roundrobin(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Assignment:
+    ordered = _in_order(members)
+    assigned: Assignment = {each.member_id: [] for each in ordered}
+    place = 0
+    for topic, count in sorted(partitions.items()):
+        if not any(topic in each.topics for each in ordered):
+            continue
+        for index in range(count):
+            while topic not in ordered[place % len(ordered)].topics:
+                place += 1
+            assigned[ordered[place % len(ordered)].member_id].append(TopicPartition(TopicName(topic), index))
+            place += 1
+    return assigned
+
+
+# In the order of preference that the group hears.
+ASSIGNORS: dict[str, Assignor] = {"range": assign_range, "roundrobin": assign_roundrobin}

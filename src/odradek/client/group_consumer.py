@@ -1,0 +1,170 @@
+"""Reading topics as a member of a group: a GroupMember says which partitions, a Fetcher reads them.
+
+    consumer = GroupConsumer(cluster, member, start=lambda partitions: {...})
+    while not consumer.is_done:
+        for fetched in consumer.poll(1_000):
+            if consumer.owns(fetched.partition):
+                ...                                          # keep_alive() now and then, if this takes long.
+                consumer.processed(fetched.partition, fetched.next_offset)
+        consumer.commit()
+    consumer.close()
+
+At least once: what was processed and not yet committed when a partition went to another member is read again there.
+Between poll() and processed() the group may rebalance; owns() tells whether what poll() brought is still ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection
+from odradek.client.errors import ClientError, OffsetOutOfRange
+from odradek.client.fetch import Fetched, Fetcher
+from odradek.client.group_member import GroupMember
+from odradek.client.group_offsets import Committed, fetched
+from odradek.client.offsets import LATEST, list_offsets
+
+Start = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
+
+
+class GroupConsumer:
+    """Not thread-safe.  A context manager: leaving it commits and leaves the group."""
+
+    def __init__(self, cluster: Cluster, member: GroupMember, *, start: Start, follows: bool = True) -> None:
+        """start: where to begin in partitions that the group never committed, or whose committed offset is gone.
+        Without `follows` each partition is done where it ended when this member got it.
+        """
+        self._cluster = cluster
+        self._member = member
+        self._start = start
+        self._follows = follows
+        self._until: dict[TopicPartition, int] = {}
+        self._processed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._handed_out: set[TopicPartition] = set()
+        self._fetcher = Fetcher(cluster, {})
+        self._has_begun = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._member.coordinator.forget()  # Ctrl-C may have come in the middle of an answer.
+            with suppress(ClientError):  # What went wrong first is what to tell.
+                self.close()
+
+    @property
+    def is_done(self) -> bool:
+        """True if this member's partitions are read to their ends, and none is followed."""
+        return self._has_begun and not self._follows and self._fetcher.is_done
+
+    @property
+    def until(self) -> Mapping[TopicPartition, int]:
+        """Where each partition is done; empty for one that follows."""
+        return self._until
+
+    def owns(self, partition: TopicPartition) -> bool:
+        """True if what the last poll() brought of it is this member's to process."""
+        return partition in self._handed_out
+
+    def poll(self, timeout_ms: int) -> list[Fetched]:
+        """What arrived; [] when nothing did in time, or while there is nothing to read."""
+        self._handed_out = set()
+        self.keep_alive()
+        wait_ms = int(min(timeout_ms, self._member.heartbeat_due_ms() + 1))
+        if self._fetcher.is_done:
+            if self._follows:
+                time.sleep(wait_ms / 1000)
+            return []
+        try:
+            arrived = self._fetcher.poll(wait_ms)
+        except OffsetOutOfRange as error:
+            self._begin_again(error)
+            return []
+        self._handed_out = {each.partition for each in arrived}
+        return arrived
+
+    def keep_alive(self) -> None:
+        """Stay in the group, or come back to it; takes over what it assigns."""
+        member_id, generation = self._member.member_id, self._member.generation
+        if self._member.keep_alive():
+            is_same = self._member.member_id == member_id and bool(member_id)
+            self._take_over(is_next=is_same and self._member.generation - generation in (0, 1))
+
+    def processed(self, partition: TopicPartition, offset: int) -> None:
+        """Everything before this offset is done with.  Nothing happens for a partition that is not ours any more."""
+        if self.owns(partition):
+            self._processed[partition] = offset
+
+    def commit(self) -> None:
+        """Commit what was processed since the last time; nothing if the group has gone on meanwhile."""
+        due = {each: offset for each, offset in self._processed.items() if self._committed.get(each) != offset}
+        if self._member.commit({each: Committed(offset) for each, offset in due.items()}):
+            self._committed |= due
+
+    def close(self) -> None:
+        """Commit, and leave the group."""
+        try:
+            self.commit()
+        finally:
+            self._member.leave()
+            self._fetcher.close()
+
+    # Rebalances.
+
+    def _take_over(self, *, is_next: bool) -> None:
+        """What was ours in the generation right before, and is again, goes on where it is: nobody else had it.  The
+        rest goes on where it was committed.
+        """
+        owned = self._member.assignment
+        kept = [each for each in owned if is_next and each in self._processed]
+        positions = {each: self._fetcher.position(each) for each in kept}
+        gained = [each for each in owned if each not in positions]
+        self._committed = {each: offset for each, offset in self._committed.items() if each in kept}
+        found = self._beginnings(gained)
+        self._processed = {each: self._processed[each] for each in kept} | found
+        self._handed_out &= set(kept)
+        self._until = {each: self._until[each] for each in kept if each in self._until} | self._ends(gained)
+        self._fetcher.close()
+        self._fetcher = Fetcher(self._cluster, positions | found, until=self._until)
+        self._has_begun = True
+
+    def _beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the group has got to, and where to begin if it never came here; the latter is to be committed."""
+        if not partitions:
+            return {}
+        group = self._member.group
+
+        def ask(connection: Connection) -> dict[TopicPartition, Committed]:
+            outcome = fetched(connection, {group: partitions}, True)[group]
+            if isinstance(outcome, ClientError):
+                raise outcome
+            return outcome
+
+        known = {each: at.offset for each, at in self._member.coordinator.call(ask).items()}
+        missing = [each for each in partitions if each not in known]
+        self._committed |= known
+        return known | dict(self._start(missing) if missing else {})
+
+    def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        if self._follows:
+            return {}
+        return {each: at.offset for each, at in list_offsets(self._cluster, dict.fromkeys(partitions, LATEST)).items()}
+
+    def _begin_again(self, error: OffsetOutOfRange) -> None:
+        """Retention has removed the committed offset, or the topic was made again."""
+        gone = TopicPartition(TopicName(error.topic), error.partition)
+        for partition, offset in self._start([gone]).items():
+            self._fetcher.seek(partition, offset)
+            self._processed[partition] = offset

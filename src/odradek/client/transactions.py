@@ -1,0 +1,289 @@
+"""Transactions from outside (KIP-664): which there are, what they hold up, and how to end them.
+
+A transaction lives in two places: its coordinator knows the transactional id, and the leader of each partition the
+producer that wrote there.  One that only a leader knows of is hanging: nobody will ever end it, and readers of
+committed records wait at its first offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import MINUTE_MS, TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection, Pending
+from odradek.client.coordinator import KeyType, on_coordinator, on_coordinators, on_every_broker
+from odradek.client.describe import check
+from odradek.client.errors import ClientError, Unsupported, answer_error
+from odradek.client.group_offsets import by_topic
+from odradek.client.metadata import Broker
+from odradek.client.offsets import group_by_leader
+from odradek.client.sequences import Identity
+from odradek.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+from odradek.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+VERSION_WITH_DURATION, VERSION_WITH_PATTERN = 1, 2
+FENCING_TIMEOUT_MS = 1 * MINUTE_MS  # Of the transaction that never begins: it only takes the place of another.
+IN_PROGRESS = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """One transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What the coordinator knows; started_at_ms is -1 where nothing is in progress."""
+
+    transactional_id: str
+    identity: Identity
+    state: str
+    timeout_ms: int
+    started_at_ms: int
+    partitions: tuple[TopicPartition, ...]
+    coordinator: Broker
+
+    @property
+    def is_in_progress(self) -> bool:
+        return self.state in IN_PROGRESS
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer as a partition's leader remembers it; -1 for what it does not know."""
+
+    identity: Identity
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start: int  # Offset; -1 for a producer without an open transaction here.
+
+
+class Hanging(NamedTuple):
+    """An open transaction of a partition that no coordinator is going to end."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+    transactional_id: str | None
+
+
+def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Iterable[str] = (),
+    producer_ids: Iterable[int] = (),
+    longer_than_ms: int | None = None,
+    pattern: str | None = None,
+) -> list[ListedTransaction]:
+    """Every transactional id that the brokers remember, or those in one of these states, of one of these producers,
+    in a transaction for longer than this, of this form (RE2).
+    """
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+    if longer_than_ms is not None:
+        request.duration_filter = longer_than_ms
+    request.transactional_id_pattern = pattern
+
+    def ask(connection: Connection) -> list[ListedTransaction]:
+        version = connection.version(ListTransactionsRequest)
+        if longer_than_ms is not None and version < VERSION_WITH_DURATION:
+            raise Unsupported(f"{connection.where} cannot tell how long transactions are open: it is older than 3.8")
+        if pattern is not None and version < VERSION_WITH_PATTERN:
+            raise Unsupported(f"{connection.where} cannot select transactional ids: it is older than Kafka 4.1")
+        answer = connection.call(request, ListTransactionsResponse, version=version)
+        check(answer.error_code, f"transactions of {connection.where}", None)
+        return [
+            ListedTransaction(each.transactional_id, each.producer_id, each.transaction_state, -1)
+            for each in answer.transaction_states
+        ]
+
+    listed = on_every_broker(cluster, ask)
+    return sorted(
+        (
+            ListedTransaction(each.transactional_id, each.producer_id, each.state, node)
+            for node, those in listed.items()
+            for each in those
+        ),
+        key=lambda each: each.transactional_id,
+    )
+
+
+def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> dict[str, TransactionDescription | ClientError]:
+    """Each one, or why it has no description: TRANSACTIONAL_ID_NOT_FOUND, ..."""
+
+    def ask(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
+        request = DescribeTransactionsRequest(transactional_ids=names)
+        answer = cluster.connection(node).call(request, DescribeTransactionsResponse)
+        broker = cluster.metadata.brokers[node]
+        return {
+            each.transactional_id: _described(each, broker)
+            if each.error_code == ErrorCode.NONE
+            else answer_error(each.error_code, f"transactional id {each.transactional_id}")
+            for each in answer.transaction_states
+        }
+
+    return on_coordinators(cluster, KeyType.TRANSACTION, transactional_ids, ask)
+
+
+def _described(state: TransactionState, broker: Broker) -> TransactionDescription:
+    partitions = [TopicPartition(TopicName(topic.topic), index) for topic in state.topics for index in topic.partitions]
+    return TransactionDescription(
+        state.transactional_id,
+        Identity(state.producer_id, state.producer_epoch),
+        state.transaction_state,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(sorted(partitions)),
+        broker,
+    )
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[ActiveProducer]]:
+    """The producers that each partition's leader remembers, by id; retried until api_timeout_ms."""
+    wanted = sorted(set(partitions))
+    return cluster.retry(lambda: _ask_leaders(cluster, wanted))
+
+
+def _ask_leaders(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[ActiveProducer]]:
+    cluster.learn(partitions)
+    failures: dict[TopicPartition, ClientError] = {}
+    asked: list[Pending[DescribeProducersResponse]] = []
+    for leader, those in group_by_leader(cluster, partitions, failures).items():
+        topics = [
+            TopicRequest(name=topic, partition_indexes=[each.partition for each in some])
+            for topic, some in by_topic(those).items()
+        ]
+        request = DescribeProducersRequest(topics=topics)
+        asked.append(cluster.connection(leader).send(request, DescribeProducersResponse))
+    found: dict[TopicPartition, list[ActiveProducer]] = {}
+    for pending in asked:
+        for topic in pending.result().topics:
+            for part in topic.partitions:
+                partition = TopicPartition(TopicName(topic.name), part.partition_index)
+                if part.error_code != ErrorCode.NONE:
+                    failures[partition] = answer_error(part.error_code, str(partition), part.error_message)
+                found[partition] = sorted(map(_producer, part.active_producers), key=lambda each: each.identity)
+    for failure in failures.values():
+        cluster.forget(failures)
+        raise failure
+    return found
+
+
+def _producer(state: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        Identity(state.producer_id, state.producer_epoch),
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset,
+    )
+
+
+# Ending them.
+
+
+def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
+    """Fence the producer, which aborts what it has open; returns the identity that takes its place."""
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=FENCING_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
+    )
+
+    def ask(connection: Connection) -> Identity:
+        answer = connection.call(request, InitProducerIdResponse)
+        check(answer.error_code, f"transactional id {transactional_id}", None)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    return on_coordinator(cluster, KeyType.TRANSACTION, transactional_id, ask)
+
+
+def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveProducer) -> None:
+    """Write an abort marker behind a transaction of one partition, in the coordinator's place.
+
+    Only for one that hangs: the coordinator of a live one would not know.
+    """
+    marker = WritableTxnMarker(
+        producer_id=producer.identity.producer_id,
+        producer_epoch=producer.identity.epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        coordinator_epoch=max(0, producer.coordinator_epoch),
+    )
+
+    def attempt() -> None:
+        cluster.learn([partition])
+        connection = cluster.connection(cluster.leader(partition))
+        answer = connection.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+        for each in answer.markers:
+            for topic in each.topics:
+                for part in topic.partitions:
+                    if part.error_code != ErrorCode.NONE:
+                        cluster.forget([partition])
+                    check(part.error_code, f"abort in {partition}", None)
+
+    cluster.retry(attempt)
+
+
+def find_hanging(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int | None = None
+) -> list[Hanging]:
+    """Transactions of these partitions, without a word for so long, that no coordinator holds open.
+
+    older_than_ms: no less than any producer's transaction timeout; a younger one may still be ended in order.
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    suspects = [
+        (partition, producer)
+        for partition, producers in describe_producers(cluster, partitions).items()
+        for producer in producers
+        if producer.transaction_start >= 0 and now - producer.last_timestamp > older_than_ms
+    ]
+    if not suspects:
+        return []
+    ids = sorted({producer.identity.producer_id for _, producer in suspects})
+    listed = {each.producer_id: each.transactional_id for each in list_transactions(cluster, producer_ids=ids)}
+    described = describe_transactions(cluster, sorted(listed.values()))
+    return [
+        Hanging(partition, producer, listed.get(producer.identity.producer_id))
+        for partition, producer in suspects
+        if not _is_held(partition, listed.get(producer.identity.producer_id), described)
+    ]
+
+
+def _is_held(
+    partition: TopicPartition,
+    transactional_id: str | None,
+    described: Mapping[str, TransactionDescription | ClientError],
+) -> bool:
+    """True if a coordinator has this partition in a transaction that it is going to end."""
+    held = described.get(transactional_id) if transactional_id is not None else None
+    return isinstance(held, TransactionDescription) and held.is_in_progress and partition in held.partitions
