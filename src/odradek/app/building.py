@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from odradek.app import logs
@@ -19,8 +20,9 @@ from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.sqlite import SqliteTree
-from odradek.core.broker import Broker, Entropy
+from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.entropy import Entropy
 from odradek.core.storage import Storage, log_config
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
@@ -208,7 +210,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     broker = Broker(membership.broker_id, metadata.view(), storage, settings.configs, Entropy(_random_int31, _new_uuid))
     broker.start(now)
     _report(storage)
-    shell.run(broker, metadata.change)
+    shell.run(broker, metadata.change, partial(metadata.take_producer_ids, membership.broker_id))
     return tree
 
 
@@ -224,6 +226,7 @@ def _open_storage(
 ) -> Storage:
     topics = metadata.topics()
 
+    @cache
     def config_of(name: TopicName) -> LogConfig:
         topic = topics.get(name)
         return log_config(settings.configs.for_topic({} if topic is None else topic.configs))

@@ -26,6 +26,7 @@ from odradek.app.properties import parse_properties
 from odradek.base.units import BrokerId
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
+from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 
 # No key of Kafka's: so it is in no table, and no client is told of it.
 METRICS_LISTENER = "metrics.listener"
@@ -139,9 +140,21 @@ def _check_promises(configs: BrokerConfigs) -> None:
             "zookeeper.connect is set, but this broker can't join a ZooKeeper cluster yet: "
             "without it the metadata is kept in a local file."
         )
+    _check_groups(configs)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if configs.optional_int(name) == 0:
             raise ConfigError(f"Invalid value 0 for configuration {name}: it must be at least 1, or -1 for no limit.")
+
+
+def _check_groups(configs: BrokerConfigs) -> None:
+    unknown = [name for name in configs.list("group.consumer.assignors") if name not in (*ASSIGNORS, *CLASSES)]
+    if unknown:
+        there = " and ".join(ASSIGNORS)
+        raise ConfigError(f"group.consumer.assignors names {unknown[0]}, which is not here: there are {there}.")
+    for what in ("session.timeout.ms", "heartbeat.interval.ms"):
+        least, value, most = (configs.int(f"group.consumer.{which}{what}") for which in ("min.", "", "max."))
+        if not least <= value <= most:
+            raise ConfigError(f"group.consumer.{what} is {value}; it must be from {least} to {most}.")
 
 
 def _check_safe(configs: BrokerConfigs, listeners: Sequence[Listener], insecure: bool) -> None:

@@ -7,23 +7,35 @@ loop goes round between.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.api.log_fields import api_name
 from odradek.app.metrics_loop_lag import LoopLag
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
+from odradek.core.groups.classic.states import State as ClassicState
+from odradek.core.groups.group import CLASSIC, CONSUMER
 from odradek.core.partition import Partition
+from odradek.core.transactions.states import TransactionState
 from odradek.net.listener import Listener
 from odradek.net.shell import Shell
 from odradek.net.traffic import Latencies
 
 PARTITIONS_PER_TURN = 200
+# What is told even where there is none, so that nobody takes it for a metric that is not there.
+GROUP_STATES = (
+    *((CLASSIC, state.value) for state in ClassicState if state is not ClassicState.DEAD),
+    *((CONSUMER, state) for state in ("Empty", "Assigning", "Reconciling", "Stable")),
+)
+TRANSACTION_STATES = tuple((state.title,) for state in TransactionState)
+
+Labels = TypeVar("Labels", bound=tuple[str, ...])
 
 
 class Histogram(NamedTuple):
@@ -64,6 +76,10 @@ class Snapshot:
     fetch_sessions: int
     lag: Histogram
     lag_max_seconds: float
+    groups: Mapping[tuple[str, str], int]
+    group_offsets: int
+    transactions: Mapping[tuple[str], int]
+    producer_ids: int = 0
     logs: list[OneLog] = field(default_factory=list)
     messages_in: dict[str, int] = field(default_factory=dict)
     topic_bytes_in: dict[str, int] = field(default_factory=dict)
@@ -72,6 +88,10 @@ class Snapshot:
     offline: int = 0
     under_replicated: int = 0
     loop_seconds: float = 0.0
+
+
+def _counted(known: Iterable[Labels], found: Iterable[Labels]) -> dict[Labels, int]:
+    return dict.fromkeys(known, 0) | Counter(found)
 
 
 class Ends:
@@ -146,6 +166,15 @@ class Collection:
             fetch_sessions=len(broker.sessions),
             lag=Histogram.of(self._lag.lags),
             lag_max_seconds=self._lag.max_seconds,
+            groups=_counted(
+                GROUP_STATES,
+                ((group.type, group.state) for shard in broker.groups.shards for group in shard.groups.values()),
+            ),
+            group_offsets=sum(len(shard.offsets) for shard in broker.groups.shards),
+            transactions=_counted(
+                TRANSACTION_STATES,
+                ((one.state.title,) for shard in broker.transactions.shards for one in shard.transactions.values()),
+            ),
         )
         return False
 
@@ -164,6 +193,7 @@ class Collection:
                 continue
             log = partition.log
             topic = str(name.topic)
+            snapshot.producer_ids += len(log.producers)
             snapshot.logs.append(
                 OneLog(topic, str(name.partition), log.size, log.start_offset, log.end_offset, len(log.segments))
             )

@@ -184,6 +184,31 @@ FETCH_SESSIONS = _gauge(
     "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
 )
 
+GROUPS = _gauge(
+    "kafka_coordinator_group_groups",
+    "type state",
+    "groups",
+    "Groups that this broker coordinates",
+    "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups*",
+)
+GROUP_OFFSETS = _gauge(
+    "kafka_coordinator_group_offsets",
+    "",
+    "offsets",
+    "Committed offsets that this broker keeps for groups",
+    "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
+)
+TRANSACTIONS = _gauge(
+    "odradek_coordinator_transactions", "state", "transactional ids", "Those that this broker coordinates"
+)
+PRODUCER_IDS = _gauge(
+    "kafka_server_replica_manager_producer_id_count",
+    "",
+    "producers",
+    "Producers whose sequences are remembered, once for each partition they wrote to",
+    "kafka.server:type=ReplicaManager,name=ProducerIdCount",
+)
+
 METRICS = (
     APP_INFO,
     REQUESTS,
@@ -206,6 +231,10 @@ METRICS = (
     UNDER_REPLICATED,
     PURGATORY,
     FETCH_SESSIONS,
+    GROUPS,
+    GROUP_OFFSETS,
+    TRANSACTIONS,
+    PRODUCER_IDS,
     LOOP_LAG,
     LOOP_LAG_MAX,
     SCRAPE_LOOP,

@@ -30,6 +30,14 @@ def connected(bootstrap_server: str, **settings: int) -> Iterator[Cluster]:
         yield cluster.connect()
 
 
+def chosen(option: str, text: str, among: Iterable[str]) -> str:
+    """One of these, as it is written there; a person may write it in any case, and with - or _ between words."""
+    for each in among:
+        if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
+            return each
+    raise CommandFailed(f"{option} {text!r} is not one of {', '.join(among)}", MISUNDERSTOOD)
+
+
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     """`name=value` texts of a repeated option."""
     found: dict[str, str] = {}

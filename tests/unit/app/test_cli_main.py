@@ -37,7 +37,17 @@ def test_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> No
         assert (status, err.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS), ["topic", "create"], ["log", "dump"]])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        [],
+        *([verb] for verb in VERBS),
+        ["topic", "create"],
+        ["log", "dump"],
+        ["group", "reset-offsets"],
+        ["txn", "abort"],
+    ],
+)
 def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *verb, "--help")
     assert status == 0
@@ -47,7 +57,7 @@ def test_help_of_everything(verb: list[str], capsys: pytest.CaptureFixture[str])
         assert all(each in out for each in VERBS)
 
 
-@pytest.mark.parametrize("arguments", [[], ["topic"], ["log"]])
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["log"], ["group"], ["txn"]])
 def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *arguments)
     assert status == 2
@@ -67,6 +77,27 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["consume", "t", "--no-such-option"], "No such option: --no-such-option"),
         (["produce", "t", "--json", "--key-separator", ":"], "leave out --key-separator"),
         (["produce", "t", "--key-separator", ""], "must not be empty"),
+        (["consume", "t", "--from", "soon", "--group", "g"], "give beginning, end, an offset"),
+        (["consume", "t", "--group", ""], "--group must not be empty"),
+        (["consume", "t", "--group", "g", "--partition", "0"], "leave out --partition or --group"),
+        (["consume", "t", "--group-instance-id", "i"], "give --group too"),
+        (["group", "list", "--state", "fine"], "is not one of Empty"),
+        (["group", "list", "--type", "share"], "is not one of classic, consumer"),
+        (["group", "reset-offsets", "g", "--topic", "t"], "say where to"),
+        (["group", "reset-offsets", "g", "--to-latest"], "either --topic TOPIC[:N,...] or --all-topics"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--all-topics", "--to-latest"], "either --topic"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--to-latest", "--to-earliest"], "with one of --to-earliest"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"], "are opposites"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--to-latest", "--export", "--json"], "leave one out"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--from-file", "x"], "--from-file says which partitions"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--to-datetime", "soon"], "give a time like"),
+        (["group", "reset-offsets", "g", "--topic", "t", "--by-duration", "long"], "give 90s, 10m, 2h, 1d"),
+        (["group", "delete-offsets", "g"], "Missing option '--topic'"),
+        (["txn", "list", "--longer-than", "long"], "give 90s, 10m, 2h, 1d"),
+        (["txn", "list", "--state", "fine"], "is not one of Empty"),
+        (["txn", "abort"], "say which"),
+        (["txn", "abort", "--topic", "t"], "say which"),
+        (["txn", "abort", "x", "--topic", "t"], "not both"),
         (["serve", "--override"], "requires an argument"),
         (["serve", "--port", "9092"], "No such option: --port"),
         (["load", "--lake", "x"], "either --topics or --pattern"),
@@ -87,7 +118,20 @@ def test_what_is_not_understood_is_one_sentence_and_2(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["topic", "list"], ["topic", "create", "t"], ["consume", "t"], ["topic", "describe"], ["produce", "t"]],
+    [
+        ["topic", "list"],
+        ["topic", "create", "t"],
+        ["topic", "describe"],
+        ["produce", "t"],
+        ["consume", "t"],
+        ["consume", "t", "--group", "g"],
+        ["group", "list"],
+        ["group", "describe"],
+        ["group", "delete", "g"],
+        ["group", "reset-offsets", "g", "--topic", "t", "--to-latest"],
+        ["txn", "list"],
+        ["txn", "abort", "x"],
+    ],
 )
 def test_nobody_answers_is_one_sentence_and_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     address = nobody()

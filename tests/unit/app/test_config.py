@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,16 @@ def test_the_document_is_made_from_the_tables() -> None:
 def test_an_id_may_be_asked_for_explicitly() -> None:
     assert settings({"broker.id": "-1"}).broker_id is None
     assert settings({"broker.id": "0"}).configs.int("node.id") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("group.consumer.assignors", "uniform,sticky", "names sticky, which is not here: there are uniform and range."),
+        ("group.consumer.session.timeout.ms", "44999", "it must be from 45000 to 60000."),
+        ("group.consumer.heartbeat.interval.ms", "15001", "it must be from 5000 to 15000."),
+    ],
+)
+def test_groups_that_could_not_work(name: str, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        settings({name: text})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from enum import StrEnum
+from functools import partial
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -13,14 +14,19 @@ import typer
 from odradek.app.commands.produce import unescaped
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connected
+from odradek.app.patient_output import PatientOutput, terminated_in_order
 from odradek.app.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
+from odradek.app.starting import offsets_at, start_rule
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, MIB, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.client.fetch import Fetched, Fetcher
-from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.group_consumer import GroupConsumer
+from odradek.client.group_member import GroupMember
+from odradek.client.offsets import LATEST
 from odradek.record.batch import Batch
+from odradek.record.records import iter_records
 
 POLL_MS = 1_000
 PARTITION_FETCH_BYTES = 4 * MIB  # Few large answers rather than many small ones: nobody else shares this process.
@@ -64,12 +70,23 @@ def consume(
         bool,
         typer.Option("--committed", metavar="", help="Leave out records of transactions that are open or aborted."),
     ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", "-g", metavar="GROUP", help="Read as a member of this group, from where it is, and commit."
+        ),
+    ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option("--group-instance-id", metavar="ID", help="Stay a member while stopped for less than 45 s."),
+    ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Write the records of topics to standard output.
 
     Stops at the end there is when it starts, unless told to --follow.
     Times are ISO 8601: 2026-11-21T14:00 is local, 2026-11-21T14:00Z is UTC.
+    With --group, --from says where to begin where the group never was.
 
     Examples:
 
@@ -78,17 +95,34 @@ def consume(
     odradek consume flights --from -10 --follow
 
     odradek consume flights --from 2026-11-21 --format raw > values.bin
+
+    odradek consume flights --group watchers --follow
     """
+    refuse_contradictions(group, instance, partition)
+    begin, lines = start_rule(start), formatter(layout, key_separator)
     settings = {
         "isolation_level": READ_COMMITTED if committed else READ_UNCOMMITTED,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
     with connected(bootstrap_server, **settings) as cluster:
         wanted = partitions_of(cluster, topics, partition)
-        positions = starting_positions(cluster, wanted, start)
-        until = None if follow else {at: end.offset for at, end in list_offsets(cluster, every(wanted, LATEST)).items()}
-        fetcher = Fetcher(cluster, positions, until=until)
-        write(fetcher, until, formatter(layout, key_separator), max_messages)
+        if group is None:
+            until = None if follow else offsets_at(cluster, wanted, LATEST)
+            write(Fetcher(cluster, begin(cluster, wanted), until=until), until, lines, max_messages)
+        else:
+            member = GroupMember(cluster, group, topics, instance_id=instance)
+            consumer = GroupConsumer(cluster, member, start=partial(begin, cluster), follows=follow)
+            with terminated_in_order(), consumer:
+                write_as_member(consumer, lines, max_messages)
+
+
+def refuse_contradictions(group: str | None, instance: str | None, partitions: Sequence[int] | None) -> None:
+    if group == "":
+        raise CommandFailed("--group must not be empty", MISUNDERSTOOD)
+    if group is None and instance is not None:
+        raise CommandFailed("--group-instance-id is a name within a group: give --group too", MISUNDERSTOOD)
+    if group is not None and partitions:
+        raise CommandFailed("a group deals out partitions itself: leave out --partition or --group", MISUNDERSTOOD)
 
 
 def formatter(layout: Format, key_separator: str) -> Formatter:
@@ -116,48 +150,6 @@ def partitions_of(cluster: Cluster, topics: Sequence[str], only: Sequence[int] |
     return [at for at in found if at.partition in only]
 
 
-def every(partitions: Sequence[TopicPartition], value: int) -> dict[TopicPartition, int]:
-    return dict.fromkeys(partitions, value)
-
-
-def starting_positions(cluster: Cluster, wanted: Sequence[TopicPartition], start: str) -> dict[TopicPartition, int]:
-    """An offset for each partition."""
-    text = start.strip().lower()
-    if text in ("beginning", "earliest"):
-        return offsets_at(cluster, wanted, EARLIEST)
-    ends = offsets_at(cluster, wanted, LATEST)
-    if text in ("end", "latest"):
-        return ends
-    try:
-        offset = int(text)
-    except ValueError:
-        # Of a time after the last record there is no offset: what comes then comes at the end.
-        found = offsets_at(cluster, wanted, milliseconds(start))
-        return {at: ends[at] if found[at] < 0 else found[at] for at in wanted}
-    starts = offsets_at(cluster, wanted, EARLIEST)
-    if offset < 0:
-        return {at: max(starts[at], ends[at] + offset) for at in wanted}
-    for at in wanted:
-        if not starts[at] <= offset <= ends[at]:
-            raise CommandFailed(f"offset {offset} is not in {at}, which goes from {starts[at]} to {ends[at]}")
-    return every(wanted, offset)
-
-
-def offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], when: int) -> dict[TopicPartition, int]:
-    return {at: listed.offset for at, listed in list_offsets(cluster, every(partitions, when)).items()}
-
-
-def milliseconds(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        return max(0, int(moment.timestamp() * 1000))
-    except (ValueError, OverflowError, OSError):
-        message = (
-            f"--from {text!r} is not understood: give beginning, end, an offset, -N, or a time like 2026-11-21T14:00"
-        )
-        raise CommandFailed(message, MISUNDERSTOOD) from None
-
-
 def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: Formatter, most: int | None) -> None:
     """What each answer of a broker brought, in order within each partition; for ever if there is no `until`."""
     out = sys.stdout.buffer
@@ -171,6 +163,41 @@ def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: F
                 left -= len(chosen)
                 out.write(b"".join(chosen))
         out.flush()
+
+
+def write_as_member(consumer: GroupConsumer, lines: Formatter, most: int | None) -> None:
+    """The same as a member of a group; what was written is committed, so that nobody reads it again."""
+    out = PatientOutput.standard(consumer.keep_alive)
+    left = INT64_MAX if most is None else most
+    while left and not consumer.is_done:
+        for fetched in consumer.poll(POLL_MS):
+            if left and consumer.owns(fetched.partition):
+                left -= write_fetched(consumer, out, fetched, lines, left)
+            consumer.keep_alive()
+        consumer.commit()
+
+
+def write_fetched(consumer: GroupConsumer, out: PatientOutput, fetched: Fetched, lines: Formatter, most: int) -> int:
+    """At most so many records of one partition; returns how many, and tells the consumer how far it got."""
+    end = consumer.until.get(fetched.partition, INT64_MAX)
+    left = most
+    for batch in intact(fetched):
+        chosen = lines(fetched.partition, batch, fetched.fetch_offset, end)
+        out.write(b"".join(chosen[:left]))
+        if len(chosen) > left:
+            consumer.processed(fetched.partition, offset_after(batch, fetched.fetch_offset, left))
+            return most
+        left -= len(chosen)
+    consumer.processed(fetched.partition, min(end, fetched.next_offset))
+    return most - left
+
+
+def offset_after(batch: Batch, start: int, count: int) -> int:
+    """The offset after the first so many records from `start` on, and there are more; a compacted batch has gaps."""
+    if not count:
+        return max(start, batch.base_offset)
+    offsets = (record.offset for record in iter_records(batch) if record.offset >= start)
+    return next(islice(offsets, count - 1, None)) + 1
 
 
 def intact(fetched: Fetched) -> Iterator[Batch]:

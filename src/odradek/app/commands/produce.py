@@ -20,6 +20,7 @@ from odradek.app.record_text import LineRecord, NotARecord, parse_json, parse_pl
 from odradek.client.errors import ErrorAnswer
 from odradek.client.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from odradek.client.producer import Producer
+from odradek.client.sequences import idempotent
 from odradek.record.compression import Codec
 
 PAUSE_MS = 20  # After so long without a line, what is there goes out.
@@ -77,6 +78,12 @@ def produce(
     acks: Annotated[
         Acks, typer.Option("--acks", metavar="0|1|all", help="Who has it before it counts as written.")
     ] = Acks.ALL,
+    repeatable: Annotated[
+        bool,
+        typer.Option(
+            "--no-idempotence", metavar="", help="Let a record be written twice where an answer was lost on the way."
+        ),
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Write lines to a topic, one record each.
@@ -95,7 +102,9 @@ def produce(
         )
     parse = line_parser(key_separator, headers, as_json, null)
     with connected(bootstrap_server) as cluster, opened(file) as (fd, size), shown_progress(topic, size) as progress:
-        producer = Producer(cluster, acks=ACKS[acks], codec=Codec[codec.name])
+        is_once = acks is Acks.ALL and not repeatable
+        sequences = idempotent(cluster) if is_once else None
+        producer = Producer(cluster, acks=ACKS[acks], codec=Codec[codec.name], sequences=sequences)
         count = producer.partitions(topic)
         if partition is not None and partition >= count:
             raise CommandFailed(f"partition {partition} is not there: topic {topic} has {count}, counted from 0")

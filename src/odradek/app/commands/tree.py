@@ -105,6 +105,18 @@ def add_topic(app: typer.Typer) -> None:
     app.add_typer(topic.app, name="topic")
 
 
+def add_group(app: typer.Typer) -> None:
+    from odradek.app.commands import group
+
+    app.add_typer(group.app, name="group")
+
+
+def add_txn(app: typer.Typer) -> None:
+    from odradek.app.commands import txn
+
+    app.add_typer(txn.app, name="txn")
+
+
 def add_log(app: typer.Typer) -> None:
     from odradek.app.commands import log
 
@@ -123,6 +135,8 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "consume": add_consume,
     "load": add_load,
     "topic": add_topic,
+    "group": add_group,
+    "txn": add_txn,
     "log": add_log,
     "doctor": add_doctor,
 }

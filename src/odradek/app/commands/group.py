@@ -1,0 +1,143 @@
+"""odradek group: list and describe consumer groups, set their offsets, delete them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odradek.app.commands.group_reset import reset_offsets
+from odradek.app.group_view import description, show
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, chosen, connected
+from odradek.app.output import print_json, print_table
+from odradek.app.partitions_named import ends_of, named
+from odradek.base.errors import ErrorCode
+from odradek.client.cluster import Cluster
+from odradek.client.errors import ClientError, ErrorAnswer
+from odradek.client.group_offsets import delete_offsets, fetch_offsets
+from odradek.client.groups import CLASSIC, CONSUMER, GroupDescription, delete_groups, describe_groups, list_groups
+
+app = typer.Typer(help="List and describe consumer groups, set their offsets, delete them.", no_args_is_help=True)
+app.command("reset-offsets")(reset_offsets)
+
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
+
+# In the words of Apache Kafka; filters take them in any case.
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling")
+TYPES = (CLASSIC, CONSUMER)
+
+
+@app.command("list")
+def list_command(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", "-s", metavar="STATE", help="Only groups in this state, e.g. stable; repeat for more."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", "-t", metavar="TYPE", help="classic or consumer (KIP-848); repeat for more."),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", metavar="NAME", help="Only groups of this protocol, e.g. connect.")
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """List groups with their type, protocol and state."""
+    states = [chosen("--state", each, STATES) for each in state or ()]
+    types = [chosen("--type", each, TYPES) for each in kind or ()]
+    with connected(bootstrap_server) as cluster:
+        groups = list_groups(cluster, states=states, types=types)
+    groups = [each for each in groups if protocol is None or each.protocol == protocol]
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": each.group,
+                    "type": each.type,
+                    "protocol": each.protocol,
+                    "state": each.state or None,
+                    "coordinator": each.coordinator,
+                }
+                for each in groups
+            ]
+        )
+    else:
+        rows = [(each.group, each.type, each.protocol or None, each.state or None, each.coordinator) for each in groups]
+        print_table(["group", "type", "protocol", "state", "coordinator>"], rows)
+
+
+@app.command("describe")
+def describe(
+    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", show_default="all")] = None,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show state and members of groups, and for each partition how far they are behind."""
+    with connected(bootstrap_server) as cluster:
+        wanted = list(dict.fromkeys(groups or [each.group for each in list_groups(cluster)]))
+        described = described_groups(cluster, wanted, is_all=not groups)
+        committed = fetch_offsets(cluster, {each.group: None for each in described})
+        assigned = {at for each in described for member in each.members for at in member.assignment or ()}
+        ends = ends_of(cluster, assigned.union(*committed.values()))
+    shown = [description(each, committed[each.group], ends) for each in described]
+    if as_json:
+        print_json(shown)
+    else:
+        for one in shown:
+            show(one)
+
+
+def described_groups(cluster: Cluster, names: list[str], *, is_all: bool) -> list[GroupDescription]:
+    """In the order given.  Of all groups, one that has gone meanwhile, or is none of consumers, is left out."""
+    described = []
+    for outcome in describe_groups(cluster, names).values():
+        if not isinstance(outcome, ClientError):
+            described.append(outcome)
+        elif not (is_all and isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
+            raise outcome
+    return described
+
+
+@app.command("delete")
+def delete(
+    groups: Groups,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", metavar="", help="Be content with a group that does not exist.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Delete groups that have no members, with their offsets."""
+    with connected(bootstrap_server) as cluster:
+        outcomes = delete_groups(cluster, groups)
+    failure: ClientError | None = None
+    for group, error in outcomes.items():
+        if error is None:
+            typer.echo(f"deleted {group}")
+        elif if_exists and isinstance(error, ErrorAnswer) and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            typer.echo(f"{group} does not exist")
+        else:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+@app.command("delete-offsets")
+def delete_offsets_command(
+    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    topic: Annotated[
+        list[str],
+        typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),
+    ],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Make a group forget its offsets of topics that it does not subscribe to any more."""
+    with connected(bootstrap_server) as cluster:
+        outcomes = delete_offsets(cluster, group, named(cluster, topic))
+    failure: ClientError | None = None
+    for partition, error in outcomes.items():
+        if error is None:
+            typer.echo(f"deleted the offset of {partition}")
+        failure = failure or error
+    if failure is not None:
+        raise failure

@@ -1,0 +1,219 @@
+"""odradek group reset-offsets: shows where a group would go on, and sets it there with --execute."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.app import offset_rules as rules
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.moments import duration_ms, moment_ms
+from odradek.app.offset_rules import Offsets, Rule, Scope
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, connected
+from odradek.app.output import plural, print_json, print_table
+from odradek.app.partitions_named import existing
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.errors import ClientError, ErrorAnswer, answer_error
+from odradek.client.group_offsets import Committed, commit_offsets, fetch_offsets
+from odradek.client.groups import describe_groups
+
+COMMITTED_BY_OTHERS = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+)
+
+
+def reset_offsets(
+    *,
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", metavar="", help="Every partition that the group has committed.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", metavar="", help="Where the log begins.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", metavar="", help="Where the log ends.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", metavar="", help="As it is; the end where nothing is committed.")
+    ] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="Forward, or with -N back, from what is committed.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="The first record since 2026-11-21T14:00 (local; Z: UTC)."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="DURATION", help="That long ago: 90s, 10m, 2h, 1d, P1DT2H.")
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", metavar="CSV", help="Lines of topic,partition,offset.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", metavar="", help="Do it; without it, only show it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only show it, which is the default.")] = False,
+    export: Annotated[
+        bool, typer.Option("--export", metavar="", help="Print CSV that --from-file takes, and Kafka's tool too.")
+    ] = False,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Set where groups without members will go on reading.
+
+    Shows what it would do; --execute does it.
+
+    Examples:
+
+    odradek group reset-offsets billing --topic orders --to-earliest
+
+    odradek group reset-offsets billing --all-topics --by-duration 2h --execute
+    """
+    groups = list(dict.fromkeys(groups))
+    refuse_contradictions(execute and dry_run, export and as_json, bool(topic), all_topics, from_file)
+    given = {
+        "--to-earliest": rules.to_earliest if to_earliest else None,
+        "--to-latest": rules.to_latest if to_latest else None,
+        "--to-current": rules.to_current if to_current else None,
+        "--to-offset": None if to_offset is None else rules.to_offset(to_offset),
+        "--shift-by": None if shift_by is None else rules.shifted_by(shift_by),
+        "--to-datetime": None if to_datetime is None else since(to_datetime),
+        "--by-duration": None if by_duration is None else ago(by_duration),
+        "--from-file": None if from_file is None else rules.to_planned({}),
+    }
+    rule = only_rule(given)
+    plans = None if from_file is None else rules.read_plan(from_file, groups)
+    with connected(bootstrap_server) as cluster:
+        refuse_active(cluster, groups)
+        scopes = scopes_of(cluster, groups, topic or (), plans)
+        decided = {
+            scope.group: (rule if plans is None else rules.to_planned(plans[scope.group]))(scope) for scope in scopes
+        }
+        if execute:
+            for group, offsets in decided.items():
+                write(cluster, group, offsets)
+    report({scope.group: scope.committed for scope in scopes}, decided, as_csv=export, as_json=as_json)
+    if not execute:
+        warn("nothing is changed yet: --execute does it")
+
+
+def refuse_contradictions(
+    is_both: bool, is_two_formats: bool, has_topics: bool, all_topics: bool, from_file: Path | None
+) -> None:
+    if is_both:
+        raise CommandFailed("--execute and --dry-run are opposites: leave one out", MISUNDERSTOOD)
+    if is_two_formats:
+        raise CommandFailed("--export prints CSV and --json prints JSON: leave one out", MISUNDERSTOOD)
+    if from_file is not None and (has_topics or all_topics):
+        raise CommandFailed("--from-file says which partitions: leave out --topic, --all-topics", MISUNDERSTOOD)
+    if from_file is None and has_topics == all_topics:
+        raise CommandFailed("say of what: either --topic TOPIC[:N,...] or --all-topics", MISUNDERSTOOD)
+
+
+def only_rule(given: Mapping[str, Rule | None]) -> Rule:
+    named = [rule for rule in given.values() if rule is not None]
+    if len(named) == 1:
+        return named[0]
+    raise CommandFailed(f"say where to, with one of {', '.join(given)}", MISUNDERSTOOD)
+
+
+def since(text: str) -> Rule:
+    try:
+        return rules.to_time(moment_ms(text))
+    except ValueError:
+        message = f"--to-datetime {text!r} is not understood: give a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
+        raise CommandFailed(message, MISUNDERSTOOD) from None
+
+
+def ago(text: str) -> Rule:
+    try:
+        return rules.to_time(max(0, time.time_ns() // 1_000_000 - duration_ms(text)))
+    except ValueError:
+        message = f"--by-duration {text!r} is not understood: give 90s, 10m, 2h, 1d, or P1DT2H30M"
+        raise CommandFailed(message, MISUNDERSTOOD) from None
+
+
+def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
+    """A group that does not exist may be given offsets, as with Kafka's tool."""
+    for group, outcome in describe_groups(cluster, groups).items():
+        if isinstance(outcome, ClientError):
+            if not (isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
+                raise outcome
+        elif outcome.is_active:
+            has = f"{plural(len(outcome.members), 'member')} (state {outcome.state})"
+            raise CommandFailed(f"group {group} has {has}: stop its consumers first, they would not notice")
+
+
+def scopes_of(
+    cluster: Cluster, groups: Sequence[str], topics: Sequence[str], plans: Mapping[str, Offsets] | None
+) -> list[Scope]:
+    named = existing(cluster, topics)
+    wanted: dict[str, list[TopicPartition] | None] = {
+        group: (named or None) if plans is None else sorted(plans[group]) for group in groups
+    }
+    for partitions in wanted.values() if plans is not None else ():
+        refuse_missing(cluster, partitions or ())
+    committed = fetch_offsets(cluster, wanted)
+    scopes = []
+    for group in groups:
+        known = {each: at.offset for each, at in committed[group].items()}
+        partitions = wanted[group] or sorted(known)
+        if not partitions:
+            raise CommandFailed(f"group {group} has committed no offset: name topics with --topic")
+        scopes.append(Scope(cluster, group, partitions, known, warn))
+    return scopes
+
+
+def refuse_missing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
+    there = set(cluster.partitions(sorted({each.topic for each in partitions}), timeout_ms=0))
+    for each in partitions:
+        if each not in there:
+            raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(each))
+
+
+def write(cluster: Cluster, group: str, offsets: Offsets) -> None:
+    try:
+        commit_offsets(cluster, group, {each: Committed(offset) for each, offset in offsets.items()})
+    except ErrorAnswer as error:
+        if error.code in COMMITTED_BY_OTHERS:
+            raise CommandFailed(f"group {group} has got members meanwhile: stop its consumers first") from None
+        raise
+
+
+def report(
+    before: Mapping[str, Mapping[TopicPartition, int]],
+    decided: Mapping[str, Offsets],
+    *,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    if as_csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rules.plan_lines(decided))
+        return
+    rows = [
+        {
+            "group": group,
+            "topic": each.topic,
+            "partition": each.partition,
+            "committed": before[group].get(each),
+            "new": offset,
+        }
+        for group, offsets in decided.items()
+        for each, offset in offsets.items()
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(["group", "topic", "partition>", "committed>", "new>"], [tuple(row.values()) for row in rows])
+
+
+def warn(text: str) -> None:
+    sys.stderr.write(f"odradek: {text}\n")

@@ -1,0 +1,33 @@
+"""Times and durations as a person writes them on a command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from odradek.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+_UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+_SHORT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+_ISO = re.compile(r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,9}))?S)?)?", re.ASCII)
+
+
+def moment_ms(text: str) -> int:
+    """ISO 8601, 2026-11-21 or 2026-11-21T14:00: local without a zone, UTC with Z.  Raises ValueError."""
+    try:
+        return max(0, int(datetime.fromisoformat(text.strip()).timestamp() * 1000))
+    except (OverflowError, OSError) as error:
+        raise ValueError(str(error)) from None
+
+
+def duration_ms(text: str) -> int:
+    """90s, 10m, 2h, 1d or 500ms; or as Kafka's tools take it, P1DT2H30M.  Raises ValueError."""
+    short = _SHORT.fullmatch(text.strip())
+    if short is not None:
+        return int(short[1]) * _UNITS[short[2]]
+    iso = _ISO.fullmatch(text.strip().upper())
+    if iso is None:
+        raise ValueError(f"{text!r} is no duration")
+    days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
+    millis = int((iso[5] or "0").ljust(3, "0")[:3])
+    return days * DAY_MS + hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS + millis

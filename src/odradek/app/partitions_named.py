@@ -1,0 +1,71 @@
+"""Partitions as options name them: `--topic orders` is all of a topic, `--topic orders:0,2` two of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.errors import answer_error
+from odradek.client.offsets import LATEST, list_offsets
+
+
+def parsed(text: str) -> tuple[str, list[int] | None]:
+    """Topic and partitions; None: all of them."""
+    topic, colon, numbers = text.partition(":")
+    parts = [part.strip() for part in numbers.split(",")]
+    is_right = not colon or all(part.isascii() and part.isdigit() for part in parts)
+    if not topic or not is_right:
+        raise CommandFailed(f"--topic {text!r} is not understood: write --topic orders or --topic orders:0,2", 2)
+    return topic, [int(part) for part in parts] if colon else None
+
+
+def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+    """The partitions that are named, by topic and number.  Raises UnknownTopic for one that is not there."""
+    found: set[TopicPartition] = set()
+    for text in texts:
+        topic, numbers = parsed(text)
+        all_of_it = cluster.partitions([topic], timeout_ms=0)
+        for number in numbers or ():
+            if number >= len(all_of_it):
+                detail = f"{topic}-{number}, of {len(all_of_it)} partitions"
+                raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+        found |= {each for each in all_of_it if numbers is None or each.partition in numbers}
+    return sorted(found)
+
+
+def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+    """The same, but a partition that is gone may be named too: a group may remember it."""
+    found: set[TopicPartition] = set()
+    for text in texts:
+        topic, numbers = parsed(text)
+        if numbers is None:
+            found |= set(cluster.partitions([topic], timeout_ms=0))
+        else:
+            found |= {TopicPartition(TopicName(topic), number) for number in numbers}
+    return sorted(found)
+
+
+def one(text: str) -> TopicPartition:
+    """`orders:0`."""
+    topic, numbers = parsed(text)
+    if numbers is None or len(numbers) != 1:
+        raise CommandFailed(f"{text!r} is not understood: write a topic and a partition, orders:0", MISUNDERSTOOD)
+    return TopicPartition(TopicName(topic), numbers[0])
+
+
+def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where each partition ends; those that are gone or led by nobody are left out, and not waited for."""
+    wanted = set(partitions)
+    if not wanted:
+        return {}
+    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in wanted})))
+    led = []
+    for each in sorted(wanted):
+        topic = cluster.metadata.topics.get(each.topic)
+        partition = topic.partition(each.partition) if topic is not None else None
+        if partition is not None and partition.leader in cluster.metadata.brokers:
+            led.append(each)
+    return {each: listed.offset for each, listed in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}

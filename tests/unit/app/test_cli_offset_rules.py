@@ -1,0 +1,175 @@
+"""Rules for offsets, over partitions that begin and end where the test says; and plans as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.app import offset_rules as rules
+from odradek.app.failure import CommandFailed
+from odradek.app.offset_rules import Scope, clamped, plan_lines, read_plan
+from odradek.base.units import INT64_MAX, TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.config import ClientConfig
+from odradek.client.offsets import EARLIEST, LATEST
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from support.scripted_broker import ScriptedBroker
+
+T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
+AT = {EARLIEST: [10, 0], LATEST: [20, 5], 1_000: [15, -1]}  # Offsets of t-0 and t-1 by what is asked.
+
+
+class Asked:
+    """A scope, and what was said about it."""
+
+    def __init__(self, cluster: Cluster, committed: dict[TopicPartition, int]) -> None:
+        self.warnings: list[str] = []
+        self.scope = Scope(cluster, "g", [T0, T1], committed, self.warnings.append)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=part.partition_index,
+                        error_code=0,
+                        offset=AT[part.timestamp][part.partition_index],
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=topics)
+
+    with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as connected:
+        broker.topics["t"] = 2
+        broker.on(ListOffsetsRequest, answer)
+        yield connected
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "warnings"),
+    [
+        (rules.to_earliest, [10, 0], []),
+        (rules.to_latest, [20, 5], []),
+        (rules.to_current, [12, 5], []),
+        (rules.to_time(1_000), [15, 5], ["t-1 has no record since then: taking its end, 5"]),
+        (rules.to_offset(12), [12, 5], ["t-1 ends at 5: taking that instead of 12"]),
+        (rules.to_offset(5), [10, 5], ["t-0 begins at 10: taking that instead of 5"]),
+        (rules.to_planned({T0: 11, T1: 3}), [11, 3], []),
+    ],
+)
+def test_rules(cluster: Cluster, rule: rules.Rule, expected: Sequence[int], warnings: Sequence[str]) -> None:
+    asked = Asked(cluster, {T0: 12})
+    assert list(rule(asked.scope).values()) == expected
+    assert asked.warnings == warnings
+
+
+@pytest.mark.parametrize(
+    ("distance", "expected", "warnings"),
+    [
+        (3, [15, 4], []),
+        (-1, [11, 0], []),
+        (-3, [10, 0], ["t-0 begins at 10: taking that instead of 9", "t-1 begins at 0: taking that instead of -2"]),
+        (100, [20, 5], ["t-0 ends at 20: taking that instead of 112", "t-1 ends at 5: taking that instead of 101"]),
+    ],
+)
+def test_shifts(cluster: Cluster, distance: int, expected: Sequence[int], warnings: Sequence[str]) -> None:
+    asked = Asked(cluster, {T0: 12, T1: 1})
+    assert list(rules.shifted_by(distance)(asked.scope).values()) == expected
+    assert asked.warnings == warnings
+
+
+def test_what_was_never_committed_cannot_be_shifted(cluster: Cluster) -> None:
+    with pytest.raises(CommandFailed, match="group g has committed no offset of t-1"):
+        rules.shifted_by(1)(Asked(cluster, {T0: 12}).scope)
+
+
+@given(st.integers(), st.integers(0, 100), st.integers(0, 100))
+def test_clamping_warns_if_and_only_if_it_does_something(offset: int, start: int, length: int) -> None:
+    warnings: list[str] = []
+    taken = clamped(T0, offset, start, start + length, warnings.append)
+    assert start <= taken <= start + length
+    assert (taken != offset) == bool(warnings)
+
+
+PLANS = st.dictionaries(
+    st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8),
+    st.dictionaries(
+        st.builds(TopicPartition, st.sampled_from(["a.b", "c_d-e"]).map(TopicName), st.integers(0, 99)),
+        st.integers(0, INT64_MAX),
+        min_size=1,
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(plans=PLANS)
+def test_a_plan_that_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, plans: dict[str, rules.Offsets]
+) -> None:
+    path = tmp_path_factory.mktemp("plans") / "plan.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(plan_lines(plans))
+    assert read_plan(path, list(plans)) == plans
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "plan.csv"
+    path.write_text(text)
+    return path
+
+
+def test_plans_of_kafkas_tool(tmp_path: Path) -> None:
+    assert read_plan(written(tmp_path, "t,0,7\r\n\r\nt, 1, 8\r\n"), ["g"]) == {"g": {T0: 7, T1: 8}}
+    several = written(tmp_path, "g,t,0,7\nh,t,1,8\nother,t,0,9\n")
+    assert read_plan(several, ["g", "h"]) == {"g": {T0: 7}, "h": {T1: 8}}
+    assert read_plan(several, ["h"]) == {"h": {T1: 8}}
+
+
+@pytest.mark.parametrize("line", ["t,0", "t,x,7", "t,-1,7", "t,0,-7", "t,0,7.5", "a,b,c,d,e", f"t,0,{2**63}", "g,,0,7"])
+def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
+    path = written(tmp_path, f"t,0,1\n{line}\n")
+    with pytest.raises(CommandFailed, match=r"line 2 of .*plan\.csv is not topic,partition,offset"):
+        read_plan(path, ["g"])
+
+
+def test_a_group_that_is_not_in_the_file(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="has no line for group h"):
+        read_plan(written(tmp_path, "g,t,0,7\n"), ["g", "h"])
+    with pytest.raises(CommandFailed, match="is not group,topic,partition,offset"):
+        read_plan(written(tmp_path, "t,0,7\n"), ["g", "h"])
+
+
+@given(content=st.binary(max_size=60) | st.text('tg,019\r\n"', max_size=40).map(str.encode))
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("plans") / "plan.csv"
+    path.write_bytes(content)
+    try:
+        plan = read_plan(path, ["g"])
+    except CommandFailed:
+        return
+    assert all(at.partition >= 0 and offset >= 0 for at, offset in plan["g"].items())
+
+
+def test_plans_go_out_without_the_group_where_there_is_one() -> None:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(plan_lines({"g": {T0: 7, T1: 8}}))
+    assert out.getvalue() == "t,0,7\nt,1,8\n"

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.app.failure import CommandFailed
+from odradek.app.partitions_named import ends_of, existing, named, parsed
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.config import ClientConfig
+from odradek.client.errors import UnknownTopic
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from support.scripted_broker import ScriptedBroker
+
+
+def at(topic: str, *indexes: int) -> list[TopicPartition]:
+    return [TopicPartition(TopicName(topic), index) for index in indexes]
+
+
+def test_what_options_name() -> None:
+    assert parsed("orders") == ("orders", None)
+    assert parsed("orders:2") == ("orders", [2])
+    assert parsed("orders:0, 2") == ("orders", [0, 2])
+
+
+@pytest.mark.parametrize("text", ["", ":1", "orders:", "orders:x", "orders:1,", "orders:-1", "orders:1:2", "orders:²"])
+def test_what_is_no_name(text: str) -> None:
+    with pytest.raises(CommandFailed, match="is not understood") as refused:
+        parsed(text)
+    assert refused.value.status == 2
+
+
+@given(st.text(max_size=20))
+def test_anything_is_understood_or_not(text: str) -> None:
+    try:
+        topic, numbers = parsed(text)
+    except CommandFailed:
+        return
+    assert topic
+    assert numbers is None or all(number >= 0 for number in numbers)
+
+
+def test_partitions_that_are_there() -> None:
+    with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as cluster:
+        broker.topics = {"t": 3, "u": 1}
+        assert existing(cluster, ["u", "t:0,2", "t:2"]) == at("t", 0, 2) + at("u", 0)
+        assert named(cluster, ["t:7", "u"]) == at("t", 7) + at("u", 0)
+        with pytest.raises(UnknownTopic, match="t-3, of 3 partitions"):
+            existing(cluster, ["t:3"])
+        with pytest.raises(UnknownTopic, match="topic nix"):
+            existing(cluster, ["nix"])
+
+
+def test_ends_of_what_is_left() -> None:
+    def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+        parts = [
+            ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=0, offset=42)
+            for part in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=request.topics[0].name, partitions=parts)])
+
+    with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as cluster:
+        broker.topics = {"t": 2}
+        broker.on(ListOffsetsRequest, answer)
+        assert ends_of(cluster, at("t", 0, 7) + at("gone", 0)) == {at("t", 0)[0]: 42}
+        assert ends_of(cluster, []) == {}
+    with ScriptedBroker() as broker, Cluster(ClientConfig(broker.address)) as cluster:
+        broker.leader = -1
+        assert ends_of(cluster, at("t", 0)) == {}, "nobody leads it: nobody is asked"
