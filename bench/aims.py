@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import aims_coordinated
 from compare import Pair, Results, typical
 
 PRODUCE_MIN = 1.3
@@ -16,6 +17,12 @@ P99_MAX = 1.0
 LOADED_MB_MAX = 150
 IDLE_MB_MAX = 80
 START_SECONDS_MAX = 0.5
+RATE_AIMS = {
+    "produce": PRODUCE_MIN,
+    "consume": CONSUME_MIN,
+    "transactions": aims_coordinated.TRANSACTIONS_MIN,
+}
+COORDINATED = ("groups", "commits", "idempotent", "transactions")
 LOADED = ("small", "produce", "consume", "latency", "partitions")
 
 
@@ -25,7 +32,12 @@ def rate_aim(pair: Pair) -> float | None:
         return None
     if pair.group == "small":
         return PIPELINED_MIN if pair.case["window"] > 1 else ONE_AT_A_TIME_MIN
-    return {"produce": PRODUCE_MIN, "consume": CONSUME_MIN}.get(pair.group)
+    return RATE_AIMS.get(pair.group)
+
+
+def cpu_aim(group: str) -> float:
+    """How much of Kafka's processor time this was to take at most."""
+    return aims_coordinated.TRANSACTION_CPU_MAX if group == "transactions" else CPU_MAX
 
 
 class Verdict(NamedTuple):
@@ -35,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    return [*_rates(results), *_shared(results), *_alone(results)]
+    return [*_rates(results), *_shared(results), *_coordinated(results), *_alone(results)]
 
 
 def _rates(results: Results) -> Iterator[Verdict]:
@@ -55,6 +67,12 @@ def _shared(results: Results) -> Iterator[Verdict]:
     yield from _at_most("p99 no worse", P99_MAX, pairs, lambda pair: pair.p99)
 
 
+def _coordinated(results: Results) -> Iterator[Verdict]:
+    for aim in aims_coordinated.aims(results):
+        if aim.found:
+            yield Verdict(aim.text.format(f"{aim.bound:g}"), aim.spread, _in_words(aim.good, len(aim.found)))
+
+
 def _alone(results: Results) -> Iterator[Verdict]:
     for _, found in results.of("start"):
         if ours := found.get("odradek"):
@@ -62,7 +80,7 @@ def _alone(results: Results) -> Iterator[Verdict]:
             yield _below("memory, idle", IDLE_MB_MAX, ours["idle_rss_mb"], "MB")
     loaded = [
         found["odradek"]["rss_mb"]
-        for group in LOADED
+        for group in (*LOADED, *COORDINATED)
         for _, found in results.of(group)
         if "rss_mb" in found.get("odradek", {})
     ]

@@ -1,4 +1,4 @@
-"""The list of what is measured.  A case is plain data; work.py makes load of it, run.py repeats and records it."""
+"""The list of what is measured.  A case is plain data; kinds.py finds who makes load of it, run.py repeats it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,32 @@ from dataclasses import dataclass
 
 # Who answers, and with which topic settings.  Odradek syncs before it answers acks=all on a partition without
 # followers, Kafka does not; so each is measured both ways.  (To set flush.messages at all is to tell Odradek when to
-# sync, so it no longer does for every answer.)
+# sync, so it no longer does for every answer.)  What coordinators keep is written like acks=all, to topics of their
+# own: odradek-relaxed is a broker that has the same setting for all topics.
 TARGETS: dict[str, tuple[str, dict[str, str]]] = {
     "odradek": ("odradek", {}),
     "odradek-unsynced": ("odradek", {"flush.messages": "9223372036854775807"}),
+    "odradek-relaxed": ("odradek-relaxed", {}),
     "kafka": ("kafka", {}),
     "kafka-synced": ("kafka", {"flush.messages": "1"}),
     "bound": ("bound", {}),
 }
 PLAIN = ("odradek", "kafka", "bound")
 ACKS_ALL = ("odradek-unsynced", "kafka", "odradek", "kafka-synced")
-GROUPS = ("start", "small", "produce", "consume", "latency", "partitions", "librdkafka")
+COORDINATED = ("odradek-relaxed", "kafka", "odradek")
+GROUPS = (
+    "start",
+    "small",
+    "produce",
+    "consume",
+    "latency",
+    "partitions",
+    "librdkafka",
+    "groups",
+    "commits",
+    "idempotent",
+    "transactions",
+)
 
 LARGE_BATCH_BYTES = 1_000_000  # Just below librdkafka's default batch.size, and Kafka's max.message.bytes.
 SMALL_BATCH_BYTES = 16_384  # The Java producer's default batch.size.
@@ -27,7 +42,7 @@ IN_FLIGHT = 5  # The Java producer's default max.in.flight.requests.per.connecti
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`kind` is the function of work.py that makes the load."""
+    """`kind` is the function that makes the load (kinds.py)."""
 
     group: str
     name: str
@@ -43,10 +58,15 @@ class Case:
     is_quick: bool = False  # Also in a quick run.
     is_cold: bool = False
     keeps_topic: bool = False  # One topic for all repetitions: 2,000 partitions take their time to make.
+    rate: int = 0  # Records a second, where they are sent on a schedule.
+    client: str = ""  # Of transactions: frames, librdkafka or java.
+    has_offsets: bool = False  # Transactions commit an offset, too.
+    is_consumer: bool = False  # A group of KIP-848's protocol.
 
 
 def cases() -> list[Case]:
-    return [*_start(), *_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_librdkafka()]
+    records = [*_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_librdkafka()]
+    return [*_start(), *records, *_groups(), *_commits(), *_idempotent(), *_transactions()]
 
 
 def _start() -> Iterator[Case]:
@@ -150,6 +170,68 @@ def _librdkafka() -> Iterator[Case]:
                 ("odradek", "kafka"),
                 value_bytes=value_bytes,
                 is_quick=value_bytes == 100,
+            )
+
+
+def _groups() -> Iterator[Case]:
+    for protocol, is_consumer in (("classic", False), ("KIP-848", True)):
+        yield Case(
+            "groups",
+            f"200 members, {protocol}",
+            "groups",
+            ("odradek", "kafka"),
+            clients=200,
+            partitions=200 if is_consumer else 1,
+            is_consumer=is_consumer,
+            keeps_topic=True,
+            is_quick=True,
+        )
+
+
+def _commits() -> Iterator[Case]:
+    """A disk that has to be waited for takes no thousand records a second, one at a time, with others beside them."""
+    for acks, rate, targets in ((1, 1000, COORDINATED), (-1, 250, (*COORDINATED, "kafka-synced"))):
+        yield Case(
+            "commits",
+            f"{rate:,} records/s, acks={'all' if acks < 0 else acks}",
+            "commits",
+            targets,
+            batch_bytes=1,
+            acks=acks,
+            rate=rate,
+            keeps_topic=True,
+            is_quick=acks == 1,
+        )
+
+
+def _idempotent() -> Iterator[Case]:
+    targets = ("odradek-unsynced", "kafka")
+    for name, batch_bytes in (
+        ("one record a request", 1),
+        ("batches of 16 KiB", SMALL_BATCH_BYTES),
+        ("batches of 1 MB", LARGE_BATCH_BYTES),
+    ):
+        yield Case(
+            "idempotent", f"{name}", "idempotent", targets, batch_bytes=batch_bytes, acks=-1, is_quick=batch_bytes == 1
+        )
+    yield Case("idempotent", "librdkafka", "librdkafka_idempotent", targets, acks=-1)
+
+
+def _transactions() -> Iterator[Case]:
+    for client in ("frames", "librdkafka", "java"):
+        for partitions, has_offsets in ((1, False), (4, False), (1, True)):
+            if has_offsets and client == "frames":
+                continue
+            yield Case(
+                "transactions",
+                f"{client}, {partitions} partition{'s' if partitions > 1 else ''}{', offsets' if has_offsets else ''}",
+                "transactions",
+                COORDINATED,
+                partitions=partitions,
+                acks=-1,
+                client=client,
+                has_offsets=has_offsets,
+                is_quick=client != "java" and partitions == 1 and not has_offsets,
             )
 
 

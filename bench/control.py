@@ -1,9 +1,13 @@
-"""What a measurement needs of a broker besides load: topics made and removed, and where its logs end."""
+"""What a measurement needs of a broker besides load: topics made and removed, where logs end, producer ids."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple, TypeVar
 
+from odradek.base.errors import ErrorCode
 from odradek.client.config import ClientConfig
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
@@ -14,6 +18,9 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -23,9 +30,27 @@ from odradek.wire.messages.list_offsets import (
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 TIMEOUT_MS = 120_000
+TRANSACTION_TIMEOUT_MS = 60_000
 LATEST = -1
+GROUP, TRANSACTION = 0, 1  # Kinds of coordinators.
+NOT_YET = {
+    ErrorCode.NONE,  # Of a heartbeat, while the group is loaded.
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
 POLL_SECONDS = 0.01
 RETRIED_SECONDS_MAX = 120  # Kafka takes 10 ms and more for each partition of a new topic.
+
+
+T = TypeVar("T")
+A = TypeVar("A", FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse)
+
+
+class Producer(NamedTuple):
+    id: int
+    epoch: int
 
 
 class Failed(RuntimeError):
@@ -72,12 +97,13 @@ class Control:
         if answer.responses[0].error_code:
             raise Failed(f"{name} can't be deleted: error {answer.responses[0].error_code}")
 
-    def end_offsets(self, topic: str, partitions: int) -> list[int]:
-        """The end of each partition.  Retried while a partition says it is not ready to be asked."""
+    def end_offsets(self, topic: str, partitions: int, *, committed: bool = False) -> list[int]:
+        """The end of each partition, of what is committed if so asked.  Retried while a partition is not ready."""
         deadline = time.monotonic() + RETRIED_SECONDS_MAX
         while True:
             asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
-            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+            topics = [ListOffsetsTopic(name=topic, partitions=asked)]
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
             found = self._call(request, ListOffsetsResponse, version=5).topics[0].partitions
             if all(part.error_code == 0 for part in found):
                 return [part.offset for part in sorted(found, key=lambda part: part.partition_index)]
@@ -85,7 +111,39 @@ class Control:
                 raise Failed(f"ListOffsets of {topic}: errors {sorted({part.error_code for part in found})}")
             time.sleep(POLL_SECONDS)
 
-    def _call(self, request, response, *, version=None):  # type: ignore[no-untyped-def]
+    def wait_for_groups(self, names: Iterable[str]) -> None:
+        """Until their coordinators answer for them: Kafka makes the topic of groups when it is first asked."""
+        for name in names:
+            self._find(GROUP, name)
+            self._wait(partial(self._beat, name), ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _beat(self, group: str) -> HeartbeatResponse:
+        request = HeartbeatRequest(group_id=group, generation_id=0, member_id="nobody")
+        return self._call(request, HeartbeatResponse, version=4)
+
+    def new_producer(self, transactional_id: str | None = None) -> Producer:
+        if transactional_id is not None:
+            self._find(TRANSACTION, transactional_id)
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        answer = self._wait(lambda: self._call(request, InitProducerIdResponse, version=4))
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    def _find(self, kind: int, name: str) -> None:
+        request = FindCoordinatorRequest(key=name, key_type=kind)
+        self._wait(lambda: self._call(request, FindCoordinatorResponse, version=3))
+
+    def _wait(self, ask: Callable[[], A], good: int = ErrorCode.NONE) -> A:
+        """The answer, when it is no longer that a coordinator is not ready yet."""
+        deadline = time.monotonic() + RETRIED_SECONDS_MAX
+        while (answer := ask()).error_code != good:
+            if answer.error_code not in NOT_YET or time.monotonic() > deadline:
+                raise Failed(f"{type(answer).__name__}: error {answer.error_code}")
+            time.sleep(POLL_SECONDS)
+        return answer
+
+    def _call(self, request: object, response: type[T], *, version: int | None = None) -> T:
         """Once more on a new connection: brokers close idle ones."""
         try:
             return self._connection.call(request, response, version=version)

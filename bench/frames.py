@@ -62,7 +62,7 @@ class AckLayout(NamedTuple):
         low, high = acks[self.error_at + 1 : end : self.size_bytes], acks[self.error_at : end : self.size_bytes]
         sizes = acks[3 : end : self.size_bytes]
         if not low.count(0) == high.count(0) == sizes.count(self.size_bytes - 4) == count:
-            raise Refusal(f"a Produce request was answered with error {self._first_error(acks, end)}")
+            raise Refusal(f"a request was answered with error {self._first_error(acks, end)}")
 
     def _first_error(self, acks: bytes, end: int) -> int:
         """What comes behind it is not aligned: an error may bring a message."""
@@ -108,7 +108,7 @@ def produce(topic: str, partition: int, acks: int, records: bytes) -> bytes:
     request = ProduceRequest(
         acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
-    return _whole(request, PRODUCE_VERSION)
+    return whole(request, PRODUCE_VERSION)
 
 
 class Fetching:
@@ -132,10 +132,10 @@ def _fetch(topic: str, partition: int, offset: int, min_bytes: int) -> bytes:
         max_bytes=FETCH_BYTES,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
-    return _whole(request, FETCH_VERSION)
+    return whole(request, FETCH_VERSION)
 
 
-def _whole(message: object, version: int) -> bytes:
+def whole(message: object, version: int) -> bytes:
     return b"".join(bytes(chunk) for chunk in encode_request(message, version, CORRELATION_ID, CLIENT_ID))
 
 

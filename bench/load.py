@@ -12,7 +12,8 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 
@@ -38,6 +39,7 @@ class Report:
     cpu_seconds: float = 0.0
     latencies: list[tuple[float, int]] = field(default_factory=list)
     marks: list[tuple[int, float]] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)  # What is measured besides.
     total_records: int = 0  # With those of the warm-up: what the log must hold.
 
 
@@ -68,7 +70,8 @@ class Crowd:
         for work in self.works:
             ours, theirs = _fork.Pipe()
             process = _fork.Process(target=_run, args=(work, theirs), daemon=True)
-            process.start()
+            with _uninterrupted():
+                process.start()
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
@@ -93,6 +96,16 @@ class Crowd:
                 process.join()
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What a signal's handler raises while modules clean up behind a fork is ignored, and with it the signal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
 def _receive(pipe: Pipe) -> Report:
     if not pipe.poll(REPORT_SECONDS_MAX):
         raise LoadFailed("a load process is stuck")
@@ -108,6 +121,7 @@ def _receive(pipe: Pipe) -> Report:
 def _run(work: Work, pipe: Pipe) -> None:
     gc.disable()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     gate = Gate(pipe)
     try:
         report = work(gate)

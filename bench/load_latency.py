@@ -105,7 +105,7 @@ class _Sender:
         marks: list[tuple[int, float]] = []
         answered = 0
         for number in range(count):
-            _sleep_until(start + number / rate_per_second)
+            sleep_until(start + number / rate_per_second)
             marks.append((number, time.monotonic()))
             self._socket.sendall(self._frame)
             answered += self._answers(0)
@@ -131,7 +131,7 @@ class _Sender:
         return count
 
 
-def _sleep_until(when: float) -> None:
+def sleep_until(when: float) -> None:
     remaining = when - time.monotonic()
     if remaining > SPIN_SECONDS:
         time.sleep(remaining - SPIN_SECONDS)

@@ -28,6 +28,7 @@ class Plan:
     records: int
     warmup_seconds: float
     seconds: float
+    is_idempotent: bool = False
 
     def producer(self) -> Work:
         return self._produce
@@ -38,7 +39,12 @@ class Plan:
     def _produce(self, gate: Gate) -> Report:
         from confluent_kafka import Producer
 
-        settings = {"bootstrap.servers": f"127.0.0.1:{self.port}", "acks": self.acks, "compression.type": self.codec}
+        settings = {
+            "bootstrap.servers": f"127.0.0.1:{self.port}",
+            "acks": self.acks,
+            "compression.type": self.codec,
+            "enable.idempotence": self.is_idempotent,
+        }
         source = _Source(Producer(settings), self.topic, self.value)
         warm = source.send(self.warmup_seconds)
         gate.wait()

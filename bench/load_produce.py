@@ -6,12 +6,24 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import Protocol
 
 import frames
 from load import Gate, LoadFailed, Report, Work
 
 RECEIVE_BYTES = 1 << 16
 SILENCE_SECONDS_MAX = 30
+
+
+class Frames(Protocol):
+    """What is sent: `count` requests of one size, again and again."""
+
+    frame_bytes: int
+    count: int
+
+    def slice(self, at: int, count: int) -> memoryview:
+        """`count` of them back to back, counted from the first ever sent."""
+        ...
 
 
 class Ring:
@@ -37,7 +49,7 @@ class Plan:
 
     port: int
     topic: str
-    ring: Ring
+    ring: Frames
     records_per_request: int
     window: int
     warmup_seconds: float

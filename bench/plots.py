@@ -37,8 +37,14 @@ RATIOS = {
     "consume": "Consume",
     "partitions": "Small batches over many partitions",
     "librdkafka": "The same work through librdkafka",
+    "idempotent": "Idempotent producers",
+    "transactions": "Transactions of 100 records",
 }
-LATENCIES = {"small": "One small record per request: latency", "latency": "From producer to consumer: latency"}
+LATENCIES = {
+    "small": "One small record per request: latency",
+    "latency": "From producer to consumer: latency",
+    "commits": "Acknowledgements, alone and beside 1,000 commits a second: latency",
+}
 LATENCY_NAMES = ("p50", "p99", "p99.9")
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
@@ -74,10 +80,11 @@ def ratios(pairs: Sequence[Pair], title: str, path: Path) -> None:
 def _processor(axes: Axes, pairs: Sequence[Pair]) -> None:
     found = [(row, pair.cpu) for row, pair in enumerate(pairs) if pair.cpu]
     _bars(axes, found, lambda ratio: ratio <= 1)
-    axes.axvline(aims.CPU_MAX, color="black", linewidth=0.9, linestyle=":")
+    aim = aims.cpu_aim(pairs[0].group)
+    axes.axvline(aim, color="black", linewidth=0.9, linestyle=":")
     for row, ratio in found:
         _beside(axes, row, f"{ratio:.2f}×")
-    _axis(axes, "broker CPU per record, times Kafka's", [*(ratio for _, ratio in found), aims.CPU_MAX])
+    _axis(axes, "broker CPU per record, times Kafka's", [*(ratio for _, ratio in found), aim])
     axes.tick_params(left=False)
 
 
@@ -154,17 +161,25 @@ def _time(microseconds: float, _position: object = None) -> str:
     return f"{microseconds / 1000:.3g} ms" if microseconds >= 1000 else f"{microseconds:.3g} µs"
 
 
-def start(found: dict[str, Numbers], path: Path) -> None:
-    """Small bars side by side: each has its own unit."""
-    shown = (
-        ("ready_s", "start to first answer, s"),
-        ("idle_rss_mb", "memory idle, MB"),
-        ("cold_one_at_a_time_per_s", "first second:\none at a time, requests/s"),
-        ("cold_50_in_flight_per_s", "first second:\n50 in flight, requests/s"),
-    )
+START = {
+    "ready_s": "start to first answer, s",
+    "idle_rss_mb": "memory idle, MB",
+    "cold_one_at_a_time_per_s": "first second:\none at a time, requests/s",
+    "cold_50_in_flight_per_s": "first second:\n50 in flight, requests/s",
+}
+SETTLED = {
+    "joined_ms": "all join, ms",
+    "one_left_ms": "one leaves, ms",
+    "many_left_ms": "50 leave, ms",
+    "cpu_s": "broker CPU of all that, s",
+}
+
+
+def small_bars(found: dict[str, Numbers], shown: dict[str, str], path: Path, title: str = "") -> None:
+    """Side by side: each has its own unit."""
     targets = [(target, OURS if target == "odradek" else THEIRS) for target in ("odradek", "kafka") if target in found]
     figure, axes = plt.subplots(1, len(shown), figsize=(11, 2.1))
-    for plot, (name, label) in zip(axes, shown, strict=True):
+    for plot, (name, label) in zip(axes, shown.items(), strict=True):
         values = [found[target][name] for target, _ in targets]
         bars = plot.barh([target for target, _ in targets], values, color=[colour for _, colour in targets], height=0.6)
         plot.bar_label(bars, labels=[_short(value) for value in values], padding=3, fontsize=8)
@@ -173,6 +188,8 @@ def start(found: dict[str, Numbers], path: Path) -> None:
         plot.invert_yaxis()
         plot.set_xticks([])
         plot.spines["bottom"].set_visible(False)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     figure.tight_layout()
     figure.savefig(path, format="svg", metadata={"Date": None}, facecolor="white")
     plt.close(figure)
@@ -192,13 +209,26 @@ def draw(results: Results, folder: Path) -> dict[str, list[str]]:
         return folder / name
 
     for _, found in results.of("start"):
-        start(found, path("start"))
+        small_bars(found, START, path("start"))
+    for number, (case, found) in enumerate(results.of("groups")):
+        small_bars(found, SETTLED, path("groups", f"-{number}"), case["name"])
     for group, title in RATIOS.items():
         for is_synced, kind in ((False, ""), (True, "-synced")):
             if pairs := [pair for pair in results.pairs(group) if pair.is_synced == is_synced]:
                 promise = ", on disk before the answer" if is_synced else ""
                 ratios(pairs, f"{title}{promise}: Odradek : Kafka", path(group, kind))
     for group, title in LATENCIES.items():
-        if rows := [(case["name"], found) for case, found in results.of(group)]:
+        if rows := [(case["name"], _with_alone(found)) for case, found in results.of(group)]:
             latencies(rows, title, path(group, "-latency"))
     return drawn
+
+
+def _with_alone(found: dict[str, Numbers]) -> dict[str, Numbers]:
+    """What was measured alone, too, has a line of its own."""
+    rows: dict[str, Numbers] = {}
+    for target, numbers in found.items():
+        alone = {name: numbers[f"alone_{name}"] for name in LATENCY_NAMES if f"alone_{name}" in numbers}
+        if alone:
+            rows[f"{target}, alone"] = alone
+        rows[target] = numbers
+    return rows

@@ -1,7 +1,7 @@
 """Odradek, Apache Kafka and a lower bound, doing the same work in one run.
 
-    python bench/run.py                      everything, about half an hour
-    python bench/run.py --quick              the cases that matter most, about 5 minutes
+    python bench/run.py                      everything, about 45 minutes
+    python bench/run.py --quick              the cases that matter most, about 7 minutes
     python bench/run.py --only small         groups, or parts of names; --list names them
     python bench/run.py --targets odradek    no comparison, while something is being made faster
 
@@ -27,14 +27,15 @@ import fresh
 import machine
 import measure
 import show
-import work
 from brokers import BROKERS, Broker
 from cases import GROUPS, TARGETS, Case, cases
+from kinds import KINDS
 from work import Budget, Numbers, Target
 
 from odradek.client.errors import ClientError
 
 MB = 1_000_000
+SYSTEMS = ("odradek", "kafka", "bound")
 BUDGETS = {
     "full": Budget(1.5, 1.5, 0.3, 3, 2000 * MB, 300 * MB, 500 * MB),
     "quick": Budget(0.7, 0.7, 0.2, 3, 1000 * MB, 150 * MB, 200 * MB),
@@ -147,7 +148,7 @@ def _warm_up(broker: Broker, options: argparse.Namespace) -> None:
         return
     print(f"warming {broker.name} up", flush=True)
     for case in WARMING:
-        work.KINDS[case.kind](Target(broker.name, broker, {}), case, options.budget, seconds)
+        KINDS[case.kind](Target(broker.name, broker, {}), case, options.budget, seconds)
 
 
 def _start(case: Case, options: argparse.Namespace, folder: Path, results: Results) -> bool:
@@ -172,7 +173,7 @@ def _measure(case: Case, targets: list[Target], options: argparse.Namespace, res
             for target in targets:
                 if not results.has_failed(target.name):
                     with _recorded(target, results):
-                        results.add(target.name, work.KINDS[case.kind](target, case, budget, warmup_seconds))
+                        results.add(target.name, KINDS[case.kind](target, case, budget, warmup_seconds))
     show.case(case, results.medians(), results.errors())
     return bool(results.errors())
 
@@ -192,10 +193,16 @@ def _recorded(target: Target, results: Results) -> Iterator[None]:
 
 
 def _targets(case: Case, options: argparse.Namespace) -> list[str]:
-    return [name for name in case.targets if not options.targets or TARGETS[name][0] in options.targets]
+    return [name for name in case.targets if not options.targets or _system(name) in options.targets]
+
+
+def _system(target: str) -> str:
+    return target.partition("-")[0]
 
 
 def _is_chosen(case: Case, options: argparse.Namespace) -> bool:
+    if case.client == "java" and _without_java():
+        return False
     if options.only and not any(word == case.group or word in case.name for word in options.only):
         return False
     if options.mode != "full" and not (case.is_quick or options.only):
@@ -208,7 +215,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", dest="mode", action="store_const", const="quick", default="full")
     parser.add_argument("--smoke", dest="mode", action="store_const", const="smoke", help="a moment of each, for tests")
     parser.add_argument("--only", action="append", metavar="WORD", help=f"{', '.join(GROUPS)}, or a part of a name")
-    parser.add_argument("--targets", type=lambda text: text.split(","), help=f"of {','.join(BROKERS)}")
+    parser.add_argument("--targets", type=lambda text: text.split(","), help=f"of {','.join(SYSTEMS)}")
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--seconds", type=float, help="of each measurement")
     parser.add_argument("--out", type=Path, default=machine.ROOT / "bench" / "results.json")
@@ -226,13 +233,16 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _needs_kafka(options: argparse.Namespace) -> None:
-    import brokers  # noqa: F401  # Its path to kafka_peer.
-    import kafka_peer
+def _without_java() -> str | None:
+    import kafka_peer  # On the path since `brokers` is imported.
 
-    if reason := kafka_peer.missing():
+    return kafka_peer.missing()
+
+
+def _needs_kafka(options: argparse.Namespace) -> None:
+    if reason := _without_java():
         print(f"without Apache Kafka: {reason}", file=sys.stderr)
-        options.targets = [name for name in BROKERS if name != "kafka" and name in (options.targets or BROKERS)]
+        options.targets = [name for name in SYSTEMS if name != "kafka" and name in (options.targets or SYSTEMS)]
 
 
 if __name__ == "__main__":

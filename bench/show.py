@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cases import Case
 from work import Numbers
 
@@ -15,7 +17,8 @@ def case(case: Case, found: dict[str, Numbers], errors: dict[str, str]) -> None:
         if target in errors:
             print(f"  {target:17} FAILED: {errors[target].strip().splitlines()[-1]}")
         elif target in found:
-            print(f"  {target:17} {_line(found[target], reference)}", flush=True)
+            line = LINES.get(case.group, _line)
+            print(f"  {target:17} {line(found[target], reference)}", flush=True)
 
 
 def _line(numbers: Numbers, reference: Numbers | None) -> str:
@@ -29,6 +32,45 @@ def _line(numbers: Numbers, reference: Numbers | None) -> str:
     parts += [f"{name} {numbers[name]:.0f} µs" for name in SELDOM_NAMED if name in numbers]
     parts.append(f"rss {numbers['rss_mb']:.0f} MB")
     return "  ".join(parts)
+
+
+def _groups(numbers: Numbers, reference: Numbers | None) -> str:
+    parts = []
+    for name, text in (("joined_ms", "joined"), ("one_left_ms", "one left"), ("many_left_ms", "many left")):
+        times = f" ({numbers[name] / reference[name]:5.2f} x)" if reference else ""
+        parts.append(f"{text} {numbers[name]:6.1f} ms{times}")
+    parts.append(
+        f"cpu {numbers['cpu_s']:.3f} s  client {numbers['client_cpu_s']:.3f} s  rss {numbers['rss_mb']:.0f} MB"
+    )
+    return "  ".join(parts)
+
+
+def _commits(numbers: Numbers, _reference: Numbers | None) -> str:
+    parts = [
+        f"{name} {numbers[name]:.0f} µs, alone {numbers[f'alone_{name}']:.0f} µs"
+        f" ({numbers[name] / numbers[f'alone_{name}']:.2f} x)"
+        for name in ("p50", "p99")
+    ]
+    parts.append(f"{numbers['commits_per_s']:.0f} commits/s p50 {numbers['commit_p50']:.0f} µs")
+    parts.append(f"cores {numbers['cores']:.2f}, alone {numbers['alone_cores']:.2f}  rss {numbers['rss_mb']:.0f} MB")
+    return "  ".join(parts)
+
+
+def _idempotent(numbers: Numbers, reference: Numbers | None) -> str:
+    share = numbers["records_per_s"] / numbers["plain_records_per_s"]
+    return f"{share:.2f} x without  {_line(numbers, reference)}"
+
+
+def _transactions(numbers: Numbers, reference: Numbers | None) -> str:
+    return f"{numbers['requests_per_s']:5.0f} txn/s  {_line(numbers, reference)}"
+
+
+LINES: dict[str, Callable[[Numbers, Numbers | None], str]] = {
+    "groups": _groups,
+    "commits": _commits,
+    "idempotent": _idempotent,
+    "transactions": _transactions,
+}
 
 
 def start(case: Case, found: dict[str, Numbers]) -> None:

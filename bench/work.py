@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -267,12 +267,3 @@ def _librdkafka(
         warmup_seconds=warmup_seconds,
         seconds=budget.seconds,
     )
-
-
-KINDS: dict[str, Callable[[Target, Case, Budget, float], Numbers]] = {
-    "produce": produce,
-    "consume": consume,
-    "latency": latency,
-    "librdkafka_produce": librdkafka_produce,
-    "librdkafka_consume": librdkafka_consume,
-}

@@ -1,0 +1,68 @@
+"""One record at a time, on a schedule, and how long its acknowledgement took.
+
+An answer so late that the next record had to wait is counted from when that record was due.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+
+import frames
+from load import Gate, LoadFailed, Report, Work
+from load_latency import BROKER_SECONDS_MAX, sleep_until
+
+
+@dataclass
+class Plan:
+    port: int
+    topic: str
+    frame: bytes
+    rate_per_second: int
+    warmup_seconds: float
+    seconds: float
+
+    def work(self) -> Work:
+        return self._run
+
+    def _run(self, gate: Gate) -> Report:
+        self._socket = socket.create_connection(("127.0.0.1", self.port), BROKER_SECONDS_MAX)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._layout = frames.ack_layout(self.topic)
+        warm = len(self._send(self.warmup_seconds))
+        gate.wait()
+        begun, cpu = time.monotonic(), time.process_time()
+        latencies = self._send(self.seconds)
+        return Report(
+            begun=begun,
+            ended=time.monotonic(),
+            requests=len(latencies),
+            records=len(latencies),
+            wire_bytes=len(latencies) * len(self.frame),
+            cpu_seconds=time.process_time() - cpu,
+            latencies=latencies,
+            total_records=warm + len(latencies),
+        )
+
+    def _send(self, seconds: float) -> list[tuple[float, int]]:
+        found: list[tuple[float, int]] = []
+        start = answered = time.monotonic()
+        for number in range(int(seconds * self.rate_per_second)):
+            due = start + number / self.rate_per_second
+            sleep_until(due)
+            since = due if answered > due else time.monotonic()
+            self._socket.sendall(self.frame)
+            self._receive()
+            answered = time.monotonic()
+            found.append((answered - since, 1))
+        return found
+
+    def _receive(self) -> None:
+        answer = b""
+        while len(answer) < self._layout.size_bytes:
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise LoadFailed("the broker closed the connection")
+            answer += data
+        self._layout.check(answer, 1)
