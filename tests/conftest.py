@@ -23,6 +23,8 @@ INTEROP_SECONDS_MAX = 1_800
 SPARK = ("test_demo", "test_spark_load", "test_spark_read", "test_spark_write", "test_spark_peer")
 LONGEST_FIRST = (
     *SPARK,
+    "test_cli_groups",
+    "test_exactly_once",
     "test_large_produce",
     "test_broker_crash",
     "test_broker_differential_kafka",
@@ -31,6 +33,7 @@ LONGEST_FIRST = (
     "test_log_kafka",
     "test_bad_days_memory",
     "test_metrics",
+    "test_jepsen",
     "test_log_history",
     "test_bad_days_clock",
     "test_bench",

@@ -15,6 +15,7 @@ from odradek.wire.catalog import APIS
 from odradek.wire.errors import Malformed
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.hostile import CASES, batch, forge_for, frame_of, mutated
 from support.in_memory import Harness
@@ -22,6 +23,7 @@ from support.in_memory import Harness
 REQUESTS_PER_CASE = 100
 REQUESTS_PER_SOAK = 5_000
 WITNESS = TopicName("witness")
+ONE_SHARD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 
 
 def topic_ids(harness: Harness) -> dict[str, bytes]:
@@ -44,6 +46,9 @@ def check_alive(harness: Harness) -> None:
         topic = CreatableTopic(name=WITNESS, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         (made,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
         assert made.error_code == ErrorCode.NONE
+        for key_type in (0, 1):  # There are coordinators to be asked.
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
+            assert harness.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE
     parts = [PartitionProduceData(index=0, records=batch())]
     topics = [TopicProduceData(name=WITNESS, partition_data=parts)]
     answer = harness.ask(ProduceRequest(acks=-1, timeout_ms=100, topic_data=topics), 9, ProduceResponse)
@@ -59,7 +64,7 @@ def check_alive(harness: Harness) -> None:
 
 def fuzz(directory: Path, key: ApiKey, version: int, requests: int) -> None:
     random = Random(f"{key.name} {version}")
-    harness = Harness(directory, log_segment_bytes="1048576")
+    harness = Harness(directory, log_segment_bytes="1048576", **ONE_SHARD)
     check_alive(harness)
     for _ in range(requests):
         frame = frame_of(forge_for(random, topic_ids(harness)).message(APIS[key][0], version), version)
@@ -94,7 +99,7 @@ def test_very_many_requests(tmp_path: Path, caplog: pytest.LogCaptureFixture, ke
 
 def test_requests_of_all_kinds_to_one_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     random = Random(1)
-    harness = Harness(tmp_path)
+    harness = Harness(tmp_path, **ONE_SHARD)
     check_alive(harness)
     with caplog.at_level(logging.ERROR):
         for _ in range(1500):

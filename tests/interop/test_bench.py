@@ -19,6 +19,7 @@ BENCH = ROOT / "bench"
 SECONDS_MAX = 900
 TARGETS = "odradek,bound"
 LATENCIES = {"p50", "p99", "p99.9"}
+RECORDS = {"small", "produce", "consume", "latency", "partitions", "librdkafka", "idempotent", "transactions"}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +46,7 @@ def content(results: Path) -> dict[str, Any]:
 
 def test_every_group_was_measured_without_errors(content: dict[str, Any]) -> None:
     groups = {case["group"] for case in content["cases"]}
-    assert groups == {"start", "small", "produce", "consume", "latency", "partitions", "librdkafka"}
+    assert groups == RECORDS | {"start", "groups", "commits"}
     for case in content["cases"]:
         assert case["errors"] == {}, case["name"]
         measured = {target for target in case["targets"] if target.split("-")[0] in TARGETS.split(",")}
@@ -58,13 +59,27 @@ def test_every_measurement_did_some_work(content: dict[str, Any]) -> None:
             assert numbers["ready_s"] > 0
             assert numbers["cold_one_at_a_time_per_s"] > 0
             continue
-        assert numbers["records_per_s"] > 0
-        assert numbers["mb_per_s"] >= 0
-        assert numbers["cpu_s"] >= 0
         assert numbers["rss_mb"] > 1
-        if case["group"] in ("small", "latency"):
+        if case["group"] in RECORDS:
+            assert numbers["records_per_s"] > 0
+            assert numbers["mb_per_s"] >= 0
+            assert numbers["cpu_s"] >= 0
+        if case["group"] in ("small", "latency", "commits", "transactions"):
             assert numbers.keys() >= LATENCIES
             assert 0 < numbers["p50"] <= numbers["p99"] <= numbers["p99.9"]
+
+
+def test_what_is_new_is_measured_with_what_it_is_compared_to(content: dict[str, Any]) -> None:
+    for case, _target, numbers in measurements(content):
+        if case["group"] == "groups":
+            assert min(numbers["joined_ms"], numbers["one_left_ms"], numbers["many_left_ms"]) > 0
+            assert numbers["requests"] >= 2 * case["clients"]
+        if case["group"] == "commits":
+            assert numbers["commits_per_s"] > 0
+            assert 0 < numbers["alone_p50"] <= numbers["alone_p99"]
+            assert 0 < numbers["commit_p50"] <= numbers["commit_p99"]
+        if case["group"] == "idempotent":
+            assert numbers["plain_records_per_s"] > 0
 
 
 def measurements(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, dict[str, float]]]:
@@ -87,6 +102,8 @@ def test_the_page_builds_without_kafka(results: Path, tmp_path: Path) -> None:
     page = (tmp_path / "BENCHMARKS.md").read_text()
     assert "## Produce" in page
     assert "| odradek |" in page
+    for title in ("Groups", "Produce, while groups commit", "Idempotent producers", "Transactions"):
+        assert f"## {title}\n" in page, title
 
 
 def test_the_page_has_ratios_verdicts_and_plots(content: dict[str, Any], tmp_path: Path) -> None:
@@ -99,8 +116,10 @@ def test_the_page_has_ratios_verdicts_and_plots(content: dict[str, Any], tmp_pat
     page = (tmp_path / "BENCHMARKS.md").read_text()
     assert "| produce: at least 1.3 times Kafka | 1.00 in the mean" in page
     assert "| not met |" in page
+    assert "| groups: 200 members settle in at most 1 times Kafka's time | 1.00 in the mean" in page
+    assert "| transactions, with Kafka's durability: at least 1 times Kafka's rate |" in page
     plots = re.findall(r"\]\((benchmarks/[\w-]+\.svg)\)", page)
-    assert len(plots) >= 7
+    assert len(plots) >= 12
     for plot in plots:
         assert (tmp_path / plot).read_text().lstrip().startswith("<?xml"), plot
 
@@ -128,6 +147,59 @@ finally:
 """
     done = run("-c", code, str(BENCH), str(tmp_path / "broker"))
     assert "answered with error 10" in done.stdout, done.stdout + done.stderr  # MESSAGE_TOO_LARGE.
+
+
+def test_a_commit_that_is_refused_does_not_count(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from brokers import Odradek
+from load import LoadFailed
+from load_commits import Plan
+import work
+
+broker = Odradek(Path(sys.argv[2]))
+broker.start()
+broker.control.wait_for_groups(["some"])
+try:
+    work.load(broker, [Plan(broker.port, "bench-nowhere", ["some"], 1, 0, 0.1).work()])
+except LoadFailed as failed:
+    print(failed)
+finally:
+    broker.stop()
+"""
+    done = run("-c", code, str(BENCH), str(tmp_path / "broker"))
+    assert "answered with error 3" in done.stdout, done.stdout + done.stderr  # UNKNOWN_TOPIC_OR_PARTITION.
+
+
+def test_requests_with_sequence_numbers_are_those_that_a_producer_would_make() -> None:
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import frames
+from control import Producer
+from odradek.record.batch import Batch
+from sequences import Checksums, Sequenced, of_producer
+
+batch, who, topic = frames.batch(100, 16_384), Producer(1 << 40, 3), "bench-000001"
+checksums = Checksums(batch.data, who)
+for sequence in (0, 1, 140, 65_536, 0x12345678, 0x7FFFFFFF):
+    made = of_producer(batch.data, who, sequence)
+    Batch.checked(memoryview(made))
+    assert checksums.of(sequence) == int.from_bytes(made[17:21]), sequence
+
+ring = Sequenced(topic, -1, batch, who, window=5)
+wanted = [frames.produce(topic, 0, -1, bytes(of_producer(batch.data, who, n * batch.records))) for n in (7, 8)]
+assert bytes(ring.slice(7, 2)) == b"".join(wanted)
+wrapped = -(-(1 << 31) // batch.records)
+first = wrapped * batch.records - (1 << 31)
+assert bytes(ring.slice(wrapped, 1)) == frames.produce(topic, 0, -1, bytes(of_producer(batch.data, who, first)))
+assert bytes(Sequenced(topic, -1, batch, None, 5).slice(9, 1)) == frames.produce(topic, 0, -1, batch.data)
+print("good")
+"""
+    done = run("-c", code, str(BENCH))
+    assert done.stdout == "good\n", done.stdout + done.stderr
 
 
 def test_a_run_that_is_terminated_leaves_what_it_has(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ pytestmark = REAL_KAFKA
 def test_kafka_answers_as_recorded(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "kafka", settings=SETTINGS) as kafka:
         player = Player(kafka.port)
-        outcomes = player.play_all(everything())
+        player.play_all(everything())
         player.close()
+    assert not player.overdue
     if os.environ.get("ODRADEK_RECORD"):
-        recording.write(everything(), outcomes)
+        recording.write(everything(), player.outcomes)
     recorded = recording.read()
     found = []
     for scenario in everything():
@@ -32,7 +33,7 @@ def test_kafka_answers_as_recorded(tmp_path: Path) -> None:
             known = recorded[scenario.name][step.name].answer
             name = f"{scenario.name} / {step.name}"
             # The recording stands in the place of Kafka, and Kafka in ours.
-            found += differences(name, known, outcomes[scenario.name][step.name])
+            found += differences(name, known, player.outcomes[scenario.name][step.name])
     assert not found, "\n" + "\n".join(
         f"{one.step}: {one.path}: recorded {one.kafka!r}, now {one.ours!r}" for one in found[:20]
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,25 +13,25 @@ from clients.client import BEGINNING
 from clients.fixtures import new_topic
 from clients.librdkafka import Librdkafka
 from clients.records import CODECS, NOW_MS, Record
-from kafka_peer import REAL_KAFKA, TOOL_SECONDS_MAX, jars, run_tool
+from kafka_peer import REAL_KAFKA, run_tool
+from kafka_tools import (
+    API_VERSIONS,
+    CLUSTER,
+    CONFIGS,
+    CONSOLE_CONSUMER,
+    CONSOLE_PRODUCER,
+    GET_OFFSETS,
+    JAVAS_AT_ONCE,
+    PRODUCER_PERFORMANCE,
+    TOPICS,
+    VERIFIABLE_PRODUCER,
+    failed,
+    fed,
+)
 
 from support.serving import Serving, serving
 
 pytestmark = REAL_KAFKA
-
-TOOLS = "org.apache.kafka.tools"
-TOPICS = f"{TOOLS}.TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
-CLUSTER = f"{TOOLS}.ClusterTool"
-CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
-CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
-PRODUCER_PERFORMANCE = f"{TOOLS}.ProducerPerformance"
-VERIFIABLE_PRODUCER = f"{TOOLS}.VerifiableProducer"
-GET_OFFSETS = f"{TOOLS}.GetOffsetShell"
-API_VERSIONS = f"{TOOLS}.BrokerApiVersionsCommand"
-
-NOT_IDEMPOTENT = "enable.idempotence=false"  # There are no producer ids yet.
-JAVAS_AT_ONCE = 2
 
 
 @pytest.fixture(scope="module")
@@ -40,22 +39,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     with serving(tmp_path_factory.mktemp("tools")) as running:
         yield running
         assert "Traceback" not in running.errors()
-
-
-def fed(main_class: str, text: str, *arguments: str) -> str:
-    """Run a tool that reads its standard input; what it printed."""
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", main_class, *arguments]
-    done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=TOOL_SECONDS_MAX, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def failed(main_class: str, *arguments: str) -> str:
-    """Run a tool that ends with an error; what it printed."""
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", main_class, *arguments]
-    done = subprocess.run(command, text=True, capture_output=True, timeout=TOOL_SECONDS_MAX, check=False)
-    assert done.returncode != 0, done.stdout
-    return done.stdout + done.stderr
 
 
 def test_topics_and_configs(broker: Serving, tmp_path: Path) -> None:
@@ -105,7 +88,7 @@ def test_the_console_producer_with_every_codec(broker: Serving) -> None:
     topics = {codec: new_topic(broker.address) for codec in CODECS}
     reading = [*PARTS.items(), ("null.marker", "NULL")]
     settings = [word for name, value in reading for word in ("--reader-property", f"{name}={value}")]
-    settings += ["--bootstrap-server", broker.address, "--command-property", NOT_IDEMPOTENT]
+    settings += ["--bootstrap-server", broker.address]
 
     def produce(codec: str) -> None:
         text = "\n".join(LINES) + "\n"
@@ -159,16 +142,14 @@ def test_offsets(broker: Serving, tmp_path: Path) -> None:
 
 def test_a_record_too_large_is_said(broker: Serving) -> None:
     topic = new_topic(broker.address)
-    settings = ("--command-property", NOT_IDEMPOTENT, "--command-property", "max.request.size=10000000")
-    said = fed(
-        CONSOLE_PRODUCER, "x" * 1_100_000 + "\n", "--bootstrap-server", broker.address, "--topic", topic, *settings
-    )
+    place = ("--bootstrap-server", broker.address, "--topic", topic)
+    said = fed(CONSOLE_PRODUCER, "x" * 1_100_000 + "\n", *place, "--command-property", "max.request.size=10000000")
     assert f"RecordTooLargeException: The record batch size in the append to {topic}-0 is" in said
 
 
 def test_producers_that_make_their_own_records(broker: Serving, tmp_path: Path) -> None:
     measured, verified = new_topic(broker.address), new_topic(broker.address)
-    properties = ("--command-property", f"bootstrap.servers={broker.address}", NOT_IDEMPOTENT, "compression.type=lz4")
+    properties = ("--command-property", f"bootstrap.servers={broker.address}", "compression.type=lz4")
     numbers = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
     said = run_tool(tmp_path, PRODUCER_PERFORMANCE, "--topic", measured, *numbers, *properties)
     assert "20000 records sent" in said

@@ -10,7 +10,7 @@ import pytest
 from clients import golang
 from clients.client import BEGINNING, ClientError, Start
 from clients.fixtures import BROKERS, broker, new_topic
-from clients.golang import FranzGo, GoClient, KafkaGo, Sarama
+from clients.golang import FranzGo, Sarama
 from clients.librdkafka import Librdkafka
 from clients.records import RECORDS, Record
 from clients.spoken import watched
@@ -20,11 +20,6 @@ from support.serving import serving
 pytestmark = pytest.mark.skipif(golang.missing is not None, reason=golang.missing or "")
 
 CLIENTS = 500
-SPOKEN: dict[type[GoClient], dict[str, list[int]]] = {
-    FranzGo: {"Produce": [13], "Fetch": [18], "ListOffsets": [11], "Metadata": [13], "ApiVersions": [5]},
-    Sarama: {"Produce": [9], "Fetch": [12], "ListOffsets": [6], "Metadata": [11], "ApiVersions": [3]},
-    KafkaGo: {"Produce": [8], "Fetch": [10], "ListOffsets": [1, 5], "Metadata": [6, 8], "ApiVersions": [0]},
-}
 # What sarama makes of a broker's version: which Produce, and which Fetch.
 SARAMA_VERSIONS = {
     "0.11.0.0": (3, 5),
@@ -42,17 +37,6 @@ SARAMA_VERSIONS = {
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with broker(request.param, tmp_path_factory.mktemp("go")) as running:
         yield running
-
-
-@pytest.mark.parametrize("kind", SPOKEN, ids=lambda kind: kind.name)
-def test_the_versions_they_speak(tmp_path: Path, kind: type[GoClient]) -> None:
-    with watched(tmp_path) as seen, closing(kind(seen.address)) as client:
-        client.create_topic("t", 1, {})
-        client.produce("t", "lz4", RECORDS)
-        assert len(client.consume("t", BEGINNING, len(RECORDS))) == len(RECORDS)
-        client.list_offsets("t", "latest")
-        spoken = seen.spoken()
-        assert {api: spoken[api] for api in SPOKEN[kind]} == SPOKEN[kind]
 
 
 @pytest.mark.parametrize("version", SARAMA_VERSIONS)
@@ -86,21 +70,6 @@ def test_many_producers_of_sarama(address: str) -> None:
         found = client.consume(topic, BEGINNING, 100)
         assert {one.record.value for one in found} == {b"%d" % number for number in range(100)}
         client.release()
-
-
-def test_franz_go_as_it_comes(address: str) -> None:
-    """Idempotent unless told otherwise; where the broker has no producer ids, it goes on without, and says nothing."""
-    topic = new_topic(address)
-    with closing(FranzGo(address)) as client:
-        client.produce_idempotently(topic, RECORDS)
-        client.produce_idempotently(topic, RECORDS)
-        assert [one.record for one in client.consume(topic, BEGINNING, 2 * len(RECORDS))] == [*RECORDS, *RECORDS]
-
-
-@pytest.mark.xfail(reason="needs InitProducerId", raises=ClientError, strict=True)
-def test_an_idempotent_producer_of_sarama(tmp_path: Path) -> None:
-    with broker("odradek", tmp_path) as running, closing(Sarama(running)) as client:
-        client.produce_idempotently(new_topic(running), RECORDS)
 
 
 def test_franz_go_says_what_is_too_large_before_it_sends(address: str) -> None:

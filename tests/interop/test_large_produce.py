@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import TimestampMs
+from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.net.movers import Movers
 from odradek.record.builder import encode_batch
@@ -100,20 +100,49 @@ class Planned(NamedTuple):
     records: bytes
 
 
-def batch(random: Random, version: int) -> bytes:
-    size = random.choice([1 << 10, 70_000, 200_000, BIG, 3_000_000])
-    count = random.choice([1, 2, 100])
-    codecs = [codec for codec in Codec if codec is not Codec.ZSTD or version >= ZSTD_SINCE]
-    codec = random.choice([Codec.NONE, random.choice(codecs)])
-    half = random.randbytes(size // count // 2)
-    records = [(b"key %d" % n, half + half, (), 1_700_000_000_000 + n) for n in range(count)]
-    return bytes(encode_batch(records, codec))
+class Numbers:
+    """What the producer of one partition sends: numbered or not, now and then the same again, or with a gap."""
+
+    def __init__(self, random: Random, version: int) -> None:
+        self.random = random
+        self.version = version
+        self.sequence = 0
+        self.sent: list[bytes] = []
+
+    def batch(self) -> bytes:
+        random = self.random
+        if self.sent and random.random() < 0.1:
+            return random.choice(self.sent[-6:])
+        size = random.choice([1 << 10, 70_000, 200_000, BIG, 3_000_000])
+        count = random.choice([1, 2, 100])
+        codecs = [codec for codec in Codec if codec is not Codec.ZSTD or self.version >= ZSTD_SINCE]
+        codec = random.choice([Codec.NONE, random.choice(codecs)])
+        half = random.randbytes(size // count // 2)
+        records = [(b"key %d" % n, half + half, (), 1_700_000_000_000 + n) for n in range(count)]
+        if random.random() < 0.3:
+            return bytes(encode_batch(records, codec))
+        gap = random.random() < 0.1
+        raw = bytes(
+            encode_batch(
+                records,
+                codec,
+                producer_id=ProducerId(7),
+                producer_epoch=ProducerEpoch(0),
+                base_sequence=self.sequence + gap,
+            )
+        )
+        if not gap:
+            self.sequence += count
+            self.sent.append(raw)
+        return raw
 
 
 def plan(version: int) -> list[Planned]:
     random = Random(version)
+    numbers = [Numbers(random, version), Numbers(random, version)]
     return [
-        Planned(random.choice([0, 0, 1]), random.choice([ALL, ALL, LEADER]), batch(random, version)) for _ in range(14)
+        Planned(partition, random.choice([ALL, ALL, LEADER]), numbers[partition].batch())
+        for partition in [random.choice([0, 0, 1]) for _ in range(14)]
     ]
 
 

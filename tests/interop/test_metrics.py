@@ -30,6 +30,7 @@ from support.raw_client import RawClient, frame
 from support.serving import Serving, outcome_of_serve, serving
 
 SECONDS_MAX = 150
+OFFSETS_PARTITIONS = 50  # The consumer of these tests looks for its group's coordinator.
 ANNOUNCED = re.compile(r"metrics are at http://127\.0\.0\.1:(\d+)/metrics")
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -53,8 +54,11 @@ class Scrape:
         wanted = labels.items()
         return sum(value for (one, of), value in self.samples.items() if one == name and wanted <= of)
 
-    def of(self, name: str, label: str) -> dict[str, float]:
-        return {dict(labels)[label]: value for (one, labels), value in self.samples.items() if one == name}
+    def of(self, name: str, label: str, **labels: str) -> dict[str, float]:
+        """By one label, where the others are so."""
+        wanted = labels.items()
+        samples = ((dict(of), value) for (one, of), value in self.samples.items() if one == name)
+        return {of[label]: value for of, value in samples if wanted <= of.items()}
 
 
 def metrics_port(broker: Serving) -> int:
@@ -123,18 +127,18 @@ def test_counters_are_exact(broker: Serving, tmp_path: Path) -> None:
     assert seen.total("kafka_network_request_metrics_requests_total", request="Fetch") >= 1
     # Each acks=all request came after the answer to the one before: a round of syncs for each.
     assert seen.total("kafka_log_log_flush_time_seconds_count") == 100
-    assert seen.of("kafka_server_broker_topic_metrics_messages_in_total", "topic") == {"a": 120}
+    assert seen.of("kafka_server_broker_topic_metrics_messages_in_total", "topic")["a"] == 120
     log_size = seen.total("kafka_log_log_size", topic="a")
-    assert seen.of("kafka_server_broker_topic_metrics_bytes_in_total", "topic") == {"a": log_size}
-    assert seen.of("kafka_log_log_end_offset", "partition") == {"0": 70, "1": 50}
-    assert seen.of("kafka_log_log_start_offset", "partition") == {"0": 0, "1": 0}
-    assert seen.of("kafka_log_log_num_log_segments", "partition") == {"0": 1, "1": 1}
+    assert seen.of("kafka_server_broker_topic_metrics_bytes_in_total", "topic")["a"] == log_size
+    assert seen.of("kafka_log_log_end_offset", "partition", topic="a") == {"0": 70, "1": 50}
+    assert seen.of("kafka_log_log_start_offset", "partition", topic="a") == {"0": 0, "1": 0}
+    assert seen.of("kafka_log_log_num_log_segments", "partition", topic="a") == {"0": 1, "1": 1}
     files = {str(n): (tmp_path / "data" / f"a-{n}" / f"{0:020}.log").stat().st_size for n in range(2)}
-    assert seen.of("kafka_log_log_size", "partition") == files
+    assert seen.of("kafka_log_log_size", "partition", topic="a") == files
     assert seen.total("kafka_server_socket_server_metrics_incoming_byte_total") > 100 * 100 + 20 * 50
     assert seen.total("kafka_server_socket_server_metrics_outgoing_byte_total") > sum(files.values()) - files["0"]
-    assert seen.total("kafka_server_replica_manager_partition_count") == 2
-    assert seen.total("kafka_server_replica_manager_leader_count") == 2
+    assert seen.total("kafka_server_replica_manager_partition_count") == 2 + OFFSETS_PARTITIONS
+    assert seen.total("kafka_server_replica_manager_leader_count") == 2 + OFFSETS_PARTITIONS
     assert seen.total("kafka_server_replica_manager_offline_replica_count") == 0
     assert seen.total("kafka_server_replica_manager_under_replicated_partitions") == 0
     assert seen.total("odradek_event_loop_responsive") == 1

@@ -68,8 +68,6 @@ def test_what_each_writes_the_other_reads(kafka: Kafka) -> None:
     for writes, reads in (("kafka", "odradek"), ("odradek", "kafka")):
         topic = kafka.topic(5)
         options = {"kafka.bootstrap.servers": kafka.address, "topic": topic, "includeHeaders": "true"}
-        if writes == "kafka":  # Java's producer asks for a producer id, which a broker may not have to give.
-            options["kafka.enable.idempotence"] = "false"
         frame.write.format(writes).mode("append").options(**options).save()
         rows = read(kafka, reads, subscribe=topic, includeHeaders="true").select("key", "value", "partition", "headers")
         placed.append(sorted(map(str, rows.collect())))

@@ -15,7 +15,7 @@ HIGHEST = {INT8: INT8_MAX, INT16: INT16_MAX, INT32: INT32_MAX, INT64: INT64_MAX}
 
 
 class Forge:
-    """`strings`, `uuids` and `records` are what fields of these types get.
+    """`strings`, `uuids`, `records` and `blobs` are what fields of these types get.
 
     `favourites`, by the name of a field, come more often than anything else: so much of what is forged hits something.
     """
@@ -27,12 +27,15 @@ class Forge:
         uuids: Sequence[bytes],
         records: Sequence[bytes | None],
         favourites: Mapping[str, Sequence[object]],
+        *,
+        blobs: Sequence[bytes] = (b"",),
     ) -> None:
         self._random = random
         self._strings = strings
         self._uuids = uuids
         self._records = records
         self._favourites = favourites
+        self._blobs = blobs
 
     def message(self, cls: type, version: int) -> object:
         return self._struct(layout(cls, version))
@@ -67,8 +70,10 @@ class Forge:
             return random.choice(self._strings)
         if kind is UUID:
             return random.choice(self._uuids)
-        if kind in (RECORDS, BYTES):
+        if kind is RECORDS:
             return random.choice(self._records)
+        if kind is BYTES:
+            return random.choice(self._blobs)
         if kind is FLOAT64:
             return random.random()
         return self._number(HIGHEST[kind])

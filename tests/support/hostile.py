@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from odradek.api.table import BY_KEY
@@ -10,6 +10,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.crc import crc32c
+from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from odradek.wire.client import encode_request
 from support.forge import Forge
 
@@ -24,6 +25,7 @@ def batch(codec: Codec = Codec.NONE, **fields: int) -> bytes:
 BATCHES = [
     *(batch(codec) for codec in Codec),
     batch(producer_id=7, producer_epoch=0, base_sequence=0),
+    *(batch(producer_id=0, producer_epoch=0, base_sequence=at, is_transactional=True) for at in (0, 3)),
     batch()[:-1],
     batch() + batch(),
     batch() + b"\0",
@@ -104,10 +106,52 @@ def forge_for(random: Random, topics: Mapping[str, bytes]) -> Forge:
         "software_name": ["fuzz"],
         "timeout_ms": [0, 1000],
         "max_wait_ms": [0, 1, 500],
+        **_GROUPS,
+        **_TRANSACTIONS,
     }
     ids = [ZERO_UUID, b"\x05" * 16, *topics.values()]
     batches = [*BATCHES, *(warped_batch(random) for _ in range(5))]
-    return Forge(random, [*STRINGS, *names], ids, batches, favourites)
+    return Forge(random, [*STRINGS, *names], ids, batches, favourites, blobs=blobs(random, names))
+
+
+_GROUPS: dict[str, list[object]] = {
+    "group_id": ["g", "h", ""],
+    "groups_names": [["g"], ["g", "h"]],
+    "group_ids": [["g"], ["g", "h"]],
+    "member_id": ["", "", "m", "n", "fuzz"],
+    "group_instance_id": [None, "i"],
+    "instance_id": [None, "i"],
+    "protocol_type": ["consumer", "connect"],
+    "session_timeout_ms": [6000, 10_000],
+    "rebalance_timeout_ms": [0, 100, 60_000],
+    "generation_id": [-1, 0, 1, 2],
+    "generation_id_or_member_epoch": [-1, 0, 1, 2],
+    "member_epoch": [-2, -1, 0, 1, 2],
+    "server_assignor": [None, "uniform", "range"],
+    "subscribed_topic_regex": ["t.*", "(a|b)*", "[", ""],
+    "key_type": [0, 1],
+    "coordinator_keys": [["g"], ["x"]],
+    "states_filter": [["Stable"], ["empty"]],
+}
+_TRANSACTIONS: dict[str, list[object]] = {
+    "transactional_id": ["x", "y"],
+    "v3_and_below_transactional_id": ["x", "y"],
+    "transactional_ids": [["x"], ["x", "y"]],
+    "transaction_timeout_ms": [1000, 60_000, 0],
+    "producer_id": [-1, 0, 1, 2],
+    "v3_and_below_producer_id": [0, 1, 2],
+    "producer_epoch": [-1, 0, 1],
+    "v3_and_below_producer_epoch": [0, 1],
+    "coordinator_epoch": [0, 1],
+    "enable2_pc": [False],
+    "transactional_id_pattern": [None, "x|y", "("],
+}
+
+
+def blobs(random: Random, topics: Sequence[str]) -> list[bytes]:
+    """What members tell each other, right and wrong."""
+    subscription = encode_subscription(ConsumerProtocolSubscription(topics=list(topics)), 1)
+    return [b"", subscription, subscription, random.randbytes(20), b"\0\1\x7f\xff\xff\xff", bytes(100)]
 
 
 def frame_of(message: object, version: int, correlation_id: int = 7) -> bytes:

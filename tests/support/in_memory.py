@@ -10,15 +10,18 @@ from typing import TypeVar
 from odradek.api.call import Peer
 from odradek.api.dispatch import dispatch
 from odradek.api.outcome import Encoded, Staged
-from odradek.base.units import BrokerId, TimestampMs
+from odradek.base.units import BrokerId, ProducerId, TimestampMs
 from odradek.base.uuids import Uuid
-from odradek.core.broker import Broker, Entropy
+from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.effects import Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync
+from odradek.core.coordinators.shards import Load
+from odradek.core.effects import Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, TakeProducerIds
+from odradek.core.entropy import Entropy
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.storage import Storage, log_config
+from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import FileSlice, RealDisk
 from odradek.wire.client import decode_response, encode_request
@@ -41,6 +44,7 @@ class Harness:
         self.configs = BrokerConfigs.parse({key.replace("_", "."): value for key, value in configs.items()})
         numbers = itertools.count(1)
         self._entropy = Entropy(lambda: next(numbers), lambda: Uuid(next(numbers).to_bytes(16, "big")))
+        self._blocks = itertools.count()
         self._directory = directory
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
         self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
@@ -64,6 +68,13 @@ class Harness:
 
     def restart(self) -> None:
         self.broker.stop(self.now)
+        self._view = self.broker.view
+        self.broker = self._open()
+
+    def kill(self) -> None:
+        """As kill -9 does: nothing is finished, and what was written is there."""
+        for directory in self.broker.storage:
+            directory.abandon()
         self._view = self.broker.view
         self.broker = self._open()
 
@@ -111,7 +122,7 @@ class Harness:
         self.settle()
         completed = self.broker.lot.take_completed()
         while outcome not in completed:
-            due = self.broker.lot.next_deadline()
+            due = self.broker.next_due()
             assert due is not None, "a parked request has a deadline"
             self.pass_time(due - self.now.steady)
             completed = self.broker.lot.take_completed()
@@ -129,7 +140,7 @@ class Harness:
 
     def pass_time(self, ms: int) -> None:
         self.now = Moment(TimestampMs(self.now.wall + ms), self.now.steady + ms)
-        self.broker.lot.tick(self.now.steady)
+        self.broker.tick(self.now)
 
     def settle(self) -> None:
         while effects := self.broker.take_effects():
@@ -142,6 +153,11 @@ class Harness:
                 self.broker.synced(effect.run(), self.now)
             case Chores():
                 assert effect.run() == []
+            case TakeProducerIds():
+                first = next(self._blocks) * 1000
+                self.broker.took_ids(ProducerIdBlock(ProducerId(first), ProducerId(first + 999)))
+            case Load():
+                self.broker.loaded(effect.run(), self.now)
             case CreateTopics():
                 self.broker.changed(Changed(effect.token, {topic.name: topic for topic in effect.topics}), self.now)
             case DeleteTopics():

@@ -10,9 +10,10 @@ import aiokafka  # type: ignore[import-untyped]  # Has no types.
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic  # type: ignore[import-untyped]
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
+from clients.aio_kafka_groups import AioKafkaMember, AioKafkaTransactor, as_client_error
 from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Cluster, Question, Start, Topic
+from clients.members import Committed, Joining
 from clients.records import CODECS, Read, Record
 
 Result = TypeVar("Result")
@@ -33,7 +34,13 @@ class AioKafka:
         return record.key is not None or record.value is not None
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
         async def run() -> None:
             producer = AIOKafkaProducer(
@@ -42,6 +49,7 @@ class AioKafka:
                 acks="all",
                 linger_ms=5,
                 max_request_size=record_bytes_max,
+                **({} if idempotent is None else {"enable_idempotence": idempotent}),
             )
             await producer.start()
             try:
@@ -55,7 +63,7 @@ class AioKafka:
 
         _run(run())
 
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         async def run() -> list[Read]:
             consumer = AIOKafkaConsumer(
                 bootstrap_servers=self._address,
@@ -63,6 +71,7 @@ class AioKafka:
                 enable_auto_commit=False,
                 auto_offset_reset=start.reset,
                 fetch_max_wait_ms=100,
+                isolation_level="read_committed" if committed else "read_uncommitted",
             )
             await consumer.start()
             try:
@@ -77,6 +86,16 @@ class AioKafka:
                 await consumer.stop()
 
         return _run(run())
+
+    def join(self, joining: Joining) -> AioKafkaMember:
+        return AioKafkaMember(self._address, joining)
+
+    def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
+        told = self._ask("list_consumer_group_offsets", group)
+        return {one.partition: Committed(at.offset, at.metadata) for one, at in told.items() if one.topic == topic}
+
+    def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> AioKafkaTransactor:
+        return AioKafkaTransactor(self._address, transactional_id, group, source)
 
     def close(self) -> None:
         pass
@@ -159,7 +178,5 @@ def _check(outcomes: Sequence[Sequence[Any]]) -> None:
 
 
 def _run(work: Coroutine[None, None, Result]) -> Result:
-    try:
+    with as_client_error():
         return asyncio.run(asyncio.wait_for(work, SECONDS_MAX))
-    except KafkaError as error:
-        raise ClientError(getattr(error, "errno", None), repr(error)) from error

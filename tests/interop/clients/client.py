@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
+from clients.members import Committed, Joining, Member
 from clients.records import Read, Record
+from clients.transactors import Transactor
 
 SECONDS_MAX = 150
 RECORD_BYTES_MAX = 1 << 20
@@ -71,12 +73,23 @@ class Client(Protocol):
         """Whether it can write such a record, whatever its timestamp."""
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
-        """Write them to partition 0 in order, and wait for acks=all.  The bound is the client's own."""
+        """Write them to partition 0 in order, and wait for acks=all.
 
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
-        """Read so many records of partition 0, assigned and not subscribed."""
+        The bound is the client's own.  None is what the client does unless it is told.
+        """
+
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
+        """Read so many records of partition 0, assigned and not subscribed; only what is committed, if so wanted."""
+
+    def join(self, joining: Joining) -> Member: ...
 
     def close(self) -> None: ...
 
@@ -114,3 +127,13 @@ class Administrator(Client, Protocol):
         """Of partition 0; -1 where there is none."""
 
     def delete_topic(self, topic: str) -> None: ...
+
+    def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
+        """By partition, of those for which the group has committed something."""
+
+
+class Transactional(Client, Protocol):
+    """A client with transactions."""
+
+    def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> Transactor:
+        """What came before with the same id is fenced.  Group and source are for `send_offset`."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Cluster, Question, Start, Topic
+from clients.dialogue_groups import DialogueMember
+from clients.members import Committed, Joining
 from clients.records import CODECS, Read, Record
 
 INTEROP = Path(__file__).resolve().parents[1]
@@ -49,16 +51,27 @@ class DialogueClient:
         return True
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
-        self._produce(topic, codec, records, record_bytes_max=record_bytes_max, idempotent=False)
+        details = {"records": [_in_json(one) for one in records], "record_bytes_max": record_bytes_max}
+        self.ask("produce", topic=topic, codec=codec, idempotent=idempotent, **details)
 
-    def produce_idempotently(self, topic: str, records: Sequence[Record]) -> None:
-        self._produce(topic, "none", records, record_bytes_max=RECORD_BYTES_MAX, idempotent=True)
-
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         place = {"where": start.where, "at": start.at, "reset": start.reset}
-        return [_read(one) for one in self.ask("consume", topic=topic, count=count, **place)]
+        return [_read(one) for one in self.ask("consume", topic=topic, count=count, committed=committed, **place)]
+
+    def join(self, joining: Joining) -> DialogueMember:
+        return DialogueMember(self, joining)
+
+    def committed(self, group: str, topic: str) -> dict[int, Committed]:
+        told = self.ask("committed", group=group, topic=topic)
+        return {int(number): Committed(one["offset"], one["metadata"]) for number, one in told.items()}
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -116,9 +129,6 @@ class DialogueClient:
         if error := answer.get("error"):
             raise ClientError(error["code"], error["text"])
         return answer["ok"]
-
-    def _produce(self, topic: str, codec: str, records: Sequence[Record], **settings: object) -> None:
-        self.ask("produce", topic=topic, codec=codec, records=[_in_json(one) for one in records], **settings)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None

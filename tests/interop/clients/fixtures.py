@@ -12,11 +12,20 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from clients.client import SECONDS_MAX
+from clients.members import HEARTBEAT_MS
 from clients.registry import Opened
-from support.serving import serving
+from support.serving import Serving
 
 # The same tests on a real Kafka say whether they ask for what Kafka does; with --soak.
 BROKERS = ["odradek", pytest.param("apache-kafka", marks=[*REAL_KAFKA, pytest.mark.soak])]
+
+
+# A group does not wait for more members, and those of KIP-848 are told soon what has changed.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+}
 
 
 @contextmanager
@@ -26,13 +35,13 @@ def opened(name: str, folder: Path) -> Iterator[Opened]:
 
 
 @contextmanager
-def broker(name: str, folder: Path) -> Iterator[str]:
+def broker(name: str, folder: Path, settings: Mapping[str, str] = {}) -> Iterator[str]:
     if name == "odradek":
-        with serving(folder) as running:
+        with Serving(folder, **SETTINGS, **settings) as running:
             yield running.address
             assert "Traceback" not in running.errors()
     else:
-        with KafkaBroker(folder) as running:
+        with KafkaBroker(folder, settings={**SETTINGS, **settings}) as running:
             yield running.address
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clients.client import Question
 from clients.dialogue import CACHE, INTEROP, DialogueClient, lacks
+from clients.dialogue_groups import Transacting
 from clients.records import Record
 
 FOLDER = INTEROP / "go"
@@ -17,12 +18,12 @@ class GoClient(DialogueClient):
         super().__init__([str(CACHE / "go" / "clients"), self.name, address, broker_version])
 
 
-class FranzGo(GoClient):
+class FranzGo(GoClient, Transacting):
     name = "franz-go"
     answers: frozenset[Question] = frozenset(("earliest", "latest", "max timestamp"))
 
 
-class Sarama(GoClient):
+class Sarama(GoClient, Transacting):
     name = "sarama"
 
 

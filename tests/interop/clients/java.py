@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
 import tempfile
@@ -9,15 +10,20 @@ import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 from kafka_peer import client_jars
 
 from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Cluster, Question, Start, Topic
+from clients.java_groups import JavaMember, JavaTransactor
+from clients.members import Committed, Joining
 from clients.records import CODECS, Headers, Read, Record
 
 SOURCES = Path(__file__).resolve().parents[1] / "java"
 QUESTIONS: dict[Question, int] = {"earliest": -2, "latest": -1, "max timestamp": -3}
+CLASSES = ("Wire", "Records", "Members", "Transactors", "Dialogue")
 NULL = "~"
 STOP_SECONDS_MAX = 60
 
@@ -30,16 +36,14 @@ class JavaClient:
     def __init__(self, address: str, version: str, main_class: str, answers: Iterable[Question]) -> None:
         self.version = version
         self.answers = frozenset(answers)
-        self._classes = Path(tempfile.mkdtemp(prefix="odradek-test-"))
-        jars = f"{client_jars(version)}/*"
-        shared = [str(SOURCES / f"{name}.java") for name in ("Wire", "Records", "Dialogue", main_class)]
-        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(self._classes), *shared], check=True)
+        self._numbers = count()
+        self._folder = Path(tempfile.mkdtemp(prefix="odradek-test-"))
         options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8"]
         self._process = subprocess.Popen(
-            ["java", *options, "-cp", f"{self._classes}:{jars}", main_class, address, str(SECONDS_MAX)],
+            ["java", *options, "-cp", _compiled(version, main_class), main_class, address, str(SECONDS_MAX)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=(self._classes / "stderr.txt").open("wb"),
+            stderr=(self._folder / "stderr.txt").open("wb"),
             text=True,
             encoding="utf-8",
         )
@@ -48,15 +52,33 @@ class JavaClient:
         return True
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
         lines = [_line(record) for record in records]
-        self._ask("produce", topic, codec, record_bytes_max, len(lines), more=lines)
+        idempotence = "" if idempotent is None else str(idempotent).lower()
+        self._ask("produce", topic, codec, record_bytes_max, idempotence, len(lines), more=lines)
 
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
-        rows = self._ask("consume", topic, start.where, start.at, start.reset, count)
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        rows = self._ask("consume", topic, start.where, start.at, start.reset, isolation, count)
         assert len(rows) == count, f"{len(rows)} of {count}"
         return [_read(row) for row in rows]
+
+    def join(self, joining: Joining) -> JavaMember:
+        return JavaMember(self._ask, joining)
+
+    def committed(self, group: str, topic: str) -> dict[int, Committed]:
+        rows = self._ask("committed", group, topic)
+        return {int(number): Committed(int(at), (_bytes(told) or b"").decode()) for number, at, told in rows}
+
+    def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> JavaTransactor:
+        return JavaTransactor(self._ask, f"transactor-{next(self._numbers)}", transactional_id, group, source)
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -68,7 +90,7 @@ class JavaClient:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
-        shutil.rmtree(self._classes, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         self._ask("create-topic", topic, partitions, *(f"{key}={value}" for key, value in configs.items()))
@@ -115,7 +137,18 @@ class JavaClient:
                         rows.append(row)
         finally:
             guard.cancel()
-        raise AssertionError(f"the Java program ended: {(self._classes / 'stderr.txt').read_text()[-2000:]}")
+        raise AssertionError(f"the Java program ended: {(self._folder / 'stderr.txt').read_text()[-2000:]}")
+
+
+@cache
+def _compiled(version: str, main_class: str) -> str:
+    """The class path of the program with the client of that version."""
+    classes = Path(tempfile.mkdtemp(prefix="odradek-test-"))
+    atexit.register(shutil.rmtree, classes, True)  # ignore_errors
+    jars = f"{client_jars(version)}/*"
+    sources = [str(SOURCES / f"{name}.java") for name in (*CLASSES, main_class)]
+    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(classes), *sources], check=True)
+    return f"{classes}:{jars}"
 
 
 def _text(data: bytes | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 from clients.dialogue import CACHE, INTEROP, DialogueClient, lacks
+from clients.dialogue_groups import Transacting
 from clients.records import Headers, Record
 
 FOLDER = INTEROP / "node"
@@ -12,8 +13,8 @@ SOURCES = [FOLDER / "package-lock.json", FOLDER / "package.json"]
 missing = "needs node" if shutil.which("node") is None else lacks("node", SOURCES)
 
 
-class KafkaJs(DialogueClient):
-    """It has no consumer without a group; `consume` goes below it, to the request with which that consumer reads."""
+class KafkaJs(DialogueClient, Transacting):
+    """It has no consumer without a group: what `consume` reads, it reads as the only member of a new one."""
 
     name = "kafkajs"
 
@@ -28,10 +29,6 @@ class KafkaJs(DialogueClient):
 
     def shows(self, record: Record) -> Record:
         return record._replace(headers=_grouped(record.headers))
-
-    def consume_as_member(self, topic: str) -> None:
-        """With its own consumer, which is a member of a group."""
-        self.ask("consume_as_member", topic=topic)
 
 
 def _grouped(headers: Headers) -> Headers:

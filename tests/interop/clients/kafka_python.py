@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any, TypeVar
 
 import kafka  # type: ignore[import-untyped]  # Has no types.
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Cluster, Question, Start, Topic
+from clients.kafka_python_groups import KafkaPythonMember, KafkaPythonTransactor, as_client_error
+from clients.members import Committed, Joining
 from clients.records import CODECS, Read, Record
 
 QUESTIONS: dict[Question, int] = {"earliest": -2, "latest": -1, "max timestamp": -3}
@@ -36,36 +37,54 @@ class KafkaPython:
         return not has_null_header and (record.key is not None or record.value is not None)
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
         producer = KafkaProducer(
             bootstrap_servers=self._address,
             compression_type=None if codec == "none" else codec,
             acks="all",
-            enable_idempotence=False,  # There are no producer ids yet.
             linger_ms=5,
             max_request_size=record_bytes_max,
+            **({} if idempotent is None else {"enable_idempotence": idempotent}),
         )
-        with closing(producer), _as_client_error():
+        with closing(producer), as_client_error():
             sent = [producer.send(topic, one.value, one.key, list(one.headers), 0, one.timestamp_ms) for one in records]
             for future in sent:
                 future.get(SECONDS_MAX)
 
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         consumer = KafkaConsumer(
             bootstrap_servers=self._address,
             group_id=None,
             consumer_timeout_ms=SECONDS_MAX * 1000,
             auto_offset_reset=start.reset,
             fetch_max_wait_ms=100,
+            isolation_level="read_committed" if committed else "read_uncommitted",
         )
-        with closing(consumer), _as_client_error():
+        with closing(consumer), as_client_error():
             partition = TopicPartition(topic, 0)
             consumer.assign([partition])
             _seek(consumer, partition, start)
             found = list(islice(consumer, count))
             assert len(found) == count, f"{len(found)} of {count}"
             return [Read(one.offset, Record(one.key, one.value, tuple(one.headers), one.timestamp)) for one in found]
+
+    def join(self, joining: Joining) -> KafkaPythonMember:
+        return KafkaPythonMember(self._address, joining)
+
+    def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
+        told = self._ask(lambda admin: admin.list_group_offsets({group: None}))[group]
+        found = {one.partition: Committed(at.offset, at.metadata) for one, at in told.items() if one.topic == topic}
+        return {number: one for number, one in found.items() if one.offset >= 0}
+
+    def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> KafkaPythonTransactor:
+        return KafkaPythonTransactor(self._address, transactional_id, group, source)
 
     def close(self) -> None:
         pass
@@ -103,7 +122,7 @@ class KafkaPython:
         self._ask(lambda admin: admin.delete_topics([topic]))
 
     def _ask(self, action: Callable[[Any], Result]) -> Result:
-        with closing(KafkaAdminClient(bootstrap_servers=self._address)) as admin, _as_client_error():
+        with closing(KafkaAdminClient(bootstrap_servers=self._address)) as admin, as_client_error():
             return action(admin)
 
 
@@ -117,11 +136,3 @@ def _seek(consumer: KafkaConsumer, partition: TopicPartition, start: Start) -> N
             consumer.seek(partition, start.at)
         case "time":
             consumer.seek(partition, consumer.offsets_for_times({partition: start.at})[partition].offset)
-
-
-@contextmanager
-def _as_client_error() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        raise ClientError(getattr(error, "errno", None), repr(error)) from error

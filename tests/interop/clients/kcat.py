@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Question, Start
+from clients.kcat_member import KcatMember
+from clients.members import Joining
 from clients.records import CODECS, Read, Record
 
 RESETS = {"earliest": "earliest", "latest": "latest", "none": "error"}
@@ -40,9 +42,16 @@ class Kcat:
         )
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
         settings = [f"compression.codec={codec}", "acks=all", f"message.max.bytes={record_bytes_max}"]
+        settings += [] if idempotent is None else [f"enable.idempotence={str(idempotent).lower()}"]
         for record in records:
             headers = [name.encode() + (b"" if value is None else b"=" + value) for name, value in record.headers]
             nulls = ["-Z"] if None in record[:2] else []
@@ -51,13 +60,18 @@ class Kcat:
             data = (record.key or b"") + KEY_END.encode() + (record.value or b"")
             self._run("-P", *arguments, *(word for one in headers for word in ("-H", one)), data=data)
 
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         place = {"beginning": "beginning", "end": "end", "offset": str(start.at), "time": f"s@{start.at}"}
         reset = f"topic.auto.offset.reset={RESETS[start.reset]}"
-        where = ["-t", topic, "-p", "0", "-o", place[start.where], "-X", reset, "-X", "fetch.wait.max.ms=100"]
-        lines = self._run("-C", "-q", "-J", *where, "-c", str(count)).splitlines()
+        isolation = f"isolation.level={'read_committed' if committed else 'read_uncommitted'}"
+        where = ["-t", topic, "-p", "0", "-o", place[start.where]]
+        settings = ["-X", reset, "-X", isolation, "-X", "fetch.wait.max.ms=100"]
+        lines = self._run("-C", "-q", "-J", *where, *settings, "-c", str(count)).splitlines()
         assert len(lines) == count, f"{len(lines)} of {count}"
         return [_read(line) for line in lines]
+
+    def join(self, joining: Joining) -> KcatMember:
+        return KcatMember(self._address, joining)
 
     def close(self) -> None:
         pass

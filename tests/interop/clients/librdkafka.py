@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import Any, cast
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Its stubs do not export what it does.
     AdminClient,
     ConfigResource,
@@ -18,7 +17,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Its stubs d
     ResourceType,
 )
 
-from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, ClientError, Cluster, Question, Start, Topic
+from clients import librdkafka_groups
+from clients.client import RECORD_BYTES_MAX, SECONDS_MAX, Cluster, Question, Start, Topic
+from clients.librdkafka_errors import as_client_error, seen
+from clients.librdkafka_groups import LibrdkafkaMember, LibrdkafkaTransactor
+from clients.members import Committed, Joining
 from clients.records import CODECS, Headers, Read, Record
 
 RESETS = {"earliest": "earliest", "latest": "latest", "none": "error"}
@@ -45,7 +48,13 @@ class Librdkafka:
         return True
 
     def produce(
-        self, topic: str, codec: str, records: Sequence[Record], *, record_bytes_max: int = RECORD_BYTES_MAX
+        self,
+        topic: str,
+        codec: str,
+        records: Sequence[Record],
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        idempotent: bool | None = None,
     ) -> None:
         producer = Producer(
             {
@@ -55,10 +64,11 @@ class Librdkafka:
                 "linger.ms": 5,
                 "message.max.bytes": record_bytes_max,
                 "delivery.timeout.ms": SECONDS_MAX * 1000,
+                **({} if idempotent is None else {"enable.idempotence": idempotent}),
             }
         )
         failures: list[KafkaError] = []
-        with _as_client_error():
+        with as_client_error():
             for record in records:
                 producer.produce(
                     topic,
@@ -71,15 +81,16 @@ class Librdkafka:
                 )
         assert producer.flush(SECONDS_MAX) == 0
         if failures:
-            raise _seen(failures[0])
+            raise seen(failures[0])
 
-    def consume(self, topic: str, start: Start, count: int) -> list[Read]:
+    def consume(self, topic: str, start: Start, count: int, *, committed: bool = False) -> list[Read]:
         settings = {
             "bootstrap.servers": self._address,
             "group.id": "none",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,
             "auto.offset.reset": RESETS[start.reset],
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
         consumer = Consumer(settings)
         try:
@@ -90,6 +101,15 @@ class Librdkafka:
             return [_next(consumer) for _ in range(count)]
         finally:
             consumer.close()
+
+    def join(self, joining: Joining) -> LibrdkafkaMember:
+        return LibrdkafkaMember(self._address, joining)
+
+    def committed(self, group: str, topic: str) -> Mapping[int, Committed]:
+        return librdkafka_groups.committed(self._admin, group, topic)
+
+    def transactor(self, transactional_id: str, *, group: str = "", source: str = "") -> LibrdkafkaTransactor:
+        return LibrdkafkaTransactor(self._address, transactional_id, group, source)
 
     def close(self) -> None:
         pass
@@ -130,7 +150,7 @@ def _next(consumer: Consumer) -> Read:
     message = consumer.poll(SECONDS_MAX)
     assert message is not None, "nothing came"
     if error := message.error():
-        raise _seen(error)
+        raise seen(error)
     headers = tuple(cast("Headers", message.headers() or ()))
     offset = message.offset()
     assert offset is not None
@@ -138,17 +158,5 @@ def _next(consumer: Consumer) -> Read:
 
 
 def _result(done: Future[Any]) -> Any:
-    with _as_client_error():
+    with as_client_error():
         return done.result(SECONDS_MAX)
-
-
-@contextmanager
-def _as_client_error() -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise _seen(error.args[0]) from error
-
-
-def _seen(error: KafkaError) -> ClientError:
-    return ClientError(error.code(), f"{error.name()}: {error.str()}")

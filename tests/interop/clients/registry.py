@@ -10,10 +10,11 @@ from kafka_peer import missing
 
 from clients import golang, javascript, kcat
 from clients.aio_kafka import AioKafka
-from clients.client import Administrator, Client
+from clients.client import Administrator, Client, Transactional
 from clients.java import JavaClient
 from clients.kafka_python import KafkaPython
 from clients.librdkafka import Librdkafka
+from clients.members import Way
 
 JAVA_NEW, JAVA_OLD = "4.3.0", "2.1.1"
 
@@ -38,6 +39,24 @@ ADMINISTRATORS: dict[str, Callable[[str], Administrator]] = {
     "kafkajs": javascript.KafkaJs,
 }
 CLIENTS: dict[str, Callable[[str], Client]] = {**ADMINISTRATORS, "kcat": kcat.Kcat}
+
+# How they can be members of a group.
+WAYS: dict[str, tuple[Way, ...]] = {
+    "confluent-kafka": ("range", "cooperative-sticky", "consumer"),
+    "kafka-python": ("range", "cooperative-sticky"),
+    "aiokafka": ("range", "roundrobin"),
+    "kcat": ("range", "cooperative-sticky"),
+    f"java-{JAVA_NEW}": ("range", "cooperative-sticky", "consumer"),
+    f"java-{JAVA_OLD}": ("range",),
+    "franz-go": ("range", "cooperative-sticky", "consumer"),
+    "sarama": ("range", "cooperative-sticky"),
+    "kafka-go": ("range",),
+    "kafkajs": ("roundrobin",),
+}
+WITHOUT_INSTANCES = frozenset((f"java-{JAVA_OLD}", "kafka-go", "kafkajs"))  # No group.instance.id.
+NEVER_IDEMPOTENT = frozenset(("kafka-go",))
+WITHOUT_TRANSACTIONS = frozenset(("kcat", "kafka-go"))
+assert WAYS.keys() == CLIENTS.keys()
 
 
 def lacks(name: str) -> str | None:
@@ -75,6 +94,10 @@ class Opened:
     def administrator(self, name: str) -> Administrator:
         assert name in ADMINISTRATORS
         return self[name]  # type: ignore[return-value]  # CLIENTS holds them too.
+
+    def transactional(self, name: str) -> Transactional:
+        assert name not in WITHOUT_TRANSACTIONS
+        return self[name]  # type: ignore[return-value]  # All the others have them.
 
     def close(self) -> None:
         for client in self._clients.values():

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 from kafka_peer import free_port
 
+from clients.fixtures import SETTINGS
 from support.serving import Serving
 
 COUNTED = re.compile(r'^kafka_network_request_metrics_requests_total\{request="(\w+)",version="(\d+)"\}', re.MULTILINE)
@@ -35,6 +36,6 @@ class Watched:
 @contextmanager
 def watched(folder: Path) -> Iterator[Watched]:
     metrics = f"127.0.0.1:{free_port()}"
-    with Serving(folder, **{"metrics.listener": metrics}) as broker:
+    with Serving(folder, **SETTINGS, **{"metrics.listener": metrics}) as broker:
         yield Watched(broker.address, metrics)
         assert "Traceback" not in broker.errors()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from differential.base_groups import PLAIN_OF_GROUPS
+from differential.base_transactions import PLAIN_OF_TRANSACTIONS
 from differential.batches import batch
 from differential.steps import id_of
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -152,4 +154,6 @@ PLAIN: dict[int, Callable[[int], object]] = {
     ApiKey.CREATE_PARTITIONS: lambda version: grow(BASE, 3, [1], dry=True),
     ApiKey.DESCRIBE_CLUSTER: lambda version: DescribeClusterRequest(include_cluster_authorized_operations=True),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda version: partitions([BASE], cursor=(BASE, 0)),
+    **PLAIN_OF_GROUPS,
+    **PLAIN_OF_TRANSACTIONS,
 }

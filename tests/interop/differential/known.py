@@ -123,7 +123,6 @@ KNOWN = (
     Known("newer-configs", path="*configs[remote.copy.lag.*]", kafka=ABSENT),
     Known("newer-configs", "DescribeConfigs * / the broker", "results[1].configs[*]", kafka=ABSENT),
     Known("newer-configs", "DescribeConfigs * / the broker", "*[group.consumer.migration.policy]", ours=ABSENT),
-    Known("sequences", "Produce with sequences*"),
     # KRaft, which is not here.
     Known("eligible-leader-replicas", path="*configs[min.insync.replicas]*"),
     *(
@@ -145,10 +144,20 @@ KNOWN = (
     Known("metadata-mixed", "Metadata * / the same by id and name", "topics[*]", kafka=ABSENT),
     Known("timeout-0", "topics with timeout *", "*.error_code", kafka="REQUEST_TIMED_OUT"),
     Known("null-records", "Produce * / null", "", NOTHING),
+    Known("silences", "AddPartitionsToTxn * / no transactions", "", NOTHING),
+    Known("silences", "WriteTxnMarkers * / two markers, one of nowhere", "", NOTHING),
+    Known("silences", "a garbled subscription / joins", "", NOTHING),
     Known("named-twice", "Produce * twice", "responses[*]", kafka=ABSENT),
     Known("named-twice", "Produce * twice", "responses[*]", ours=ABSENT),
     Known("named-twice", "Produce * / no partitions", "responses[*]", kafka=ABSENT),
     Known("named-twice", "Produce * fields / topic_data.partition_data empty", "responses[*]", kafka=ABSENT),
+    *(
+        Known("asked-twice", f"{api} * topics twice", f"topics[*]{of}", **sides)
+        for api in ("OffsetCommit", "TxnOffsetCommit", "OffsetDelete")
+        for of, sides in (("", {"ours": ABSENT}), (".partitions[*]", {"kafka": ABSENT}))
+    ),
+    Known("asked-twice", "WriteTxnMarkers * twice", "markers[*]*", kafka=ABSENT),
+    Known("asked-twice", "WriteTxnMarkers * empty", "markers[*]", kafka=ABSENT),
     Known("acks-first", "Produce *", f"{PRODUCED}.error_code", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUIRED_ACKS"),
     *(
         Known("stumbles", step, path, STUMBLES, ours)
@@ -169,7 +178,11 @@ KNOWN = (
     Known("stumbles", "Metadata v12 * / id zero, no name"),
     Known("stumbles", "Metadata v12 * / topics.name null"),
     Known("stumbles", "DescribeTopicPartitions * / cursor.partition_index 2147483647", "next_cursor", ours=ABSENT),
+    Known("patterns-at-once", "consumer groups by pattern / joins with a pattern", "assignment.topic_partitions[*]"),
+    Known("patterns-at-once", "consumer groups by pattern / joins with a pattern", "member_epoch", 1, 2),
     # Otherwise.
+    Known("failed-joins", "JoinGroup * / what that leaves", "groups[*].group_state", "Empty", "Dead"),
+    Known("durations", "ListTransactions * / for *", "transaction_states[*]", ours=ABSENT),
     Known("whole-batches", path="*records[*]", kafka=Like("and * bytes of the next"), ours=ABSENT),
     Known("records-unread", "Produce * records / *", f"{PRODUCED}.error_code", "INVALID_RECORD", "NONE"),
     Known("records-unread", "Produce * records / *", f"{PRODUCED}.error_code", STUMBLES, "NONE"),

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from differential.batches import FIELDS
+from differential.learned import Learned
 from differential.steps import CLUSTER, SESSION, id_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
@@ -18,24 +20,66 @@ from odradek.wire.layout import FieldLayout, StructLayout, layout
 
 Tree = Any  # JSON.
 SOME_TIME = "a time"
+TEXT_CHARACTERS_MAX = 500  # Of what is written down as it is.
 TIMES_FROM = 1_750_000_000_000  # Later than any time that the scenarios send, but for those "of the future".
 TIMES_TO = 9_000_000_000_000
+TIMES = {"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"}
 
 # Lists whose order the protocol leaves open; the elements are named by the first of these fields they have.
 UNORDERED = {
+    "active_producers",
     "api_keys",
     "brokers",
     "configs",
     "finalized_features",
+    "groups",
+    "markers",
+    "members",
     "node_endpoints",
     "partition_responses",
     "partitions",
     "responses",
     "results",
+    "results_by_partition",
+    "results_by_topic_v3_and_below",
+    "results_by_transaction",
     "supported_features",
+    "topic_partitions",
+    "topic_results",
     "topics",
+    "transaction_states",
+    "unknown_state_filters",
 }
-NAMED_BY = ("name", "api_key", "topic", "broker_id", "resource_name", "topic_id", "partition_index", "index")
+NAMED_BY = (
+    "name",
+    "api_key",
+    "topic",
+    "broker_id",
+    "resource_name",
+    "topic_id",
+    "partition_index",
+    "index",
+    "group_id",
+    "transactional_id",
+    "member_id",
+    "group_instance_id",
+    "producer_id",
+)
+
+# Lists of everything there is: what is still there of other scenarios is left out, since it may go at any time.
+LISTED = "listed-"
+LISTS = {
+    "ListGroupsResponse": ("groups", "group_id"),
+    "ListTransactionsResponse": ("transaction_states", "transactional_id"),
+}
+
+MEMBERS = {"member_id", "leader"}
+WORDS = {
+    "error_message": "a sentence",
+    "batch_index_error_message": "a sentence",
+    "finalized_features_epoch": "an epoch",
+    "documentation": "a text",
+}
 
 # Configuration values that say where a broker lives.
 PLACES = {
@@ -59,6 +103,7 @@ class Names:
         self.session_id = SESSION
         self.topics: dict[bytes, str] = {}  # Every id there ever was.
         self.ids: dict[str, bytes] = {}  # Those of now.
+        self.learned = Learned()
 
     def learn(self, topic: str, topic_id: bytes) -> None:
         self.topics[topic_id] = topic
@@ -69,11 +114,22 @@ class Names:
         frame = frame.replace(SESSION.to_bytes(4), self.session_id.to_bytes(4, signed=True))
         for topic, topic_id in self.ids.items():
             frame = frame.replace(id_of(topic), topic_id)
-        return frame
+        return self.learned.put_into(frame)
+
+    def learn_from(self, name: str, answer: object) -> None:
+        self.learned.learn(name, answer)
+
+    def forget(self) -> None:
+        """Members and producers are those of one scenario."""
+        self.learned = Learned()
 
     def tree(self, message: object, version: int) -> Tree:
         """Fields that have their default are left out."""
-        return self._struct(layout(type(message), version), message)
+        tree = self._struct(layout(type(message), version), message)
+        if type(message).__name__ in LISTS:
+            of_all, name = LISTS[type(message).__name__]
+            tree[of_all] = [each for each in tree[of_all] if each[name].startswith(LISTED)]
+        return tree
 
     def _struct(self, struct: StructLayout, message: object) -> Tree:
         tree: dict[str, Tree] = {}
@@ -93,7 +149,7 @@ class Names:
             return masked
         kind = field.type
         if field.name == "records":
-            return None if value is None else _batches(value)
+            return None if value is None else self._batches(value)
         if field.is_array and value is not None:
             struct_of: Callable[[Any], Tree] = (
                 (lambda each: self._struct(kind, each)) if isinstance(kind, StructLayout) else self._plain
@@ -105,7 +161,7 @@ class Names:
         return self._struct(kind, value) if isinstance(kind, StructLayout) and value is not None else self._plain(value)
 
     def _masked(self, name: str, value: Any) -> Any:
-        if name == "error_code":
+        if name.endswith("error_code"):
             return ErrorCode(value).name
         if name == "session_id" and value:
             self.session_id = value
@@ -114,14 +170,17 @@ class Names:
             return "its port"
         if name == "cluster_id" and value == self.cluster_id:
             return "its cluster"
-        if name in ("error_message", "batch_index_error_message") and value:
-            return "a sentence"
-        if name == "finalized_features_epoch":
-            return "an epoch"
-        if name == "documentation" and value:
-            return "a text"
-        if name == "log_append_time_ms" and TIMES_FROM <= value <= TIMES_TO:
+        if name in WORDS:
+            return value if value in (None, "") else WORDS[name]
+        if name in TIMES and _is_now(value):
             return SOME_TIME
+        return self._learned(name, value)
+
+    def _learned(self, name: str, value: Any) -> Any:
+        if name.endswith("producer_id"):
+            return self.learned.any_producer(value)
+        if isinstance(value, str):
+            return self.learned.member(value, is_id=name in MEMBERS)
         return value
 
     def _plain(self, value: Any) -> Tree:
@@ -130,7 +189,37 @@ class Names:
             if data == ZERO_UUID:
                 return "zero"
             return f"id of {self.topics[data]}" if data in self.topics else data.hex()
+        if isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
+            return f"{len(value)} characters, {hashlib.md5(value.encode()).hexdigest()[:8]}"
         return value
+
+    def _batches(self, records: memoryview | bytes) -> Tree:
+        """Every batch with its header; what is behind the last whole one by its size."""
+        trees: list[Tree] = []
+        end = 0
+        try:
+            for batch in iter_batches(records):
+                trees.append(self._batch(batch, bytes(batch.view)))
+                end += batch.size
+        except Refused as refused:
+            trees.append(refused.code.name)
+        if end < len(records):
+            trees.append(f"and {len(records) - end} bytes of the next")
+        return trees
+
+    def _batch(self, header: BatchHeader, data: bytes) -> str:
+        fields = dict(zip(FIELDS, HEADER.unpack_from(data), strict=True))
+        masked = {name: SOME_TIME for name in ("base_timestamp", "max_timestamp") if _is_now(fields[name])}
+        if self.learned.producer(header.producer_id) != header.producer_id:
+            masked["producer_id"] = self.learned.producer(header.producer_id)
+        if masked:
+            masked["crc"] = "its crc"
+        body = hashlib.md5(data[HEADER_BYTES:]).hexdigest()[:8]
+        return " ".join(map(str, (fields | masked).values())) + " " + body
+
+
+def _is_now(timestamp: int) -> bool:
+    return TIMES_FROM <= timestamp <= TIMES_TO
 
 
 def label(tree: Tree) -> object:
@@ -138,29 +227,6 @@ def label(tree: Tree) -> object:
     if isinstance(tree, dict):
         return next((tree[name] for name in NAMED_BY if tree.get(name) not in (None, "", "zero")), "")
     return tree
-
-
-def _batches(records: memoryview | bytes) -> Tree:
-    """Every batch with its header; what is behind the last whole one by its size."""
-    trees: list[Tree] = []
-    end = 0
-    try:
-        for batch in iter_batches(records):
-            trees.append(_batch(batch, bytes(batch.view)))
-            end += batch.size
-    except Refused as refused:
-        trees.append(refused.code.name)
-    if end < len(records):
-        trees.append(f"and {len(records) - end} bytes of the next")
-    return trees
-
-
-def _batch(header: BatchHeader, data: bytes) -> str:
-    fields = list(HEADER.unpack_from(data))
-    if TIMES_FROM <= header.max_timestamp <= TIMES_TO:
-        fields[8], fields[4] = SOME_TIME, "its crc"
-    body = hashlib.md5(data[HEADER_BYTES:]).hexdigest()[:8]
-    return " ".join(map(str, fields)) + " " + body
 
 
 def labelled(elements: list[Tree], is_ordered: bool) -> dict[str, Tree]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import cast
 
 from differential.masks import Names, Tree
-from differential.steps import CLIENT_ID, CLUSTER, CORRELATION_ID, Ready, Scenario, Step, key_of
+from differential.steps import CLIENT_ID, CLUSTER, CORRELATION_ID, Ready, Scenario, Step, Taken, key_of
+from differential.waits import POLL_SECONDS, SECONDS_MAX, Wait
 from odradek.base.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.client import decode_response
@@ -27,9 +28,9 @@ from odradek.wire.response import encode_response
 from support.raw_client import Closed, RawClient, raw_frame
 
 CLOSED, SILENCE, NOTHING = "the connection is closed", "no answer", "neither an answer nor a closed connection"
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS.name
 PROBE_ID = 7  # As raw_frame has it.
 READY_SECONDS_MAX = 150
-POLL_SECONDS = 0.02
 
 
 class Player:
@@ -38,7 +39,9 @@ class Player:
     def __init__(self, port: int) -> None:
         self._port = port
         self.names = Names(port)
-        self._client = RawClient(port)
+        self.outcomes: dict[str, dict[str, Tree]] = {}  # By scenario and step.
+        self.overdue: list[str] = []  # What was waited for in vain.
+        self._clients = {"": RawClient(port)}
         self._known = RawClient(port)  # For what is no part of a scenario.
         cluster = self._known.ask(
             DescribeClusterRequest(include_cluster_authorized_operations=False), 0, DescribeClusterResponse
@@ -46,41 +49,77 @@ class Player:
         assert len(cluster.cluster_id) == len(CLUSTER)
         self.names.cluster_id = cluster.cluster_id
 
-    def play_all(self, scenarios: Iterable[Scenario]) -> dict[str, dict[str, Tree]]:
-        """Outcomes by scenario and step."""
-        return {scenario.name: self.play(scenario) for scenario in scenarios}
+    def play_all(self, scenarios: Iterable[Scenario]) -> None:
+        for scenario in scenarios:
+            self.outcomes[scenario.name] = self.play(scenario)
 
     def play(self, scenario: Scenario) -> dict[str, Tree]:
         self._prepare(scenario)
-        outcomes = {}
+        outcomes: dict[str, Tree] = {}
+        waiting: dict[str, Step] = {}
         for step in scenario.steps:
             if isinstance(step, Ready):
                 self._wait_until(step)
+            elif isinstance(step, Taken):
+                outcomes[step.step] = self._answer(waiting.pop(step.step))
+            elif not isinstance(step, Step):
+                self._wait_for(step, scenario.name)
+            elif step.waits:
+                self._send(step)
+                waiting[step.name] = step
             else:
                 outcomes[step.name] = self._outcome(step)
+        assert not waiting, f"{scenario.name}: nobody takes the answers to {list(waiting)}"
+        self._close_others()
+        self.names.forget()
         return outcomes
 
     def close(self) -> None:
-        self._client.close()
+        self._close_others()
+        self._clients[""].close()
         self._known.close()
 
+    def _close_others(self) -> None:
+        for connection in [name for name in self._clients if name]:
+            self._clients.pop(connection).close()
+
+    def _client(self, step: Step) -> RawClient:
+        if step.connection not in self._clients:
+            self._clients[step.connection] = RawClient(self._port)
+        return self._clients[step.connection]
+
+    def _send(self, step: Step) -> None:
+        self._client(step).send(self.names.put_into(step.frame))
+
     def _outcome(self, step: Step) -> Tree:
-        self._client.socket.settimeout(step.seconds_max)
         try:
-            self._client.send(self.names.put_into(step.frame))
+            self._send(step)
             if step.is_silent:
-                self._client.send(raw_frame(18, 0, b""))
-            return self._read(step, self._client.read_frame())
+                self._client(step).send(raw_frame(18, 0, b""))
+        except ConnectionError:
+            self._reopen(step)
+            return CLOSED
+        answer = self._answer(step)
+        if step.is_patient and isinstance(answer, dict) and answer.get("error_code") == CONCURRENT:
+            time.sleep(POLL_SECONDS)
+            return self._outcome(step)
+        return answer
+
+    def _answer(self, step: Step) -> Tree:
+        client = self._client(step)
+        client.socket.settimeout(step.seconds_max)
+        try:
+            return self._read(step, client.read_frame())
         except (Closed, ConnectionError):
-            self._reconnect()
+            self._reopen(step)
             return CLOSED
         except TimeoutError:
-            self._reconnect()
+            self._reopen(step)
             return NOTHING
 
-    def _reconnect(self) -> None:
-        self._client.close()
-        self._client = RawClient(self._port)
+    def _reopen(self, step: Step) -> None:
+        self._clients.pop(step.connection).close()
+        self._client(step)
 
     def _read(self, step: Step, frame: bytes) -> Tree:
         if step.is_silent:
@@ -89,17 +128,19 @@ class Player:
             return f"{len(frame)} bytes"
         cls, version = step.answer
         try:
-            return self._tree(cls, version, frame)
+            return self._tree(cls, version, frame, step.learns)
         except Malformed:
             if step.api_key == ApiKey.API_VERSIONS:
                 return {"version 0": self._tree(cls, 0, frame)}
             return {"malformed": frame.hex()}
 
-    def _tree(self, cls: type, version: int, frame: bytes) -> Tree:
+    def _tree(self, cls: type, version: int, frame: bytes, learns: str = "") -> Tree:
         """Raises Malformed."""
         correlation_id, message = decode_response(cast("type[object]", cls), version, frame)
         assert correlation_id == CORRELATION_ID
         self._learn(message)
+        if learns:
+            self.names.learn_from(learns, message)
         tree = self.names.tree(message, version)
         if _encoded(message, version) != frame:
             tree["bytes"] = "are not those that the fields make"
@@ -132,6 +173,14 @@ class Player:
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not self._is(ready):
             assert time.monotonic() < deadline, ready
+            time.sleep(POLL_SECONDS)
+
+    def _wait_for(self, wait: Wait, scenario: str) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while not wait.is_over(self._known):
+            if time.monotonic() > deadline:
+                self.overdue.append(f"{scenario}: {wait}")
+                return
             time.sleep(POLL_SECONDS)
 
     def _is(self, ready: Ready) -> bool:

@@ -24,7 +24,8 @@ var franzCodecs = map[string]kgo.CompressionCodec{
 }
 
 func (f *franz) connect(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(f.address)}, options...)...)
+	common := []kgo.Opt{kgo.SeedBrokers(f.address), kgo.MetadataMinAge(metadataAge)}
+	return kgo.NewClient(append(common, options...)...)
 }
 
 func (f *franz) producer(order Order) (*kgo.Client, error) {
@@ -35,7 +36,7 @@ func (f *franz) producer(order Order) (*kgo.Client, error) {
 		kgo.ProducerLinger(linger),
 		kgo.ProducerBatchMaxBytes(order.RecordBytesMax),
 	}
-	if !order.Idempotent {
+	if order.Idempotent != nil && !*order.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
 	return f.connect(options...)
@@ -74,10 +75,15 @@ func (f *franz) Consume(ctx context.Context, order Order) ([]Record, error) {
 		"latest":   kgo.NewOffset().AtEnd(),
 		"none":     kgo.NoResetOffset(),
 	}[order.Reset]
+	isolation := kgo.ReadUncommitted()
+	if order.Committed {
+		isolation = kgo.ReadCommitted()
+	}
 	client, err := f.connect(
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{order.Topic: {0: from}}),
 		kgo.ConsumeResetOffset(reset),
 		kgo.FetchMaxWait(fetchWait),
+		kgo.FetchIsolationLevel(isolation),
 	)
 	if err != nil {
 		return nil, err

@@ -55,12 +55,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	desk := newDesk(client)
 	out := json.NewEncoder(os.Stdout)
 	write(out, map[string]string{"version": versionOf(chosen.module)})
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, lineBytesMax)
 	for lines.Scan() {
-		write(out, answerTo(client, lines.Bytes()))
+		write(out, answerTo(desk, lines.Bytes()))
 	}
 }
 
@@ -80,12 +81,12 @@ func versionOf(module string) string {
 	return ""
 }
 
-func answerTo(client Client, line []byte) answer {
+func answerTo(desk *desk, line []byte) answer {
 	var order Order
 	if err := json.Unmarshal(line, &order); err != nil {
 		return answer{Error: &failure{Text: err.Error()}}
 	}
-	result, err := carryOut(client, order)
+	result, err := desk.carryOut(order)
 	if err != nil {
 		return answer{Error: &failure{Text: err.Error(), Code: protocolCode(err)}}
 	}

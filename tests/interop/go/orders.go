@@ -14,14 +14,27 @@ type Order struct {
 	Codec          string            `json:"codec"`
 	Records        []Record          `json:"records"`
 	RecordBytesMax int32             `json:"record_bytes_max"`
-	Idempotent     bool              `json:"idempotent"`
-	Where          string            `json:"where"` // beginning, end, offset or time; At says which.
+	Idempotent     *bool             `json:"idempotent"` // Null is as the library comes.
+	Where          string            `json:"where"`      // beginning, end, offset or time; At says which.
 	At             int64             `json:"at"`
 	Reset          string            `json:"reset"` // Where to go if the offset is not there: earliest, latest or none.
+	Committed      bool              `json:"committed"`
 	Count          int               `json:"count"`
 	Question       string            `json:"question"` // earliest, latest, max timestamp, or the time that At says.
 	Partitions     int32             `json:"partitions"`
 	Configs        map[string]string `json:"configs"`
+
+	Name            string   `json:"name"` // Of a member, which is its client id too, or of a transactor.
+	Group           string   `json:"group"`
+	Way             string   `json:"way"` // range, cooperative-sticky, or consumer for the protocol of KIP-848.
+	Instance        string   `json:"instance"`
+	Metadata        string   `json:"metadata"` // For its offsets.
+	HeartbeatMs     int      `json:"heartbeat_ms"`
+	SessionMs       int      `json:"session_ms"`
+	FetchWaitMs     int      `json:"fetch_wait_ms"`
+	TransactionalID string   `json:"transactional_id"`
+	TimeoutMs       int      `json:"timeout_ms"`
+	Values          [][]byte `json:"values"`
 }
 
 // Record is what goes in and what comes out.
@@ -56,23 +69,45 @@ type Client interface {
 	DescribeCluster(ctx context.Context) (*Cluster, error)
 	ListOffsets(ctx context.Context, order Order) (int64, error)
 	DeleteTopic(ctx context.Context, order Order) error
+	Join(order Order) (Member, error)
+	Committed(ctx context.Context, order Order) (map[int32]Committed, error)
+	Transactor(ctx context.Context, order Order) (Transactor, error)
 	// Hold connects Count clients at once, lets each send its number, and keeps them until Release.
 	Hold(ctx context.Context, order Order) error
 	Release() error
 }
 
 const (
-	orderTimeout = 30 * time.Second
+	orderTimeout = 60 * time.Second
 	linger       = 5 * time.Millisecond
 	fetchWait    = 100 * time.Millisecond
+	metadataAge  = 100 * time.Millisecond // franz-go goes on only when it has asked again who the leader is.
 )
 
 var errNotCovered = errors.New("not covered with this library")
 
-func carryOut(client Client, order Order) (any, error) {
+// desk carries out orders.  It keeps members and transactors by their names.
+type desk struct {
+	client      Client
+	members     map[string]Member
+	transactors map[string]Transactor
+}
+
+func newDesk(client Client) *desk {
+	return &desk{client, map[string]Member{}, map[string]Transactor{}}
+}
+
+func (d *desk) carryOut(order Order) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), orderTimeout)
 	defer cancel()
+	client := d.client
 	switch order.Do {
+	case "join", "places", "leave":
+		return d.membership(order)
+	case "transactor", "begin", "send", "send_offset", "commit", "abort", "close":
+		return nil, d.transaction(ctx, order)
+	case "committed":
+		return client.Committed(ctx, order)
 	case "produce":
 		return nil, client.Produce(ctx, order)
 	case "consume":

@@ -47,7 +47,7 @@ func (s *ibm) producer(order Order) (sarama.SyncProducer, error) {
 	config.Producer.Compression = saramaCodecs[order.Codec]
 	config.Producer.Flush.Frequency = linger
 	config.Producer.MaxMessageBytes = int(order.RecordBytesMax)
-	if order.Idempotent {
+	if order.Idempotent != nil && *order.Idempotent {
 		config.Producer.Idempotent = true
 		config.Net.MaxOpenRequests = 1
 	}
@@ -87,7 +87,11 @@ func toSarama(topic string, one Record) *sarama.ProducerMessage {
 }
 
 func (s *ibm) Consume(ctx context.Context, order Order) ([]Record, error) {
-	client, err := sarama.NewClient([]string{s.address}, s.config())
+	config := s.config()
+	if order.Committed {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	client, err := sarama.NewClient([]string{s.address}, config)
 	if err != nil {
 		return nil, err
 	}

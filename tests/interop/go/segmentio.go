@@ -27,6 +27,9 @@ func newSegmentio(address, _ string) (Client, error) {
 }
 
 func (s *segmentio) Produce(ctx context.Context, order Order) error {
+	if order.Idempotent != nil && *order.Idempotent {
+		return errNotCovered
+	}
 	writer := &kafka.Writer{
 		Addr:                   kafka.TCP(s.address),
 		Topic:                  order.Topic,
@@ -63,11 +66,16 @@ func firstOf(err error) error {
 }
 
 func (s *segmentio) Consume(ctx context.Context, order Order) ([]Record, error) {
+	isolation := kafka.ReadUncommitted
+	if order.Committed {
+		isolation = kafka.ReadCommitted
+	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers:               []string{s.address},
 		Topic:                 order.Topic,
 		MaxWait:               fetchWait,
 		MaxBytes:              10 << 20,
+		IsolationLevel:        isolation,
 		OffsetOutOfRangeError: order.Reset == "none",
 	})
 	defer reader.Close()

@@ -5,6 +5,9 @@ import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.TopicPartition;
 
 /** The Java client of 4.x: offsets through the administrator, of all kinds. */
@@ -16,6 +19,13 @@ final class Client4 implements Dialogue.Version {
     @Override
     public TopicDescription describe(AdminClient admin, String topic) throws ExecutionException, InterruptedException {
         return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+    }
+
+    @Override
+    @SuppressWarnings("removal") // That is how a producer without a consumer names the group.
+    public void send(
+            KafkaProducer<byte[], byte[]> producer, Map<TopicPartition, OffsetAndMetadata> offsets, String group) {
+        producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(group));
     }
 
     @Override

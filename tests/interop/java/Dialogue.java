@@ -31,7 +31,7 @@ import org.apache.kafka.common.protocol.Errors;
  */
 final class Dialogue {
     /** What the clients of 2.1.1 and 4.3.0 have under different names. */
-    interface Version {
+    interface Version extends Transactors.Offsets {
         TopicDescription describe(AdminClient admin, String topic) throws ExecutionException, InterruptedException;
 
         long offset(AdminClient admin, Records records, String topic, long question)
@@ -42,11 +42,15 @@ final class Dialogue {
 
     private final BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private final Records records;
+    private final Members members;
+    private final Transactors transactors;
     private final AdminClient admin;
     private final Version version;
 
     private Dialogue(String address, Duration patience, Version version) {
         this.records = new Records(address, patience);
+        this.members = new Members(address);
+        this.transactors = new Transactors(address, version);
         this.admin = AdminClient.create(Map.of("bootstrap.servers", address));
         this.version = version;
     }
@@ -80,8 +84,8 @@ final class Dialogue {
     private List<String> answer(String command, String[] of)
             throws IOException, ExecutionException, InterruptedException {
         return switch (command) {
-            case "produce" -> produce(of[0], of[1], Integer.parseInt(of[2]), Integer.parseInt(of[3]));
-            case "consume" -> consume(of[0], of[1], Long.parseLong(of[2]), of[3], Integer.parseInt(of[4]));
+            case "produce" -> produce(of[0], of[1], Integer.parseInt(of[2]), of[3], Integer.parseInt(of[4]));
+            case "consume" -> consume(of[0], of[1], Long.parseLong(of[2]), of[3], of[4], Integer.parseInt(of[5]));
             case "create-topic" -> createTopic(of[0], Integer.parseInt(of[1]), Arrays.asList(of).subList(2, of.length));
             case "create-partitions" -> createPartitions(of[0], Integer.parseInt(of[1]));
             case "describe-topic" -> describeTopic(of[0]);
@@ -89,23 +93,43 @@ final class Dialogue {
             case "describe-cluster" -> describeCluster();
             case "list-offsets" -> List.of("" + version.offset(admin, records, of[0], Long.parseLong(of[1])));
             case "delete-topic" -> deleteTopic(of[0]);
-            default -> throw new IllegalArgumentException(command);
+            case "committed" -> committed(of[0], of[1]);
+            case "places" -> members.places(of[0], Integer.parseInt(of[1]));
+            case "leave" -> members.leave(of[0], Integer.parseInt(of[1]));
+            default -> {
+                carryOut(command, of);
+                yield List.of();
+            }
         };
     }
 
-    private List<String> produce(String topic, String codec, int recordBytesMax, int count)
+    private void carryOut(String command, String[] of) throws ExecutionException, InterruptedException {
+        switch (command) {
+            case "join" -> members.join(of);
+            case "transactor" -> transactors.open(of[0], of[1], of[2], of[3], of[4]);
+            case "begin" -> transactors.begin(of[0]);
+            case "send" -> transactors.send(of[0], of[1], Arrays.asList(of).subList(2, of.length));
+            case "send-offset" -> transactors.sendOffset(of[0], Long.parseLong(of[1]));
+            case "commit" -> transactors.commit(of[0]);
+            case "abort" -> transactors.abort(of[0]);
+            case "close" -> transactors.close(of[0]);
+            default -> throw new IllegalArgumentException(command);
+        }
+    }
+
+    private List<String> produce(String topic, String codec, int recordBytesMax, String idempotence, int count)
             throws IOException, ExecutionException, InterruptedException {
         List<ProducerRecord<byte[], byte[]>> wanted = new ArrayList<>();
         for (int number = 0; number < count; number++) {
             wanted.add(Wire.record(topic, in.readLine()));
         }
-        records.produce(topic, codec, recordBytesMax, wanted);
+        records.produce(topic, codec, recordBytesMax, idempotence, wanted);
         return List.of();
     }
 
-    private List<String> consume(String topic, String where, long at, String reset, int count) {
+    private List<String> consume(String topic, String where, long at, String reset, String isolation, int count) {
         List<String> lines = new ArrayList<>();
-        for (ConsumerRecord<byte[], byte[]> record : records.consume(topic, where, at, reset, count)) {
+        for (ConsumerRecord<byte[], byte[]> record : records.consume(topic, where, at, reset, isolation, count)) {
             lines.add(Wire.line(record));
         }
         return lines;
@@ -154,6 +178,17 @@ final class Dialogue {
         for (Node node : cluster.nodes().get()) {
             lines.add(node.id() + "\t" + node.host() + ":" + node.port());
         }
+        return lines;
+    }
+
+    /** Partition, offset and metadata of what the group has committed in the topic. */
+    private List<String> committed(String group, String topic) throws ExecutionException, InterruptedException {
+        List<String> lines = new ArrayList<>();
+        admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().forEach((partition, at) -> {
+            if (partition.topic().equals(topic) && at != null) {
+                lines.add(partition.partition() + "\t" + at.offset() + "\t" + Wire.text(at.metadata()));
+            }
+        });
         return lines;
     }
 

@@ -24,16 +24,24 @@ final class Records {
         this.patience = patience;
     }
 
-    void produce(String topic, String codec, int recordBytesMax, List<ProducerRecord<byte[], byte[]>> records)
+    /** Whether it is idempotent is the client's to say where `idempotence` is empty. */
+    void produce(
+            String topic,
+            String codec,
+            int recordBytesMax,
+            String idempotence,
+            List<ProducerRecord<byte[], byte[]>> records)
             throws ExecutionException, InterruptedException {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", address);
         settings.put("compression.type", codec);
         settings.put("acks", "all");
-        settings.put("enable.idempotence", "false"); // There are no producer ids yet.
         settings.put("linger.ms", "5");
         settings.put("max.request.size", recordBytesMax);
         settings.put("batch.size", 100_000);
+        if (!idempotence.isEmpty()) {
+            settings.put("enable.idempotence", idempotence);
+        }
         ByteArraySerializer plain = new ByteArraySerializer();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, plain, plain)) {
             List<Future<?>> sent = new ArrayList<>();
@@ -46,9 +54,10 @@ final class Records {
         }
     }
 
-    List<ConsumerRecord<byte[], byte[]>> consume(String topic, String where, long at, String reset, int count) {
+    List<ConsumerRecord<byte[], byte[]>> consume(
+            String topic, String where, long at, String reset, String isolation, int count) {
         List<ConsumerRecord<byte[], byte[]>> found = new ArrayList<>();
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(reset)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(reset, isolation)) {
             TopicPartition partition = new TopicPartition(topic, 0);
             consumer.assign(List.of(partition));
             seek(consumer, partition, where, at);
@@ -63,7 +72,7 @@ final class Records {
     /** -1 where there is none; -1 and -2 as in ListOffsets, else a time. */
     long offset(String topic, long question) {
         TopicPartition partition = new TopicPartition(topic, 0);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer("none")) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("none", "read_uncommitted")) {
             if (question == -2) {
                 return consumer.beginningOffsets(List.of(partition)).get(partition);
             }
@@ -75,12 +84,13 @@ final class Records {
         }
     }
 
-    private KafkaConsumer<byte[], byte[]> consumer(String reset) {
+    private KafkaConsumer<byte[], byte[]> consumer(String reset, String isolation) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", address);
         settings.put("auto.offset.reset", reset);
         settings.put("enable.auto.commit", "false");
         settings.put("fetch.max.wait.ms", "100");
+        settings.put("isolation.level", isolation);
         ByteArrayDeserializer plain = new ByteArrayDeserializer();
         return new KafkaConsumer<>(settings, plain, plain);
     }

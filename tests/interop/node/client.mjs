@@ -5,11 +5,15 @@
 // PACKAGES is the folder in which npm installed them.  The first line says {"version": ...}.  An answer is {"ok": ...},
 // or {"error": {"text", "code"}} with what the library's user would see; the code is the protocol's, or null.
 
+import { randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 
+import { bytes, text } from "./base64.mjs";
 import { register } from "./codecs.mjs";
+import { groupOrders } from "./groups.mjs";
+import { transactionOrders } from "./transactions.mjs";
 
 const [packages, address] = process.argv.slice(2);
 const require = createRequire(join(resolve(packages), "any.js"));
@@ -19,10 +23,10 @@ const codecs = await register(require);
 const connectionTimeout = 20_000;
 const retry = { retries: 2 };
 const fetchBytes = 50 << 20;
-const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, connectionTimeout, retry });
-
-const bytes = (text) => (text === null || text === undefined ? null : Buffer.from(text, "base64"));
-const text = (buffer) => (buffer === null || buffer === undefined ? null : Buffer.from(buffer).toString("base64"));
+const fetchWait = 100;
+const kafkaOf = (clientId) =>
+  new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, connectionTimeout, retry, clientId });
+const kafka = kafkaOf("kafkajs");
 
 // A header's values are one, or a list of them: names keep their order, but equal names come together.
 function toMessage(record) {
@@ -34,7 +38,7 @@ function toMessage(record) {
 }
 
 async function produce(order) {
-  const producer = kafka.producer({ createPartitioner: () => () => 0, idempotent: order.idempotent });
+  const producer = kafka.producer({ createPartitioner: () => () => 0, idempotent: order.idempotent ?? undefined });
   await producer.connect();
   try {
     for (const messages of portions(order.records.map(toMessage), order.record_bytes_max)) {
@@ -74,43 +78,28 @@ async function placeOf(order) {
   return order.at;
 }
 
+// Its consumer is a member of a group, always: of a new one here, in which it is alone and goes where it is told.
 async function consume(order) {
-  let place = await placeOf(order);
-  return withLeader(order.topic, async (broker) => {
-    const found = [];
-    while (found.length < order.count) {
-      const messages = await fetch(broker, order.topic, place);
-      // The first batch may begin before the place that was asked for.
-      found.push(...messages.map(toRecord).filter((one) => one.offset >= place));
-      place = found.length > 0 ? found.at(-1).offset + 1 : place;
-    }
-    return found.slice(0, order.count);
-  });
-}
-
-// The public consumer reads as a member of a group only.  This goes below it, to the call with which that consumer
-// reads, so that its decoding of our answers can be tested without a group.
-async function withLeader(topic, work) {
-  const Cluster = require("kafkajs/src/cluster");
-  const { createLogger, LEVELS } = require("kafkajs/src/loggers");
-  const logger = createLogger({ level: LEVELS.NOTHING, logCreator: require("kafkajs/src/loggers/console") });
-  const socketFactory = require("kafkajs/src/network/socketFactory")();
-  const cluster = new Cluster({ logger, socketFactory, brokers: [address], connectionTimeout, retry });
-  await cluster.connect();
+  const { topic, count, committed } = order;
+  const place = await placeOf(order);
+  const settings = { groupId: randomUUID(), readUncommitted: !committed, maxWaitTimeInMs: fetchWait };
+  const consumer = kafka.consumer({ ...settings, maxBytesPerPartition: fetchBytes, maxBytes: fetchBytes });
+  await consumer.connect();
   try {
-    await cluster.addTargetTopic(topic);
-    const [{ leader }] = cluster.findTopicPartitionMetadata(topic);
-    return await work(await cluster.findBroker({ nodeId: leader }));
+    await consumer.subscribe({ topic, fromBeginning: order.reset === "earliest" });
+    return await new Promise((done, failed) => {
+      const found = [];
+      const eachMessage = async ({ message }) => {
+        found.push(toRecord(message));
+        if (found.length === count) done(found.slice());
+      };
+      consumer.on(consumer.events.CRASH, ({ payload }) => failed(payload.error));
+      consumer.on(consumer.events.GROUP_JOIN, () => consumer.seek({ topic, partition: 0, offset: String(place) }));
+      consumer.run({ autoCommit: false, eachMessage }).catch(failed);
+    });
   } finally {
-    await cluster.disconnect();
+    await consumer.disconnect();
   }
-}
-
-async function fetch(broker, topic, fetchOffset) {
-  const partition = { partition: 0, fetchOffset: String(fetchOffset), maxBytes: fetchBytes };
-  const topics = [{ topic, partitions: [partition] }];
-  const { responses } = await broker.fetch({ maxWaitTime: 100, maxBytes: fetchBytes, topics });
-  return responses[0].partitions[0].messages;
 }
 
 function toRecord(message) {
@@ -124,20 +113,6 @@ function toRecord(message) {
     timestamp_ms: Number(message.timestamp),
     offset: Number(message.offset),
   };
-}
-
-async function consumeAsMember(order) {
-  const consumer = kafka.consumer({ groupId: "any" });
-  await consumer.connect();
-  try {
-    await consumer.subscribe({ topic: order.topic, fromBeginning: true });
-    await new Promise((done, failed) => {
-      consumer.on(consumer.events.CRASH, ({ payload }) => failed(payload.error));
-      consumer.run({ eachMessage: async () => done() }).catch(failed);
-    });
-  } finally {
-    await consumer.disconnect();
-  }
 }
 
 async function asAdmin(work) {
@@ -211,7 +186,6 @@ const release = () => Promise.all(held.splice(0).map((producer) => producer.disc
 const orders = {
   produce,
   consume,
-  consume_as_member: consumeAsMember,
   create_topic: createTopic,
   create_partitions: createPartitions,
   describe_topic: describeTopic,
@@ -221,6 +195,8 @@ const orders = {
   delete_topic: deleteTopic,
   hold,
   release,
+  ...groupOrders({ kafkaOf, asAdmin }),
+  ...transactionOrders({ kafka }),
 };
 
 // An admin call on many topics fails with an error that holds one for each, and one that was tried again with the last.

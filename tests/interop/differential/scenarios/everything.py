@@ -5,15 +5,26 @@ from __future__ import annotations
 from functools import cache
 
 from differential.scenarios import (
+    consumer_changes,
+    consumer_groups,
+    consumer_migrations,
+    coordinators,
     describe,
     fetch,
     fetch_sessions,
     frames,
+    group_offsets,
+    groups,
+    idempotence,
     metadata,
     offsets,
     produce,
+    rebalances,
     systematic,
     topics,
+    transactional,
+    transactions,
+    transactions_told,
 )
 from differential.steps import Scenario
 
@@ -21,6 +32,7 @@ from differential.steps import Scenario
 @cache
 def everything() -> list[Scenario]:
     return [
+        *coordinators.first(),
         *metadata.first(),
         *systematic.scenarios(),
         *frames.scenarios(),
@@ -31,4 +43,15 @@ def everything() -> list[Scenario]:
         *metadata.scenarios(),
         *topics.scenarios(),
         *describe.scenarios(),
+        *coordinators.scenarios(),
+        *groups.scenarios(),
+        *rebalances.scenarios(),
+        *group_offsets.scenarios(),
+        *consumer_groups.scenarios(),
+        *consumer_changes.scenarios(),
+        *consumer_migrations.scenarios(),
+        *idempotence.scenarios(),
+        *transactions.scenarios(),
+        *transactions_told.scenarios(),
+        *transactional.scenarios(),
     ]

@@ -17,7 +17,7 @@ BAD_NAMES = ("", ".", "..", "a/b", "a b", "\u00e9", "x" * 250)
 def first() -> list[Scenario]:
     """All topics are asked for while there are only these."""
     steps = [step for version in VERSIONS for step in _all(version)]
-    return [Scenario("Metadata of all", steps, [topic(NAME, 3), topic("__consumer_offsets", 2)])]
+    return [Scenario("Metadata of all", steps, [topic(NAME, 3)])]
 
 
 def scenarios() -> list[Scenario]:

@@ -1,0 +1,42 @@
+"""docs/CLIENTS.md, as far as tests hold it to what they see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "CLIENTS.md"
+Versions = Mapping[str, list[int]]  # By API.
+
+
+def rows() -> dict[str, list[str]]:
+    """Version, what ran and known gaps by client."""
+    _, *body = _table("Clients")
+    return {name: rest for name, *rest in body}
+
+
+def version_of(name: str) -> str:
+    """Of the client that the page tells of, without what it is built on."""
+    return rows()[name][0].split()[0]
+
+
+def groups() -> dict[str, list[str]]:
+    """Ways, whether static, and whether with transactions, by client."""
+    _, *body = _table("Members of groups, and transactions")
+    return {name: rest for name, *rest in body}
+
+
+def spoken(name: str) -> Versions:
+    """The versions of each API that the client speaks."""
+    (_, *names), *body = _table("Versions of the protocol that they speak")
+    column = names.index(name)
+    return {api: found for api, *cells in body if (found := [int(one) for one in re.findall(r"\d+", cells[column])])}
+
+
+def _table(title: str) -> list[list[str]]:
+    """The table of a section, its head first."""
+    section = PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    head, _, *body = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [head, *body]

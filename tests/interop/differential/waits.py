@@ -1,0 +1,84 @@
+"""What a scenario waits for between two steps, because a broker does it in its own time: asked for until it is so."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple, Protocol
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from odradek.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.raw_client import RawClient
+
+SECONDS_MAX = 30
+POLL_SECONDS = 0.01
+GROUP, TRANSACTION = 0, 1  # Kinds of coordinators.
+
+
+class Wait(Protocol):
+    def is_over(self, client: RawClient) -> bool: ...
+
+
+class Coordinators(NamedTuple):
+    """Groups and transactions have their coordinator, and producers get ids."""
+
+    def is_over(self, client: RawClient) -> bool:
+        for kind in (GROUP, TRANSACTION):
+            request = FindCoordinatorRequest(key="first", key_type=kind)
+            if client.ask(request, 2, FindCoordinatorResponse).error_code:
+                return False
+        anyone = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        someone = InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=1000)
+        if any(client.ask(request, 4, InitProducerIdResponse).error_code for request in (anyone, someone)):
+            return False
+        described = client.ask(DescribeGroupsRequest(groups=["first"]), 5, DescribeGroupsResponse)
+        return described.groups[0].error_code == ErrorCode.NONE
+
+
+class GroupIs(NamedTuple):
+    """A classic group is in this state, with so many members."""
+
+    group: str
+    state: str
+    members: int | None = None
+
+    def is_over(self, client: RawClient) -> bool:
+        (group,) = client.ask(DescribeGroupsRequest(groups=[self.group]), 5, DescribeGroupsResponse).groups
+        return group.group_state == self.state and self.members in (None, len(group.members))
+
+
+class ConsumerGroupIs(NamedTuple):
+    """A consumer group got to this epoch."""
+
+    group: str
+    epoch: int
+
+    def is_over(self, client: RawClient) -> bool:
+        request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=False)
+        (group,) = client.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        return group.group_epoch >= self.epoch
+
+
+class TransactionIs(NamedTuple):
+    """A transactional id is in this state."""
+
+    transactional_id: str
+    state: str
+
+    def is_over(self, client: RawClient) -> bool:
+        request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
+        (state,) = client.ask(request, 0, DescribeTransactionsResponse).transaction_states
+        return state.transaction_state == self.state
+
+
+class Rest(NamedTuple):
+    """For what nobody can be asked about."""
+
+    seconds: float
+
+    def is_over(self, client: RawClient) -> bool:
+        time.sleep(self.seconds)
+        return True

@@ -1,0 +1,62 @@
+"""Apache Kafka's command-line tools, by their classes, and how to run one that reads, fails, or runs beside others."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kafka_peer import TOOL_SECONDS_MAX, jars, run_tool
+
+TOOLS = "org.apache.kafka.tools"
+API_VERSIONS = f"{TOOLS}.BrokerApiVersionsCommand"
+CLUSTER = f"{TOOLS}.ClusterTool"
+CONFIGS = "kafka.admin.ConfigCommand"
+CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
+CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
+CONSUMER_GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+CONSUMER_PERFORMANCE = f"{TOOLS}.ConsumerPerformance"
+END_TO_END_LATENCY = f"{TOOLS}.EndToEndLatency"
+GET_OFFSETS = f"{TOOLS}.GetOffsetShell"
+GROUPS = f"{TOOLS}.GroupsCommand"
+PRODUCER_PERFORMANCE = f"{TOOLS}.ProducerPerformance"
+TOPICS = f"{TOOLS}.TopicCommand"
+TRANSACTIONAL_COPIER = f"{TOOLS}.TransactionalMessageCopier"
+TRANSACTIONS = f"{TOOLS}.TransactionsCommand"
+VERIFIABLE_CONSUMER = f"{TOOLS}.VerifiableConsumer"
+VERIFIABLE_PRODUCER = f"{TOOLS}.VerifiableProducer"
+
+JAVAS_AT_ONCE = 2
+
+
+def ran(main_class: str, *arguments: str) -> str:
+    """What the tool printed, both streams; it must not end with an error."""
+    with tempfile.TemporaryDirectory(prefix="odradek-test-") as folder:
+        return run_tool(Path(folder), main_class, *arguments)
+
+
+def all_ran(*runs: Sequence[str]) -> list[str]:
+    """What each of them printed."""
+    with ThreadPoolExecutor(JAVAS_AT_ONCE) as javas:
+        return list(javas.map(lambda run: ran(*run), runs))
+
+
+def fed(main_class: str, text: str, *arguments: str) -> str:
+    """Run a tool that reads its standard input; what it printed."""
+    done = _run(main_class, *arguments, text=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def failed(main_class: str, *arguments: str) -> str:
+    """Run a tool that ends with an error; what it printed."""
+    done = _run(main_class, *arguments)
+    assert done.returncode != 0, done.stdout
+    return done.stdout + done.stderr
+
+
+def _run(main_class: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", main_class, *arguments]
+    return subprocess.run(command, input=text, text=True, capture_output=True, timeout=TOOL_SECONDS_MAX, check=False)

@@ -1,0 +1,150 @@
+"""Members of groups, of every client: who has which partitions, that nothing is lost, where the next one goes on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from clients.client import SECONDS_MAX
+from clients.fixtures import BROKERS, opened
+from clients.groups import Group
+from clients.librdkafka import Librdkafka
+from clients.members import Way
+from clients.registry import ADMINISTRATORS, WAYS, WITHOUT_INSTANCES, Opened, lacks, parameter
+from confluent_kafka import Consumer, TopicPartition
+
+PARTITIONS = 4
+EACH = 10  # Records of a partition.
+CLOSE_SECONDS_MAX = 20
+WITHOUT_METADATA = {"kcat", "kafka-go"}
+# Told to stop, it commits a record that it does not show any more.
+SWALLOWS = {"kcat"}
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def clients(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    with opened(request.param, tmp_path_factory.mktemp("groups")) as those:
+        yield those
+
+
+EACH_WAY = [
+    pytest.param(name, way, marks=parameter(name).marks, id=f"{name}-{way}")
+    for name, ways in WAYS.items()
+    for way in ways
+]
+
+
+@pytest.mark.parametrize(("name", "way"), EACH_WAY)
+def test_members_come_and_go(clients: Opened, name: str, way: Way) -> None:
+    client = clients[name]
+    with Group(clients.address, PARTITIONS) as group:
+        first, _ = group.join(client, way), group.join(client, way)
+        owned = group.settled()
+        group.write(EACH)
+        assert group.has_read_all() == Counter(group.written), "each of them once"
+        assert {who: frozenset(one.partition for one in group.places(who)) for who in owned} == owned
+        with group.writing():
+            group.join(client, way)
+            group.settled()
+            if name not in SWALLOWS:
+                group.leave(first)
+                group.settled()
+        group.has_read_all()
+        group.leave_all()
+        goes_on_where_it_was(clients, group, name, way)
+
+
+# When it leaves it does not say which instance it is, so the broker refuses to hear of it, and keeps its place.
+LEAVES_WITHOUT_ITS_NAME = ("franz-go", "consumer")
+STATIC_WAYS = [
+    pytest.param(name, way, marks=parameter(name).marks, id=f"{name}-{way}")
+    for name, ways in WAYS.items()
+    for way in ways
+    if name not in WITHOUT_INSTANCES and way in ("range", "consumer") and (name, way) != LEAVES_WITHOUT_ITS_NAME
+]
+
+
+@pytest.mark.parametrize(("name", "way"), STATIC_WAYS)
+def test_an_instance_comes_back_to_its_partitions(clients: Opened, name: str, way: Way) -> None:
+    client = clients[name]
+    with Group(clients.address, PARTITIONS) as group:
+        stays, goes = group.join(client, way, "stays"), group.join(client, way, "goes")
+        owned = group.settled()
+        group.write(EACH)
+        assert group.has_read_all() == Counter(group.written)
+        group.leave(goes)
+        group.write(EACH)
+        assert group.join(client, way, goes) == goes
+        assert group.has_read_all() == Counter(group.written), "each of them once"
+        assert group.settled() == owned
+        assert {place.partition for place in group.places(stays)} == owned[stays]
+
+
+# It says that its subscription is of version 1, and leaves out what that version has: no other client can read it.
+HALF_A_SUBSCRIPTION = {"kafka-go"}
+
+
+@pytest.mark.parametrize("way", ["range", "cooperative-sticky", "consumer"])
+def test_clients_of_many_kinds_in_one_group(clients: Opened, way: Way) -> None:
+    names = [name for name, ways in WAYS.items() if way in ways and name not in HALF_A_SUBSCRIPTION and not lacks(name)]
+    with Group(clients.address, len(names) + 1) as group:
+        members = [group.join(clients[name], way) for name in names]
+        owned = group.settled()
+        group.write(EACH)
+        assert group.has_read_all() == Counter(group.written), "each of them once"
+        assert {who: frozenset(one.partition for one in group.places(who)) for who in owned} == owned
+        with group.writing():
+            group.leave(members[0])
+            group.settled()
+        group.has_read_all()
+
+
+@pytest.mark.parametrize("name", [parameter("confluent-kafka"), parameter("java-4.3.0"), parameter("franz-go")])
+def test_a_group_goes_over_to_the_new_protocol_and_back(clients: Opened, name: str) -> None:
+    """With members of both meanwhile."""
+    old, new = clients["kafka-python"], clients[name]
+    with Group(clients.address, PARTITIONS) as group:
+        first, second = group.join(old, "range"), group.join(old, "range")
+        group.settled()
+        with group.writing():
+            third = group.join(new, "consumer")
+            group.settled()
+            group.leave(first)
+            group.settled()
+            group.leave(second)
+            group.settled()
+            group.join(old, "range")
+            group.settled()
+            group.leave(third)
+            group.settled()
+        group.has_read_all()
+
+
+def test_a_consumer_that_assigns_itself_commits_when_it_closes(clients: Opened) -> None:
+    """As librdkafka comes.  Where there is no coordinator it would wait for one, for three quarters of a minute."""
+    with Group(clients.address, 1) as group:
+        group.write(EACH)
+        consumer = Consumer({"bootstrap.servers": clients.address, "group.id": group.name})
+        consumer.assign([TopicPartition(group.topic, 0, 0)])
+        assert len(consumer.consume(EACH, SECONDS_MAX)) == EACH
+        began = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - began < CLOSE_SECONDS_MAX
+        told = clients.administrator("confluent-kafka").committed(group.name, group.topic)
+        assert told[0].offset == EACH
+
+
+def goes_on_where_it_was(clients: Opened, group: Group, name: str, way: Way) -> None:
+    """The next member begins where the group has committed, to the record."""
+    teller = clients.administrator(name) if name in ADMINISTRATORS else Librdkafka(clients.address)
+    committed = teller.committed(group.name, group.topic)
+    assert committed.keys() == group.partitions
+    if name not in WITHOUT_METADATA:
+        assert {one.metadata for one in committed.values()} <= {f"read by {who}" for who in group.names}
+    group.write(1)
+    next_one = group.join(clients[name], way)
+    group.has_read_all()
+    firsts = {place.partition: place.offset for place in reversed(group.places(next_one))}
+    assert firsts == {partition: one.offset for partition, one in committed.items()}

@@ -1,0 +1,100 @@
+"""Apache Kafka's own classes make the same bytes of the records of the internal topics, and of what consumers say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from base64 import b64encode, urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+from kafka_peer import REAL_KAFKA, jars
+
+from odradek.record.internal.codec import GROUP_RECORDS, TRANSACTION_RECORDS, decode_value, encode
+from odradek.record.internal.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    encode_assignment,
+    encode_subscription,
+)
+from odradek.record.internal.offsets import LegacyOffsetCommitKey
+from odradek.wire.primitives import UUID
+from odradek.wire.schema import schema_of
+from unit.wire.wire_support import Maker
+
+pytestmark = REAL_KAFKA
+
+PROGRAM = Path(__file__).parent / "java" / "InternalRecords.java"
+GROUPS = "org.apache.kafka.coordinator.group.generated"
+TRANSACTIONS = "org.apache.kafka.coordinator.transaction.generated"
+CONSUMERS = "org.apache.kafka.common.message"
+ROUNDS = 20
+SECONDS_MAX = 300
+
+
+def test_kafka_makes_the_same_bytes() -> None:
+    lines, expected = list[str](), list[bytes]()
+    for package, records in ((GROUPS, GROUP_RECORDS), (TRANSACTIONS, TRANSACTION_RECORDS)):
+        for key_cls, value_cls in records.items():
+            for version in schema_of(value_cls).versions:
+                for number in range(ROUNDS):
+                    maker = Maker(f"kafka {key_cls.__name__} {version} {number}")
+                    key, value = maker.message(key_cls, 0), maker.message(value_cls, version)
+                    key_bytes, value_bytes = encode(key, value, version)
+                    assert value_bytes is not None
+                    lines += [line(package, key, -1), line(package, value, version)]
+                    expected += [key_bytes, value_bytes]
+                    assert key_cls is LegacyOffsetCommitKey or decode_value(key, value_bytes) == value
+    assert [data.hex() for data in expected] == told(lines)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_kafka_makes_the_same_bytes_of_what_consumers_say(version: int) -> None:
+    maker = Maker(f"consumers {version}")
+    lines, expected = list[str](), list[bytes]()
+    for _ in range(ROUNDS):
+        subscription = maker.message(ConsumerProtocolSubscription, version)
+        assignment = maker.message(ConsumerProtocolAssignment, version)
+        assert isinstance(subscription, ConsumerProtocolSubscription)
+        assert isinstance(assignment, ConsumerProtocolAssignment)
+        lines += [line(CONSUMERS, subscription, version), line(CONSUMERS, assignment, version)]
+        expected += [encode_subscription(subscription, version), encode_assignment(assignment, version)]
+    assert [data.hex() for data in expected] == told(lines)
+
+
+def told(lines: list[str]) -> list[str]:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(PROGRAM)]
+    done = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def line(package: str, message: object, version: int) -> str:
+    return f"{package}.{type(message).__name__}\t{version}\t{json.dumps(as_json(message, max(version, 0)))}"
+
+
+def as_json(message: object, version: int) -> dict[str, object]:
+    """As Kafka's converters have it: names in camel case, bytes in base64, a uuid in base64 for addresses."""
+    found: dict[str, object] = {}
+    for field in schema_of(type(message)).fields:
+        if field.exists_in(version):
+            value = getattr(message, field.name)
+            found[camel_case(field.name)] = (
+                [plain(item, field.type is UUID, version) for item in value]
+                if isinstance(value, list)
+                else plain(value, field.type is UUID, version)
+            )
+    return found
+
+
+def plain(value: object, is_uuid: bool, version: int) -> object:
+    if isinstance(value, bytes):
+        return urlsafe_b64encode(value).rstrip(b"=").decode() if is_uuid else b64encode(value).decode()
+    return value if value is None or isinstance(value, int | str) else as_json(value, version)
+
+
+def camel_case(name: str) -> str:
+    return re.sub("_(.)", lambda match: match[1].upper(), name)

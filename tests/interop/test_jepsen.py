@@ -1,0 +1,76 @@
+"""The workload of Jepsen for Kafka while the broker is killed, again and again; the checker finds nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from workload.brokers import BROKERS, broker, create_topics
+from workload.nemesis import kill_for
+from workload.recorder import read_history
+
+from checker.history import Kind, Outcome, operations
+from checker.verdict import check
+
+TESTS = Path(__file__).resolve().parents[1]
+TOPICS = {"a": 2, "b": 2, "c": 1}
+# Between one start and the next kill.
+BETWEEN_SECONDS = {"odradek": (0.7, 2.0), "apache-kafka": (2.0, 5.0)}
+SECONDS_MAX = 400  # For its end.
+
+
+@contextmanager
+def workload(address: str, history: Path, seconds: float, seed: int) -> Iterator[None]:
+    """It goes on for so many seconds; at the end of the block its history is whole."""
+    topics = [f"{name}:{count}" for name, count in TOPICS.items()]
+    options = [f"--seconds={seconds}", f"--seed={seed}"]
+    path = os.pathsep.join([str(TESTS), str(TESTS / "interop")])
+    command = [sys.executable, "-m", "workload", address, str(history), *topics, *options]
+    errors = history.with_suffix(".txt")
+    with (
+        errors.open("w") as output,
+        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=output) as process,
+    ):
+        try:
+            yield
+            status = process.wait(SECONDS_MAX)
+        finally:
+            process.kill()
+    assert status == 0, f"exit {status}: {errors.read_text()[-5000:]}"
+
+
+def crash(name: str, folder: Path, seconds: float, seed: int) -> None:
+    history = folder / "history.jsonl"
+    with broker(name, folder) as running:
+        create_topics(running.address, TOPICS)
+        with workload(running.address, history, seconds, seed):
+            kills = kill_for(seconds, running, BETWEEN_SECONDS[name], seed)
+    done = operations(read_history(history))
+    verdict = check(done)
+    counts = Counter((one.kind, one.outcome) for one in done)
+    print(f"{kills} kills, {dict(counts)}\n{verdict}")
+    assert not verdict.broken, str(verdict)
+    finals = [one for one in done if one.kind is Kind.FINAL]
+    assert [one.error for one in finals] == [""] * sum(TOPICS.values())
+    # Otherwise little was tried.
+    assert kills > 0
+    for kind in (Kind.SEND, Kind.TXN, Kind.POLL):
+        assert counts[kind, Outcome.OK] > seconds / 2
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_some_crashes(tmp_path: Path, name: str) -> None:
+    crash(name, tmp_path, seconds=20, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("name", BROKERS)
+def test_many_crashes(tmp_path: Path, name: str, seed: int) -> None:
+    crash(name, tmp_path, seconds=180, seed=seed)

@@ -1,0 +1,64 @@
+"""What is in the logs when everything is over: each read from its beginning to its end, as committed."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # Its stubs leave them out.
+
+from checker.history import Kind, Outcome, Reset, Step
+from workload.settings import CALL_SECONDS_MAX, Clients
+from workload.worker import PAUSE_SECONDS, Partition, Setting, add_records
+
+FINAL = -1  # The process.
+SECONDS_MAX = 120.0  # For all that is open to end, too.
+
+
+def read_everything(setting: Setting) -> None:
+    until = time.monotonic() + SECONDS_MAX
+    for partition in setting.partitions:
+        setting.recorder.invoke(FINAL, Kind.FINAL)
+        steps: list[Step] = [Reset({partition.key: 0})]
+        try:
+            end = end_of(setting.clients, partition, until)
+            is_read = _read(setting.clients, partition, end, steps, until)
+            outcome, error = (Outcome.OK, "") if is_read else (Outcome.INFO, f"{end} was not reached")
+        except KafkaException as failed:
+            outcome, error = Outcome.INFO, failed.args[0].name()
+        setting.recorder.complete(FINAL, outcome, steps, error)
+
+
+def end_of(clients: Clients, partition: Partition, until: float) -> int:
+    """Of all that was written, open transactions or not."""
+    admin = AdminClient(clients.common())
+    while True:
+        try:
+            asked = {partition.at(0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+            (told,) = admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_SECONDS_MAX
+            ).values()
+            return int(told.result(CALL_SECONDS_MAX).offset)
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
+def _read(clients: Clients, partition: Partition, end: int, steps: list[Step], until: float) -> bool:
+    """Whether the end was reached."""
+    consumer = Consumer(clients.consumer() | {"enable.partition.eof": True})
+    consumer.assign([partition.at(0)])
+    try:
+        while time.monotonic() < until:
+            message = consumer.poll(PAUSE_SECONDS)
+            if message is None:
+                continue
+            error, offset = message.error(), message.offset()
+            if error is None:
+                add_records(steps, [message])
+            elif error.code() == KafkaError._PARTITION_EOF and offset is not None and offset >= end:
+                return True
+        return False
+    finally:
+        consumer.close()

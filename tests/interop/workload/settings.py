@@ -1,0 +1,82 @@
+"""How the clients are set: impatient, so that they live through many a crash of their broker in a short time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TRANSACTION_SECONDS = 6.0
+MESSAGE_SECONDS = 5.0
+CALL_SECONDS_MAX = 5.0  # Of a call that the library bounds.
+SESSION_SECONDS = 3.0
+
+Config = dict[str, str | int | float | bool]
+
+# For the broker: sessions may be as short as the clients want them, and what is left open ends soon.
+BROKER_SETTINGS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+GroupProtocol = Literal["classic", "consumer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """What the clients of one broker have in common."""
+
+    address: str
+
+    def common(self) -> Config:
+        return {
+            "bootstrap.servers": self.address,
+            "log_level": 0,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 200,
+            "socket.timeout.ms": 5000,
+        }
+
+    def producer(self, transactional_id: str | None = None) -> Config:
+        idempotent: Config = {
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": int(MESSAGE_SECONDS * 1000),
+            "request.timeout.ms": 3000,
+        }
+        if transactional_id is None:
+            return self.common() | idempotent
+        transactions: Config = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),
+        }
+        return self.common() | idempotent | transactions
+
+    def consumer(self) -> Config:
+        """One that assigns itself; librdkafka wants the name of a group all the same."""
+        return self.common() | {
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 50,
+        }
+
+    def member(self, group: str, protocol: GroupProtocol, *, commits_itself: bool = False) -> Config:
+        subscribed: Config = {
+            "group.id": group,
+            "group.protocol": protocol,
+            "enable.auto.commit": commits_itself,
+            "auto.commit.interval.ms": 300,
+        }
+        if protocol == "classic":
+            subscribed |= {"session.timeout.ms": int(SESSION_SECONDS * 1000), "heartbeat.interval.ms": 500}
+        return self.consumer() | subscribed

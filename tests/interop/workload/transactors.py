@@ -1,0 +1,251 @@
+"""Transactions of polls and sends; in a group, their offsets are committed with them.
+
+What became of a transaction is `fail` only where its producer was told that it is aborted.  Where the producer can't
+know, another with its transactional id takes over, which ends whatever is open; the outcome stays unknown.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from checker.history import Kind, Outcome, Poll, Reset, Send, Step
+from workload.readers import poll_some
+from workload.senders import Deliveries, error_of
+from workload.settings import CALL_SECONDS_MAX, GroupProtocol
+from workload.worker import PAUSE_SECONDS, Partition, Setting, Worker, add_reset
+
+SENDS_MAX = 4
+RECORDS_MAX = 20
+POLL_SECONDS = 0.2
+ABORTED_SHARE = 0.15
+LEFT_OPEN_SHARE = 0.03
+ZOMBIE_SECONDS_MAX = 2.0
+MEMBER_SECONDS = 8.0
+
+
+class Hung(Exception):
+    """A call that should have come back by now."""
+
+
+class Transactor(Worker):
+    """Assigns itself all keys, and commits no offsets."""
+
+    def __init__(self, setting: Setting, process: int, seed: int) -> None:
+        super().__init__(setting, process, seed)
+        self.group: str | None = None
+        self._producer: Producer | None = None
+        self._zombie: Producer | None = None  # It left its transaction open.
+        self._deliveries = Deliveries()
+        self._steps: list[Step] = []  # Of the transaction.
+        self._is_commit_asked = False
+        self._must_rewind = False
+        self._positions = {partition.key: 0 for partition in setting.partitions}
+
+    def open(self) -> None:
+        self._consumer = Consumer(self.setting.clients.consumer())
+        self._rewind()
+
+    def work(self) -> None:
+        if self._producer is None:
+            self._take_over()
+        elif self._must_rewind:
+            self._rewind()
+        else:
+            self._transaction(self._producer)
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.flush(CALL_SECONDS_MAX)
+        self._consumer.close()
+
+    def rewind(self, steps: list[Step]) -> str:
+        """To before what was polled and not committed."""
+        self._consumer.assign([_at(key, offset) for key, offset in self._positions.items()])
+        steps.append(Reset(dict(self._positions)))
+        return ""
+
+    def send_offsets(self, producer: Producer) -> bool:
+        """Into the transaction.  False if what was polled is another's by now."""
+        return True
+
+    def _rewind(self) -> None:
+        self._must_rewind = True
+
+        def rewind(steps: list[Step]) -> str:
+            try:
+                error = self.rewind(steps)
+            except KafkaException as failed:
+                return str(failed.args[0].name())
+            self._must_rewind = bool(error)
+            return error
+
+        self.note(Kind.ASSIGN, rewind)
+
+    def _take_over(self) -> None:
+        """From a producer that can't go on, or from nobody."""
+        producer = Producer(self.setting.clients.producer(f"transactor-{self.process}"))
+        try:
+            producer.init_transactions(CALL_SECONDS_MAX)
+        except KafkaException:
+            time.sleep(PAUSE_SECONDS)
+            return
+        self._producer = producer
+        if self._zombie is not None:
+            with suppress(KafkaException):  # It is fenced, or else somebody will read what it has sent.
+                self._zombie.commit_transaction(ZOMBIE_SECONDS_MAX)
+            self._zombie = None
+
+    def _transaction(self, producer: Producer) -> None:
+        planned = self.plan(SENDS_MAX)
+        self._steps, self._is_commit_asked = [], False
+        self.setting.recorder.invoke(self.process, Kind.TXN, *planned, group=self.group)
+        outcome, error = self._transact(producer, planned)
+        steps = [*self._steps, *self._deliveries.answered(planned)]
+        self.setting.recorder.complete(self.process, outcome, steps, error)
+        if outcome is Outcome.OK:
+            self._positions |= next_offsets(self._steps)
+        else:
+            self._must_rewind = True
+
+    def _transact(self, producer: Producer, planned: list[Send]) -> tuple[Outcome, str]:
+        try:
+            producer.begin_transaction()
+            poll_some(self._consumer, self._steps, RECORDS_MAX, POLL_SECONDS)
+            self._deliveries.send(producer, planned)
+            if not self.send_offsets(producer):
+                return self._abort(producer, "rebalanced")
+            chance = self.random.random()
+            if chance < LEFT_OPEN_SHARE:
+                producer.flush(CALL_SECONDS_MAX)
+                self._producer, self._zombie = None, producer
+                return Outcome.INFO, "left open"
+            if chance < ABORTED_SHARE:
+                return self._abort(producer, "on purpose")
+            return self._commit(producer)
+        except (KafkaException, SystemError) as failed:
+            return self._failed(producer, error_of(failed))
+        except Hung:
+            self._producer = None
+            return Outcome.INFO, "hung"
+
+    def _commit(self, producer: Producer) -> tuple[Outcome, str]:
+        producer.flush(CALL_SECONDS_MAX)
+        self._is_commit_asked = True
+        self.setting.recorder.commit(self.process)
+        _twice(producer.commit_transaction)
+        return Outcome.OK, ""
+
+    def _failed(self, producer: Producer, error: KafkaError) -> tuple[Outcome, str]:
+        if error.txn_requires_abort() or not (self._is_commit_asked or error.fatal()):
+            return self._abort(producer, error.name())
+        self._producer = None
+        return Outcome.INFO, error.name()
+
+    def _abort(self, producer: Producer, why: str) -> tuple[Outcome, str]:
+        try:
+            _twice(producer.abort_transaction)
+        except (KafkaException, SystemError) as failed:
+            self._producer = None
+            return Outcome.INFO, f"{why}, and {error_of(failed).name()} for the abort"
+        return Outcome.FAIL, why
+
+
+class GroupTransactor(Transactor):
+    """A member of a group; after a while it leaves, and comes back."""
+
+    def __init__(self, setting: Setting, process: int, seed: int, protocol: GroupProtocol) -> None:
+        super().__init__(setting, process, seed)
+        self._protocol = protocol
+        self.group = self._group = f"transactors-{protocol}"
+
+    def open(self) -> None:
+        """A new consumer begins where the group has committed."""
+        self._is_rebalanced = self._must_rewind = False
+        self._until = time.monotonic() + self.random.uniform(1, 2) * MEMBER_SECONDS
+        self._consumer = Consumer(self.setting.clients.member(self._group, self._protocol))
+        self.note(Kind.SUBSCRIBE, self._subscribe)
+
+    def work(self) -> None:
+        if time.monotonic() > self._until:
+            self._consumer.close()
+            self.open()
+        super().work()
+
+    def rewind(self, steps: list[Step]) -> str:
+        """To where the group has committed; what is assigned later will begin there by itself."""
+        for one in self._consumer.committed(self._consumer.assignment(), CALL_SECONDS_MAX):
+            if one.error is not None:
+                return str(one.error.name())
+            key, offset = Partition.of(one).key, max(0, one.offset)
+            self._consumer.seek(_at(key, offset))
+            steps.append(Reset({key: offset}))
+        return ""
+
+    def send_offsets(self, producer: Producer) -> bool:
+        if self._is_rebalanced:
+            return False
+        if offsets := [_at(key, offset) for key, offset in next_offsets(self._steps).items()]:
+            metadata = self._consumer.consumer_group_metadata()
+            bounded(lambda seconds: producer.send_offsets_to_transaction(offsets, metadata, seconds))
+        return True
+
+    def _transaction(self, producer: Producer) -> None:
+        self._is_rebalanced = False
+        super()._transaction(producer)
+
+    def _subscribe(self, steps: list[Step]) -> str:
+        def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+            add_reset(self._steps, partitions)
+
+        def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+            add_reset(self._steps, partitions)
+            self._is_rebalanced = True
+
+        self._consumer.subscribe(self.setting.topics, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+        add_reset(steps, [partition.at(0) for partition in self.setting.partitions])
+        return ""
+
+
+def next_offsets(steps: list[Step]) -> dict[str, int]:
+    """By key, behind what was polled."""
+    records = (record for step in steps if isinstance(step, Poll) for record in step.records)
+    return {key: offset + 1 for key, offset, _ in records}
+
+
+def _at(key: str, offset: int) -> TopicPartition:
+    topic, _, number = key.rpartition("/")
+    return Partition(topic, int(number)).at(offset)
+
+
+def bounded(call: Callable[[float], None]) -> None:
+    """librdkafka does not always keep to the time it is given (its issue 5456): such a call is left to itself."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            call(CALL_SECONDS_MAX)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(CALL_SECONDS_MAX + 1.0)
+    if thread.is_alive():
+        raise Hung
+    for error in errors:
+        raise error
+
+
+def _twice(call: Callable[[float], None]) -> None:
+    """Once more, if the library says that the same call may be made again."""
+    try:
+        call(CALL_SECONDS_MAX)
+    except KafkaException as failed:
+        if not error_of(failed).retriable():
+            raise
+        call(CALL_SECONDS_MAX)

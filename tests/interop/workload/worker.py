@@ -1,0 +1,111 @@
+"""A client that does one thing after another until it is told to stop; one process of the history."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from confluent_kafka import Message, TopicPartition
+
+from checker.history import Key, Kind, Outcome, Poll, Reset, Send, Step
+from workload.recorder import Recorder
+from workload.settings import Clients
+
+PAUSE_SECONDS = 0.05  # After what went wrong at once.
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    topic: str
+    number: int
+
+    @property
+    def key(self) -> Key:
+        return f"{self.topic}/{self.number}"
+
+    @classmethod
+    def of(cls, one: Message | TopicPartition) -> Partition:
+        topic, number = (one.topic(), one.partition()) if isinstance(one, Message) else (one.topic, one.partition)
+        assert topic is not None
+        assert number is not None
+        return cls(topic, number)
+
+    def at(self, offset: int) -> TopicPartition:
+        return TopicPartition(self.topic, self.number, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all workers have in common."""
+
+    clients: Clients
+    partitions: Sequence[Partition]
+    recorder: Recorder
+    is_over: threading.Event
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({partition.topic for partition in self.partitions})
+
+
+class Worker(threading.Thread):
+    def __init__(self, setting: Setting, process: int, seed: int) -> None:
+        super().__init__(daemon=True, name=f"{type(self).__name__} {process}")
+        self.setting = setting
+        self.process = process
+        self.random = Random(f"{seed} {process}")
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.open()
+            while not self.setting.is_over.is_set():
+                self.work()
+            self.close()
+        except BaseException as error:
+            self.error = error
+
+    def open(self) -> None:
+        raise NotImplementedError
+
+    def work(self) -> None:
+        """One operation or a few."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def plan(self, most: int) -> list[Send]:
+        """New values, for keys by chance."""
+        count = self.random.randint(1, most)
+        keys = [self.random.choice(self.setting.partitions).key for _ in range(count)]
+        return [Send(key, self.setting.recorder.new_value()) for key in keys]
+
+    def note(self, kind: Kind, did: Callable[[list[Step]], str]) -> None:
+        """One operation that needs no commit.  `did` adds its steps, and returns what went wrong, or nothing."""
+        steps: list[Step] = []
+        self.setting.recorder.invoke(self.process, kind)
+        error = did(steps)
+        self.setting.recorder.complete(self.process, Outcome.INFO if error else Outcome.OK, steps, error)
+        if error:
+            time.sleep(PAUSE_SECONDS)
+
+
+def add_records(steps: list[Step], messages: Iterable[Message]) -> None:
+    """As one poll."""
+    records = []
+    for message in messages:
+        offset, value = message.offset(), message.value()
+        assert offset is not None
+        assert value is not None
+        records.append((Partition.of(message).key, offset, int(value)))
+    if records:
+        steps.append(Poll(tuple(records), time.monotonic_ns()))
+
+
+def add_reset(steps: list[Step], partitions: Iterable[TopicPartition]) -> None:
+    """To nobody knows where."""
+    steps.append(Reset({Partition.of(partition).key: None for partition in partitions}))

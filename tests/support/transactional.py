@@ -1,0 +1,158 @@
+"""A transactional producer over a Harness, one request at a time: every wrong order can be asked for."""
+
+from __future__ import annotations
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.state_log import Producer
+from odradek.core.transactions.states import Transaction
+from odradek.record.batch import iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.records import decode
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.in_memory import Harness
+
+EPOCHS, SHARED = 5, 4  # Versions of EndTxn: each transaction has an epoch, or all share one.
+NOBODY = Producer(ProducerId(-1), ProducerEpoch(-1))
+
+
+def make_topic(harness: Harness, name: str, partitions: int = 1) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    answer = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+
+
+class Transactional:
+    """`version` 2: each transaction has an epoch of its own; 1: partitions are announced, and epochs shared."""
+
+    def __init__(self, harness: Harness, transactional_id: str = "t", version: int = 2) -> None:
+        self.harness = harness
+        self.id = transactional_id
+        self.version = version
+        self.producer = NOBODY
+        self.sequences: dict[tuple[str, int], int] = {}
+        self.find_coordinator()
+
+    def find_coordinator(self) -> None:
+        request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.id])
+        (found,) = self.harness.ask(request, 6, FindCoordinatorResponse).coordinators
+        assert found.error_code == ErrorCode.NONE
+
+    @property
+    def state(self) -> Transaction:
+        return self.harness.broker.transactions.find(self.id)[1]
+
+    def begin(
+        self, expected: Producer = NOBODY, *, timeout_ms: int = 60_000, two_phases: bool = False, keep: bool = False
+    ) -> InitProducerIdResponse:
+        """InitProducerId; the producer goes on with what it is given."""
+        request = InitProducerIdRequest(
+            transactional_id=self.id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=expected.id,
+            producer_epoch=expected.epoch,
+            enable2_pc=two_phases,
+            keep_prepared_txn=keep,
+        )
+        answer = self.harness.ask(request, 6 if two_phases or keep else 5, InitProducerIdResponse)
+        if answer.error_code == ErrorCode.NONE:
+            self.producer = Producer(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
+            self.sequences.clear()
+        return answer
+
+    def add(self, *names: tuple[str, int], version: int = 3) -> list[ErrorCode]:
+        """AddPartitionsToTxn, as clients send it."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.producer.id,
+            v3_and_below_producer_epoch=self.producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in names],
+        )
+        answer = self.harness.ask(request, version, AddPartitionsToTxnResponse)
+        results = [one for topic in answer.results_by_topic_v3_and_below for one in topic.results_by_partition]
+        return [ErrorCode(one.partition_error_code) for one in results]
+
+    def write(self, topic: str, *values: bytes, partition: int = 0, as_: Producer | None = None) -> ErrorCode:
+        """Produce, with the next sequence; `as_` an earlier self."""
+        producer, key = as_ or self.producer, (topic, partition)
+        sequence = self.sequences.get(key, 0)
+        records = encode_batch(
+            [(None, value, (), self.harness.now.wall) for value in values],
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        data = PartitionProduceData(index=partition, records=records)
+        is_by_name = self.version < 2
+        name = TopicProduceData(name=topic, partition_data=[data])
+        by_id = TopicProduceData(topic_id=self.harness.broker.view.topics[topic].id, partition_data=[data])  # type: ignore[index]
+        request = ProduceRequest(
+            transactional_id=self.id, acks=-1, timeout_ms=1000, topic_data=[name if is_by_name else by_id]
+        )
+        answer = self.harness.ask(request, 10 if is_by_name else 13, ProduceResponse)
+        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if code == ErrorCode.NONE:
+            self.sequences[key] = sequence + len(values)
+        return code
+
+    def end(self, *, commit: bool, as_: Producer | None = None, version: int | None = None) -> ErrorCode:
+        """EndTxn; the producer goes on as it is told."""
+        producer = as_ or self.producer
+        version = version if version is not None else EPOCHS if self.version == 2 else SHARED
+        request = EndTxnRequest(
+            transactional_id=self.id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
+        )
+        answer = self.harness.ask(request, version, EndTxnResponse)
+        if answer.error_code == ErrorCode.NONE and version >= EPOCHS and as_ is None:
+            self.producer = Producer(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
+            self.sequences.clear()
+        return ErrorCode(answer.error_code)
+
+
+def committed(harness: Harness, topic: str, partition: int = 0) -> list[bytes]:
+    """What a reader of committed records sees."""
+    return _read(harness, topic, partition, isolation_level=1)
+
+
+def written(harness: Harness, topic: str, partition: int = 0) -> list[bytes]:
+    """What a reader of everything sees."""
+    return _read(harness, topic, partition, isolation_level=0)
+
+
+def _read(harness: Harness, topic: str, partition: int, isolation_level: int) -> list[bytes]:
+    asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        isolation_level=isolation_level,
+        topics=[FetchTopic(topic=topic, partitions=[asked])],
+        forgotten_topics_data=[],
+    )
+    (part,) = harness.ask(request, 12, FetchResponse).responses[0].partitions
+    assert part.error_code == ErrorCode.NONE
+    aborted = sorted((one.first_offset, one.producer_id) for one in part.aborted_transactions or ())
+    left_out: set[int] = set()
+    values = []
+    for batch in iter_batches(part.records or b""):  # type: ignore[arg-type]  # What was received is bytes.
+        while aborted and aborted[0][0] <= batch.last_offset:
+            left_out.add(aborted.pop(0)[1])
+        if batch.is_control:
+            left_out.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in left_out):
+            values += [record.value or b"" for record in decode(batch)]
+    return values
+
+
+def last_stable(harness: Harness, topic: str, partition: int = 0) -> int:
+    return harness.broker.partitions[TopicPartition(topic, partition)].last_stable_offset  # type: ignore[arg-type]
