@@ -74,6 +74,15 @@ def settles(cluster: Cluster, topic: str, expected: list[bytes]) -> None:
     until(lambda: committed_values(cluster, topic) == sorted(expected))
 
 
+def stable_offsets(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
+    """Where the group named like the topic stands, by partition.
+
+    Asked for all that is committed, a broker leaves out what only a transaction about to end has committed.
+    """
+    found = fetch_offsets(cluster, {topic: cluster.partitions([topic])}, require_stable=True)[topic]
+    return {partition: committed.offset for partition, committed in found.items()}
+
+
 def some(cluster: Cluster, topic: str, transactional_id: str) -> list[bytes]:
     """Commits and aborts in turn; what counts."""
     producer = TransactionalProducer(cluster, transactional_id)
@@ -122,8 +131,7 @@ def offsets_of_three_transactions(cluster: Cluster, topic: str) -> None:
         raise KeyError
     with producer.transaction():
         producer.send_offsets(topic, {at(topic, 1): Committed(7, metadata="m")})
-    found = fetch_offsets(cluster, {topic: None}, require_stable=True)[topic]
-    assert {each: where.offset for each, where in found.items()} == {at(topic): 1, at(topic, 1): 7}
+    assert stable_offsets(cluster, topic) == {at(topic): 1, at(topic, 1): 7}
 
 
 def test_a_member_that_the_group_has_lost_commits_nothing(cluster: Cluster, topic: str) -> None:
@@ -138,8 +146,7 @@ def test_a_member_that_the_group_has_lost_commits_nothing(cluster: Cluster, topi
             producer.send_offsets(topic, {at(topic): Committed(2)}, stale)
         assert refused.value.code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
     member.leave()
-    found = fetch_offsets(cluster, {topic: None}, require_stable=True)[topic]
-    assert {each: where.offset for each, where in found.items()} == {at(topic): 1}
+    assert stable_offsets(cluster, topic) == {at(topic): 1}
 
 
 def copy(producer: TransactionalProducer, fetched: Fetched, target: str) -> None:

@@ -30,7 +30,6 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -85,9 +84,8 @@ class Side:
         until(self._is_there)
 
     def _is_there(self) -> bool:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS])
-        answer = self._ask(request, 8, MetadataResponse)
-        return not any(part.error_code or part.leader_id < 0 for topic in answer.topics for part in topic.partitions)
+        """A broker that names the leader may not lead yet."""
+        return all(self.offset_of(name, -1, 0)[0] == "NONE" for name in TOPICS)
 
     def produce(self, topic: str, records: bytes, version: int, transactional_id: str | None) -> Seen:
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple, Protocol
 
 from odradek.base.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from odradek.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -74,11 +78,28 @@ class TransactionIs(NamedTuple):
         return state.transaction_state == self.state
 
 
-class Rest(NamedTuple):
-    """For what nobody can be asked about."""
+class GroupsSee(NamedTuple):
+    """Groups are told of so many partitions of a topic: their coordinator knows of changes later than its broker.
 
-    seconds: float
+    Somebody joins a group of their own, leaves and deletes it.
+    """
+
+    topic: str
+    partitions: int
 
     def is_over(self, client: RawClient) -> bool:
-        time.sleep(self.seconds)
-        return True
+        seen = self._beat(client, 0).assignment
+        assert self._beat(client, -1).error_code == ErrorCode.NONE
+        client.ask(DeleteGroupsRequest(groups_names=["seer"]), 2, DeleteGroupsResponse)
+        return sum(len(topic.partitions) for topic in (seen.topic_partitions if seen else ())) == self.partitions
+
+    def _beat(self, client: RawClient, epoch: int) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="seer",
+            member_id="seer",
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[self.topic],
+            topic_partitions=[],
+        )
+        return client.ask(request, 1, ConsumerGroupHeartbeatResponse)

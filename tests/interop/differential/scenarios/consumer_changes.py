@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from differential.base import delete, grow, topic
 from differential.scenarios.consumer_groups import FOUR, TWO, Beats, Steps
 from differential.steps import VALID, WRONG, Ready, Scenario, Step, ask
-from differential.waits import ConsumerGroupIs, Rest
+from differential.waits import ConsumerGroupIs, GroupsSee
 
 SHORT_MS = 400
 GROWING = "growing-parts"
-SEEN_SECONDS = 0.5  # After which a coordinator knows of what its broker knows.
 
 
 def scenarios() -> list[Scenario]:
@@ -88,14 +87,15 @@ def _slow() -> Steps:
 
 def _changing() -> Steps:
     beats = Beats(1, "c-changing")
+    yield GroupsSee(GROWING, 1)
     yield beats.joins("joins", "a", names=[GROWING, TWO], assignor="range")
     yield ask("grows", VALID, grow(GROWING, 3), 3)
     yield Ready(GROWING, 3)
-    yield Rest(SEEN_SECONDS)
+    yield GroupsSee(GROWING, 3)
     yield beats("has more", "a", 2)
     yield ask("goes", VALID, delete(5, GROWING), 5)
     yield Ready(GROWING, 0)
-    yield Rest(SEEN_SECONDS)
+    yield GroupsSee(GROWING, 0)
     yield beats("has less", "a", 3)
     yield beats("gave it up", "a", 3, owned=[(TWO, [0, 1])])
     yield beats.described("with less")
