@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.coordinators.state_log import Producer
@@ -84,27 +86,38 @@ class Transactional:
 
     def write(self, topic: str, *values: bytes, partition: int = 0, as_: Producer | None = None) -> ErrorCode:
         """Produce, with the next sequence; `as_` an earlier self."""
-        producer, key = as_ or self.producer, (topic, partition)
-        sequence = self.sequences.get(key, 0)
-        records = encode_batch(
-            [(None, value, (), self.harness.now.wall) for value in values],
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-        data = PartitionProduceData(index=partition, records=records)
+        (code,) = self.write_all(topic, {partition: values}, as_)
+        return code
+
+    def write_all(
+        self, topic: str, values: Mapping[int, Sequence[bytes]], as_: Producer | None = None
+    ) -> list[ErrorCode]:
+        """To many partitions by one Produce."""
+        data = [
+            PartitionProduceData(index=partition, records=self._batch((topic, partition), those, as_ or self.producer))
+            for partition, those in values.items()
+        ]
         is_by_name = self.version < 2
-        name = TopicProduceData(name=topic, partition_data=[data])
-        by_id = TopicProduceData(topic_id=self.harness.broker.view.topics[topic].id, partition_data=[data])  # type: ignore[index]
+        name = TopicProduceData(name=topic, partition_data=data)
+        by_id = TopicProduceData(topic_id=self.harness.broker.view.topics[topic].id, partition_data=data)  # type: ignore[index]
         request = ProduceRequest(
             transactional_id=self.id, acks=-1, timeout_ms=1000, topic_data=[name if is_by_name else by_id]
         )
         answer = self.harness.ask(request, 10 if is_by_name else 13, ProduceResponse)
-        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
-        if code == ErrorCode.NONE:
-            self.sequences[key] = sequence + len(values)
-        return code
+        codes = [ErrorCode(part.error_code) for part in answer.responses[0].partition_responses]
+        for (partition, those), code in zip(values.items(), codes, strict=True):
+            if code == ErrorCode.NONE:
+                self.sequences[topic, partition] = self.sequences.get((topic, partition), 0) + len(those)
+        return codes
+
+    def _batch(self, key: tuple[str, int], values: Sequence[bytes], producer: Producer) -> bytearray:
+        return encode_batch(
+            [(None, value, (), self.harness.now.wall) for value in values],
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=self.sequences.get(key, 0),
+            is_transactional=True,
+        )
 
     def end(self, *, commit: bool, as_: Producer | None = None, version: int | None = None) -> ErrorCode:
         """EndTxn; the producer goes on as it is told."""

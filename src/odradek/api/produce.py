@@ -13,17 +13,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
+from odradek.api import joint_admission
 from odradek.api.call import Call
+from odradek.api.produce_parts import is_transactional, topic_name
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
 from odradek.core import ingress
 from odradek.core.broker import Broker
-from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.core.coordinators.state_log import Producer
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
-from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL, Batch, BatchHeader
+from odradek.record.batch import Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -36,12 +38,9 @@ from odradek.wire.messages.produce import (
 from odradek.wire.schema import maker
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-ADMIN_CLIENT = "__admin_client"  # Whoever calls itself so may write to internal topics: Kafka's own tools do.
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
 ADDS_PARTITIONS_SINCE = 12
-TOPIC_IDS_SINCE = 13
-_ATTRIBUTES_AT = 22  # The lower byte: the records may be anything yet.
 
 _answer = maker(ProduceResponse)
 _partition_answer = maker(PartitionProduceResponse)
@@ -101,23 +100,29 @@ class Appended(NamedTuple):
 
 
 def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | None:
-    wrong = _wrong_as_a_whole(body)
+    transactional = _transactional(body)
+    wrong = _wrong_as_a_whole(body, transactional)
     if wrong is not None:
         return refuse(call, body, wrong)
+    if len(transactional) > 1 and call.version >= ADDS_PARTITIONS_SINCE:
+        producer = Producer(transactional[0].producer_id, transactional[0].producer_epoch)
+        joint_admission.join(call, body, producer)
     appended: list[Appended] = []
     response = _answer(responses=[_stage_topic(call, body, topic, appended) for topic in body.topic_data])
     return Staged(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
 
 
-def _wrong_as_a_whole(body: ProduceRequest) -> ErrorCode | None:
-    transactional = [
+def _transactional(body: ProduceRequest) -> list[BatchHeader]:
+    """Of its batches those that say to be of a transaction."""
+    return [
         BatchHeader(part.records)
         for topic in body.topic_data
         for part in topic.partition_data
-        if part.records is not None
-        and len(part.records) >= HEADER_BYTES
-        and part.records[_ATTRIBUTES_AT] & TRANSACTIONAL
+        if part.records is not None and is_transactional(part)
     ]
+
+
+def _wrong_as_a_whole(body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
     if transactional and body.transactional_id is None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if len({(batch.producer_id, batch.producer_epoch) for batch in transactional if batch.has_producer_id}) > 1:
@@ -144,10 +149,7 @@ def _stage_topic(
     call: Call, body: ProduceRequest, topic: TopicProduceData, appended: list[Appended]
 ) -> TopicProduceResponse:
     try:
-        by_id = call.version >= TOPIC_IDS_SINCE
-        name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
-        if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
+        name = topic_name(call, topic)
     except Refused as refused:
         parts = [_refused(part.index, refused) for part in topic.partition_data]
     else:

@@ -136,6 +136,29 @@ def test_a_partition_that_was_not_announced_is_refused(harness: Harness) -> None
     assert written(harness, "x") == written(harness, "x", 1) == []
 
 
+def test_partitions_of_one_produce_join_its_transaction_by_one_record(harness: Harness) -> None:
+    producer = started(harness)
+    state = harness.broker.transactions.find("t")[0].log.partition.log
+    before = state.end_offset
+    codes = producer.write_all("x", {0: [b"a"], 1: [b"b"], 2: [b"c"]})
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert producer.write_all("x", {0: [b"d"], 1: [b"e"]}) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert state.end_offset == before + 1
+    assert producer.state.partitions == {TopicPartition("x", 0), TopicPartition("x", 1)}
+    producer.end(commit=True)
+    assert (committed(harness, "x"), committed(harness, "x", 1)) == ([b"a", b"d"], [b"b", b"e"])
+
+
+def test_batches_to_many_partitions_that_come_late_are_refused_one_by_one(harness: Harness) -> None:
+    producer = started(harness)
+    late = producer.producer
+    put(producer, b"a")
+    producer.end(commit=True)
+    assert producer.write_all("x", {0: [b"b"], 1: [b"c"]}, as_=late) == [ErrorCode.INVALID_PRODUCER_EPOCH] * 2
+    assert (written(harness, "x"), written(harness, "x", 1)) == ([b"a"], [])
+    assert producer.state.partitions == frozenset()
+
+
 def test_partitions_that_are_not_there_stop_the_others(harness: Harness) -> None:
     producer = started(harness, version=1)
     codes = producer.add(("x", 0), ("x", 7), ("nothing", 0))

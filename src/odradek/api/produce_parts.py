@@ -1,0 +1,29 @@
+"""The parts of a Produce: which topic one is for, and whether its batch is of a transaction."""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
+from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
+from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
+
+TOPIC_IDS_SINCE = 13
+ADMIN_CLIENT = "__admin_client"  # Whoever calls itself so may write to internal topics: Kafka's own tools do.
+_ATTRIBUTES_AT = 22  # The lower byte: the records may be anything yet.
+
+
+def topic_name(call: Call, topic: TopicProduceData) -> TopicName:
+    """Raises Refused(UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION)."""
+    by_id = call.version >= TOPIC_IDS_SINCE
+    name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
+    if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
+    return name
+
+
+def is_transactional(part: PartitionProduceData) -> bool:
+    """By its header, which is there and whole; nothing else was looked at."""
+    records = part.records
+    return records is not None and len(records) >= HEADER_BYTES and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
