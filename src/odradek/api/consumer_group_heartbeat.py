@@ -32,7 +32,9 @@ def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Response | Parked
         return _refused(refused)
     if beat.written is None:
         return _answer(beat)
-    return beat.written.then(lambda code: _refused(Refused(code)) if code else _answer(beat), call.now)
+    return beat.written.then(
+        lambda code: _refused(Refused(code)) if code else _answer(beat), call.now, call.broker.groups.write_timeout_ms
+    )
 
 
 def refuse(call: Call, body: ConsumerGroupHeartbeatRequest, code: ErrorCode) -> Response:

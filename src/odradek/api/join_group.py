@@ -32,7 +32,8 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
 
 
 def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
-    return _answer(call, Joined(code, body.member_id))
+    is_out = code is ErrorCode.GROUP_MAX_SIZE_REACHED  # A member that had an id has none any more.
+    return _answer(call, Joined(code, "" if is_out else body.member_id))
 
 
 def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:

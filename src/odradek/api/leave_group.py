@@ -28,7 +28,9 @@ def handle(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse | Parked[L
     if left.written is None:
         return _answer(call, leavers, left.codes)
     # Kept or not, they have left: a group that could not be written empties itself after a restart.
-    return left.written.then(lambda _: _answer(call, leavers, left.codes), call.now)
+    return left.written.then(
+        lambda _: _answer(call, leavers, left.codes), call.now, call.broker.groups.write_timeout_ms
+    )
 
 
 def refuse(call: Call, body: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:

@@ -76,7 +76,11 @@ def _commit(
     committed = commit(shard, committer, places, call.now, body.retention_time_ms)
     if committed.written is None:
         return _answer(partitions, committed.codes)
-    return committed.written.then(lambda failure: _answer(partitions, committed.codes_after(failure)), call.now)
+    return committed.written.then(
+        lambda failure: _answer(partitions, committed.codes_after(failure)),
+        call.now,
+        call.broker.groups.write_timeout_ms,
+    )
 
 
 def _answer(

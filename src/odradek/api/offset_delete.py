@@ -43,7 +43,9 @@ def handle(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse | Park
             ],
         )
 
-    return answer(ErrorCode.NONE) if deleted.written is None else deleted.written.then(answer, call.now)
+    if deleted.written is None:
+        return answer(ErrorCode.NONE)
+    return deleted.written.then(answer, call.now, call.broker.groups.write_timeout_ms)
 
 
 def refuse(call: Call, body: OffsetDeleteRequest, code: ErrorCode) -> OffsetDeleteResponse:

@@ -71,6 +71,7 @@ EFFECTIVE = frozenset(
         "num.network.threads",
         "num.partitions",
         "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
         "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",
         "offsets.topic.num.partitions",

@@ -75,6 +75,15 @@ def test_what_is_looked_at_first(harness: Harness) -> None:
         assert join(harness, **fields).error_code == code, fields
 
 
+def test_a_member_that_has_lost_its_place_has_no_id_any_more(tmp_path: Path) -> None:
+    harness = coordinator(tmp_path, group_max_size="2")
+    first = stable(harness)
+    for _ in range(2):
+        parked(harness.send(joining(), OLD))
+    answer = join(harness, member_id=first.member_id)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+
+
 def test_nobody_coordinates_before_the_topic_is_there(tmp_path: Path) -> None:
     assert join(Harness(tmp_path)).error_code == ErrorCode.NOT_COORDINATOR
 

@@ -140,6 +140,19 @@ def test_an_answer_waits_until_the_commit_is_durable(group: GroupOffsets) -> Non
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
 
 
+def test_a_disk_that_is_slow_is_waited_for_as_long_as_configured(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, offsets_commit_timeout_ms="300")
+    make_topic(harness, "t")
+    waiting = harness.send(GroupOffsets(harness).request({A: 1}), 10)
+    assert isinstance(waiting, Parked)
+    harness.pass_time(299)
+    assert harness.broker.lot.take_completed() == []
+    harness.pass_time(1)
+    assert harness.broker.lot.take_completed() == [waiting]
+    answer = harness.decoded(waiting.then(), 10, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_before_the_state_topic_is_there_nobody_coordinates(harness: Harness) -> None:
     request = OffsetCommitRequest(group_id="g", topics=GroupOffsets.request(_unfound(harness), {A: 1}, 9).topics)
     answer = harness.ask(request, 9, OffsetCommitResponse)

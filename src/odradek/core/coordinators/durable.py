@@ -14,7 +14,7 @@ from odradek.core.partition import Append, Partition
 T = TypeVar("T")
 Step = Callable[[Moment], None]
 
-SYNC_MS_MIN = 5000
+WRITE_TIMEOUT_MS = 5000  # Then who waits is told to try again; what was written stays.
 
 
 class Written:
@@ -46,11 +46,11 @@ class Written:
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_safe or self.failure is not None
 
-    def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = SYNC_MS_MIN) -> T | Parked[T]:
+    def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
         """`answer` gets NONE once it is safe, or what went wrong; at once if nothing has to be waited for."""
         if self.is_safe or self.failure is not None:
             return answer(self.code)
-        return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), lambda: answer(self.code))
+        return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
 
     @property
     def code(self) -> ErrorCode:
@@ -77,11 +77,11 @@ class AllWritten:
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_settled
 
-    def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = SYNC_MS_MIN) -> T | Parked[T]:
+    def then(self, answer: Callable[[], T], now: Moment) -> T | Parked[T]:
         """`answer` asks each how it went."""
         if self.is_settled:
             return answer()
-        return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), answer)
+        return Parked(self, now.steady + WRITE_TIMEOUT_MS, answer)
 
 
 class NextSteps:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX, Offset
-from odradek.core.coordinators.durable import SYNC_MS_MIN
+from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
@@ -48,7 +48,7 @@ class Settled:
         """`answer` asks `code_of` what became of each; at once if nothing has to be waited for."""
         if self.fulfilled_by(None, None):
             return answer()
-        return Parked(self, now.steady + SYNC_MS_MIN, answer)
+        return Parked(self, now.steady + WRITE_TIMEOUT_MS, answer)
 
 
 def _is_safe(partition: Partition, end: Offset) -> bool:

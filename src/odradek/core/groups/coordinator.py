@@ -29,6 +29,7 @@ class GroupCoordinator:
         self.runtime = runtime
         self.shards = Shards(CONSUMER_OFFSETS, self._make, ask, runtime)
         self._expiry = Expiry(runtime.configs)
+        self.write_timeout_ms = runtime.configs.int("offsets.commit.timeout.ms")
 
     def _make(self, partition: Partition) -> GroupShard:
         return GroupShard(partition, self.runtime, REPLAYS, classic.ClassicGroup)
