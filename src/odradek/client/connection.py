@@ -127,7 +127,11 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         chunks = encode_request(request, version, self._correlation_id, self._config.client_id)
         pending = Pending(self, response, version, self._correlation_id, deadline)
-        self._transmit(chunks, deadline)
+        try:
+            self._transmit(chunks, deadline)
+        except BaseException:
+            self.close()  # Ctrl-C, say: half a request is out, and the next one would be taken for its end.
+            raise
         if is_answered:
             self._pending.append(pending)
         return pending
@@ -140,6 +144,13 @@ class Connection:
 
     def receive(self, deadline: float) -> None:
         """Receive one whole answer and hand it to the request it belongs to."""
+        try:
+            self._receive(deadline)
+        except BaseException:
+            self.close()  # Ctrl-C, say: what is left of this answer would be taken for the next one.
+            raise
+
+    def _receive(self, deadline: float) -> None:
         header = memoryview(bytearray(_LENGTH.size))
         self._fill(header, deadline)
         (size,) = _LENGTH.unpack(header)

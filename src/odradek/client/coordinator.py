@@ -14,7 +14,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
-from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, answer_error
+from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, Unsupported, answer_error
 from odradek.client.metadata import Broker
 from odradek.client.retry import Patience, is_retriable
 from odradek.wire.messages.find_coordinator import (
@@ -27,7 +27,7 @@ from odradek.wire.messages.find_coordinator import (
 
 T = TypeVar("T")
 
-VERSION_WITH_MANY_KEYS = 4
+VERSION_WITH_KINDS, VERSION_WITH_MANY_KEYS = 1, 4
 MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -59,6 +59,8 @@ def _ask(connection: Connection, kind: KeyType, keys: list[str]) -> dict[str, Fo
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=keys)
         answer = connection.call(request, FindCoordinatorResponse, version=version)
         return {each.key: each for each in answer.coordinators}
+    if kind is not KeyType.GROUP and version < VERSION_WITH_KINDS:
+        raise Unsupported(f"{connection.where} has no transactions: it is older than Kafka 0.11")
     asked = [
         connection.send(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse, version=version)
         for key in keys

@@ -27,7 +27,7 @@ from odradek.client.connection import Connection
 from odradek.client.errors import ClientError, OffsetOutOfRange
 from odradek.client.fetch import Fetched, Fetcher
 from odradek.client.group_member import GroupMember
-from odradek.client.group_offsets import Committed, fetched
+from odradek.client.group_offsets import NOBODY, Committed, Membership, fetched
 from odradek.client.offsets import LATEST, list_offsets
 
 Start = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
@@ -49,7 +49,8 @@ class GroupConsumer:
         self._committed: dict[TopicPartition, int] = {}
         self._handed_out: set[TopicPartition] = set()
         self._fetcher = Fetcher(cluster, {})
-        self._has_begun = False
+        self._taken = NOBODY  # As whom this member got the partitions that the fetcher reads.
+        self._is_behind = True  # The group has assigned, and not all of it is taken over.
 
     def __enter__(self) -> Self:
         return self
@@ -60,14 +61,13 @@ class GroupConsumer:
         if kind is None:
             self.close()
         else:
-            self._member.coordinator.forget()  # Ctrl-C may have come in the middle of an answer.
             with suppress(ClientError):  # What went wrong first is what to tell.
                 self.close()
 
     @property
     def is_done(self) -> bool:
         """True if this member's partitions are read to their ends, and none is followed."""
-        return self._has_begun and not self._follows and self._fetcher.is_done
+        return not self._is_behind and not self._follows and self._fetcher.is_done
 
     @property
     def until(self) -> Mapping[TopicPartition, int]:
@@ -97,10 +97,10 @@ class GroupConsumer:
 
     def keep_alive(self) -> None:
         """Stay in the group, or come back to it; takes over what it assigns."""
-        member_id, generation = self._member.member_id, self._member.generation
         if self._member.keep_alive():
-            is_same = self._member.member_id == member_id and bool(member_id)
-            self._take_over(is_next=is_same and self._member.generation - generation in (0, 1))
+            self._is_behind = True
+        if self._is_behind:
+            self._take_over()
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
         """Everything before this offset is done with.  Nothing happens for a partition that is not ours any more."""
@@ -123,22 +123,26 @@ class GroupConsumer:
 
     # Rebalances.
 
-    def _take_over(self, *, is_next: bool) -> None:
+    def _take_over(self) -> None:
         """What was ours in the generation right before, and is again, goes on where it is: nobody else had it.  The
         rest goes on where it was committed.
         """
-        owned = self._member.assignment
+        owned, member = self._member.assignment, Membership(self._member.generation, self._member.member_id)
+        is_same = member.member_id == self._taken.member_id
+        is_next = is_same and member.generation - self._taken.generation in (0, 1)
         kept = [each for each in owned if is_next and each in self._processed]
         positions = {each: self._fetcher.position(each) for each in kept}
         gained = [each for each in owned if each not in positions]
+        # Before anything is asked, which may fail: what went to others must not be committed by us.
         self._committed = {each: offset for each, offset in self._committed.items() if each in kept}
-        found = self._beginnings(gained)
-        self._processed = {each: self._processed[each] for each in kept} | found
+        self._processed = {each: self._processed[each] for each in kept}
         self._handed_out &= set(kept)
+        found = self._beginnings(gained)
         self._until = {each: self._until[each] for each in kept if each in self._until} | self._ends(gained)
+        self._processed |= found
         self._fetcher.close()
         self._fetcher = Fetcher(self._cluster, positions | found, until=self._until)
-        self._has_begun = True
+        self._taken, self._is_behind = member, False
 
     def _beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the group has got to, and where to begin if it never came here; the latter is to be committed."""

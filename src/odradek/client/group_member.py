@@ -26,7 +26,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.coordinator import Coordinator, KeyType, has_moved
 from odradek.client.describe import check
-from odradek.client.errors import ClientError, ErrorAnswer
+from odradek.client.errors import ClientError, ErrorAnswer, Unsupported
 from odradek.client.group_messages import assigned, assignments, protocols, subscribers
 from odradek.client.group_offsets import Committed, Membership, commit
 from odradek.client.retry import Backoff, Patience, is_retriable
@@ -40,6 +40,7 @@ REBALANCE_TIMEOUT_MS = 5 * MINUTE_MS
 HEARTBEAT_INTERVAL_MS = 3 * SECOND_MS
 JOIN_SLACK_MS = 5 * SECOND_MS  # The broker answers a join when the rebalance timeout is over, not before.
 LEAVE_TIMEOUT_MS = 5 * SECOND_MS
+VERSION_WITH_INSTANCES = 5  # Of JoinGroup.
 LEAVE_BY_IDENTITY = 3
 
 # The group has gone on without us: come again, as who we are...
@@ -236,6 +237,10 @@ class GroupMember:
         return answer
 
     def _send_join(self) -> JoinGroupResponse:
+        connection = self.coordinator.connection()
+        version = connection.version(JoinGroupRequest)
+        if self._member.instance_id is not None and version < VERSION_WITH_INSTANCES:
+            raise Unsupported(f"{connection.where} does not know group instance ids: it is older than Kafka 2.3")
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self._session_timeout_ms,
@@ -246,8 +251,7 @@ class GroupMember:
             protocols=protocols(self._topics),
             reason=self._reason,
         )
-        connection = self.coordinator.connection()
-        return connection.call(request, JoinGroupResponse, timeout_ms=self._join_timeout_ms)
+        return connection.call(request, JoinGroupResponse, version=version, timeout_ms=self._join_timeout_ms)
 
     def _assigned_by_us(self, joined: JoinGroupResponse) -> dict[str, list[TopicPartition]]:
         members = subscribers(joined.members)

@@ -87,6 +87,7 @@ class Delivery:
         self._produced: dict[TopicPartition, Produced] = {}
         self._failures: dict[TopicPartition, ClientError] = {}
         self._asked: list[tuple[list[TopicPartition], Pending[ProduceResponse]]] = []
+        self._names: dict[bytes, TopicName] = {}  # By id: the cluster may forget a topic before the answer is here.
         self._send()
 
     def finish(self) -> dict[TopicPartition, Produced]:
@@ -98,7 +99,7 @@ class Delivery:
                     return self._produced
                 self._split_too_large()
                 self._retry_or_raise()
-        except ClientError:
+        except BaseException:
             if self._sequences is not None:
                 for partition in self._unwritten:
                     self._sequences.renew(partition)  # It may be written or not: what comes next counts anew.
@@ -123,6 +124,7 @@ class Delivery:
         connection = self._cluster.connection(leader)
         version = connection.version(ProduceRequest)
         ids = {partition.topic: self._cluster.metadata.topics[partition.topic].id for partition in partitions}
+        self._names.update((bytes(topic_id), name) for name, topic_id in ids.items())
         if ZERO_UUID in ids.values():
             version = min(version, VERSION_WITH_TOPIC_IDS - 1)
         if self._sequences is not None:
@@ -153,9 +155,8 @@ class Delivery:
                 self._failures[partition] = left_out
 
     def _take(self, answer: ProduceResponse) -> None:
-        names = {bytes(self._cluster.metadata.topics[each.topic].id): each.topic for each in self._unwritten}
         for topic in answer.responses:
-            name = topic.name or names.get(bytes(topic.topic_id), "")
+            name = topic.name or self._names.get(bytes(topic.topic_id), "")
             for part in topic.partition_responses:
                 partition = TopicPartition(TopicName(name), part.index)
                 if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._sequences is not None:

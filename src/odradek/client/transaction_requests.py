@@ -12,7 +12,7 @@ from odradek.client.connection import Connection
 from odradek.client.coordinator import Coordinator, KeyType
 from odradek.client.describe import check
 from odradek.client.errors import ClientError, Unsupported, answer_error
-from odradek.client.group_offsets import Committed, Membership, by_topic
+from odradek.client.group_offsets import NOBODY, Committed, Membership, by_topic
 from odradek.client.sequences import Identity, Sequences
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -31,8 +31,9 @@ from odradek.wire.messages.txn_offset_commit import (
 
 T = TypeVar("T")
 
-NOBODY = Identity()
+NO_PRODUCER = Identity()
 TWO_PHASE_VERSION, RENEWING_VERSION = 6, 3
+FENCING_VERSION = 3
 ADD_PARTITIONS_VERSION_MAX = 3  # What comes after is for brokers.
 
 # By whether transactions have epochs of their own.  Later versions of TxnOffsetCommit name topics by id.
@@ -46,8 +47,9 @@ class TransactionRequests:
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, *, two_phase: bool) -> None:
         self.transactional_id = transactional_id
-        self.identity = NOBODY
+        self.identity = NO_PRODUCER
         self.has_epochs = False
+        self.can_renew = False  # KIP-360, Kafka 2.5.
         self._cluster = cluster
         self._timeout_ms = INT32_MAX if two_phase else timeout_ms
         self._two_phase = two_phase
@@ -61,9 +63,9 @@ class TransactionRequests:
 
     def init(self, *, keep_prepared: bool = False) -> Identity | None:
         """Fence earlier producers; the transaction that was found prepared, if there is one and it is to be kept."""
-        answer = self._init(NOBODY, keep_prepared)
+        answer = self._init(NO_PRODUCER, keep_prepared)
         ongoing = Identity(answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
-        self.is_begun = ongoing != NOBODY
+        self.is_begun = ongoing != NO_PRODUCER
         return ongoing if self.is_begun else None
 
     def renew(self) -> None:
@@ -75,12 +77,15 @@ class TransactionRequests:
             version = connection.version(InitProducerIdRequest)
             if self._two_phase and version < TWO_PHASE_VERSION:
                 raise Unsupported(f"{connection.where} does not support two-phase commit")
-            known = current if version >= RENEWING_VERSION else NOBODY
+            self.can_renew = version >= RENEWING_VERSION
+            if current != NO_PRODUCER and not self.can_renew:
+                # Without the identity it would take us for the newest producer, and fence the one that is.
+                raise Unsupported(f"{connection.where} cannot renew a producer: it is older than Kafka 2.5")
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=self._timeout_ms,
-                producer_id=known.producer_id,
-                producer_epoch=known.epoch,
+                producer_id=current.producer_id,
+                producer_epoch=current.epoch,
                 enable2_pc=self._two_phase,
                 keep_prepared_txn=keep_prepared,
             )
@@ -152,6 +157,9 @@ class TransactionRequests:
     def _commit_offsets(
         self, connection: Connection, group: str, offsets: Mapping[TopicPartition, Committed], membership: Membership
     ) -> None:
+        version = min(connection.version(TxnOffsetCommitRequest), COMMIT_VERSION_MAX[self.has_epochs])
+        if membership != NOBODY and version < FENCING_VERSION:
+            raise Unsupported(f"{connection.where} cannot fence members that a group lost: it is older than Kafka 2.5")
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
@@ -165,7 +173,6 @@ class TransactionRequests:
                 for topic, those in by_topic(offsets).items()
             ],
         )
-        version = min(connection.version(TxnOffsetCommitRequest), COMMIT_VERSION_MAX[self.has_epochs])
         answer = connection.call(request, TxnOffsetCommitResponse, version=version)
         for topic in answer.topics:
             for part in topic.partitions:
@@ -208,6 +215,7 @@ class TransactionSequences(Sequences):
 
     def __init__(self, requests: TransactionRequests) -> None:
         super().__init__(requests.identity)
+        self.has_gap = False  # Numbers were given to batches that may not be written.
         self._requests = requests
         self.transactional_id = requests.transactional_id
 
@@ -222,4 +230,8 @@ class TransactionSequences(Sequences):
         return False
 
     def renew(self, partition: TopicPartition) -> None:
-        pass
+        self.has_gap = True
+
+    def restart(self, identity: Identity) -> None:
+        super().restart(identity)
+        self.has_gap = False

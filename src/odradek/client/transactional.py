@@ -41,6 +41,8 @@ TRANSACTION_TIMEOUT_MS = 1 * MINUTE_MS
 
 # Another producer has taken over, or only the transaction's time was over (KIP-588): InitProducerId tells which.
 EPOCH_IS_OLD = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+# The coordinator has forgotten a transactional id that was idle for long: there is nothing left to abort.
+ID_IS_FORGOTTEN = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class State(Enum):
@@ -52,6 +54,7 @@ class State(Enum):
     PREPARED = "in a prepared transaction"
     UNANSWERED = "in a transaction whose commit was not answered"
     FENCED = "fenced by another producer"
+    WORN_OUT = "at its end after an error, on a broker older than Kafka 2.5: a new producer may go on"
 
 
 MAY_COMMIT = (State.OPEN, State.PREPARED, State.UNANSWERED)
@@ -103,13 +106,15 @@ class TransactionalProducer:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """begin(), then commit(); or abort(), when an exception is on its way."""
+        """begin(), then commit(); or abort(), when an exception is on its way.  What is prepared is not aborted: the
+        decision may be written down already, see complete().
+        """
         self.begin()
         try:
             yield
             self.commit()
         except BaseException:
-            if self._state in MAY_ABORT:
+            if self._state in MAY_ABORT and self.prepared is None:
                 self.abort()
             raise
 
@@ -131,7 +136,7 @@ class TransactionalProducer:
         self._expect(State.OPEN)
         try:
             self._producer.send(topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition)
-        except ClientError:
+        except BaseException:
             self._state = State.FAILED
             raise
 
@@ -190,21 +195,23 @@ class TransactionalProducer:
         self._state, self.prepared = State.READY, None
 
     def abort(self) -> None:
-        """Nothing since begin() counts.  Raises PRODUCER_FENCED if another producer has taken over."""
+        """Nothing since begin() counts.  Raises PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before Kafka 2.7) if another
+        producer has taken over.
+        """
         self._expect(*MAY_ABORT)
         self._state = State.FAILED
         self._producer.discard()
         try:
             self._requests.end(commit=False)
         except ErrorAnswer as error:
-            if error.code not in EPOCH_IS_OLD:
-                raise
-            self._renew()
+            self._end_refused(error)
         else:
-            if not self._requests.has_epochs:
+            if not self._requests.has_epochs and self._requests.can_renew:
                 self._renew()  # What failed may have left a gap in the sequences: begin at 0 under another epoch.
-        self._sequences.restart(self._requests.identity)
-        self._state, self.prepared = State.READY, None
+        is_worn_out = self._sequences.has_gap and not self._requests.can_renew
+        if self._requests.can_renew:
+            self._sequences.restart(self._requests.identity)
+        self._state, self.prepared = State.WORN_OUT if is_worn_out else State.READY, None
 
     # States.
 
@@ -216,9 +223,20 @@ class TransactionalProducer:
         self._expect(State.OPEN)
         try:
             return action()
-        except ClientError:
+        except BaseException:  # Whatever it was, Ctrl-C too: a record may be missing.
             self._state = State.FAILED
             raise
+
+    def _end_refused(self, error: ErrorAnswer) -> None:
+        """Of an abort: go on under another epoch, or raise."""
+        if error.code not in EPOCH_IS_OLD | ID_IS_FORGOTTEN:
+            raise error
+        if self._requests.can_renew:
+            self._renew()
+            return
+        if error.code in EPOCH_IS_OLD:
+            self._state = State.FENCED
+        raise error
 
     def _renew(self) -> None:
         try:

@@ -8,9 +8,9 @@ committed records wait at its first offset.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MINUTE_MS, TopicName, TopicPartition
@@ -18,7 +18,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection, Pending
 from odradek.client.coordinator import KeyType, on_coordinator, on_coordinators, on_every_broker
 from odradek.client.describe import check
-from odradek.client.errors import ClientError, Unsupported, answer_error
+from odradek.client.errors import ClientError, ErrorAnswer, Unsupported, answer_error
 from odradek.client.group_offsets import by_topic
 from odradek.client.metadata import Broker
 from odradek.client.offsets import group_by_leader
@@ -42,6 +42,8 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+T = TypeVar("T")
 
 VERSION_WITH_DURATION, VERSION_WITH_PATTERN = 1, 2
 FENCING_TIMEOUT_MS = 1 * MINUTE_MS  # Of the transaction that never begins: it only takes the place of another.
@@ -171,11 +173,24 @@ def describe_producers(
 ) -> dict[TopicPartition, list[ActiveProducer]]:
     """The producers that each partition's leader remembers, by id; retried until api_timeout_ms."""
     wanted = sorted(set(partitions))
-    return cluster.retry(lambda: _ask_leaders(cluster, wanted))
+    return _at_leaders(cluster, wanted, lambda: _ask_leaders(cluster, wanted))
+
+
+def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Callable[[], T]) -> T:
+    """Retried until api_timeout_ms: whatever went wrong, others may lead by then."""
+
+    def attempt() -> T:
+        cluster.learn(partitions)
+        try:
+            return ask()
+        except ClientError:
+            cluster.forget(partitions)
+            raise
+
+    return cluster.retry(attempt)
 
 
 def _ask_leaders(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[ActiveProducer]]:
-    cluster.learn(partitions)
     failures: dict[TopicPartition, ClientError] = {}
     asked: list[Pending[DescribeProducersResponse]] = []
     for leader, those in group_by_leader(cluster, partitions, failures).items():
@@ -194,7 +209,6 @@ def _ask_leaders(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict
                     failures[partition] = answer_error(part.error_code, str(partition), part.error_message)
                 found[partition] = sorted(map(_producer, part.active_producers), key=lambda each: each.identity)
     for failure in failures.values():
-        cluster.forget(failures)
         raise failure
     return found
 
@@ -239,18 +253,15 @@ def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveP
         coordinator_epoch=max(0, producer.coordinator_epoch),
     )
 
-    def attempt() -> None:
-        cluster.learn([partition])
+    def ask() -> None:
         connection = cluster.connection(cluster.leader(partition))
         answer = connection.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
         for each in answer.markers:
             for topic in each.topics:
                 for part in topic.partitions:
-                    if part.error_code != ErrorCode.NONE:
-                        cluster.forget([partition])
                     check(part.error_code, f"abort in {partition}", None)
 
-    cluster.retry(attempt)
+    _at_leaders(cluster, [partition], ask)
 
 
 def find_hanging(
@@ -259,6 +270,7 @@ def find_hanging(
     """Transactions of these partitions, without a word for so long, that no coordinator holds open.
 
     older_than_ms: no less than any producer's transaction timeout; a younger one may still be ended in order.
+    Raises ClientError where a coordinator does not tell: what it holds must not be taken for hanging.
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     suspects = [
@@ -286,4 +298,8 @@ def _is_held(
 ) -> bool:
     """True if a coordinator has this partition in a transaction that it is going to end."""
     held = described.get(transactional_id) if transactional_id is not None else None
-    return isinstance(held, TransactionDescription) and held.is_in_progress and partition in held.partitions
+    if isinstance(held, ErrorAnswer) and held.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return False
+    if isinstance(held, ClientError):
+        raise held
+    return held is not None and held.is_in_progress and partition in held.partitions

@@ -182,3 +182,18 @@ def test_a_late_answer_loses_the_connection() -> None:
         with pytest.raises(ConnectionLost, match="no answer in time"):
             connection.call(request, DescribeClusterResponse, timeout_ms=50)
         assert not connection.is_open
+
+
+def test_who_is_interrupted_in_an_answer_does_not_take_its_rest_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(events: int, deadline: float) -> None:
+        raise KeyboardInterrupt
+
+    with ScriptedBroker() as broker:
+        released = threading.Event()
+        broker.on(ListOffsetsRequest, lambda request, version: released.wait(5) and ListOffsetsResponse(topics=[]))
+        connection = connect(("127.0.0.1", broker.port))
+        monkeypatch.setattr(connection, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            connection.call(ListOffsetsRequest(replica_id=-1, topics=[]), ListOffsetsResponse)
+        released.set()
+        assert not connection.is_open

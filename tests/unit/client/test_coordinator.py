@@ -12,7 +12,7 @@ from odradek.client.config import ClientConfig
 from odradek.client.connection import Connection
 from odradek.client.coordinator import Coordinator, KeyType, find_coordinators, on_coordinator, on_coordinators
 from odradek.client.describe import check
-from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, answer_error
+from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, Unsupported, answer_error
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -48,6 +48,15 @@ def test_every_generation_of_the_question(broker: ScriptedBroker, version: int, 
         assert find_coordinators(cluster, kind, ["a", "b"]) == {"a": 1, "b": 1}
     assert len(coordinator.seen(FindCoordinatorRequest)) == (1 if version >= 4 else 2)
     assert {request.key_type for request in broker.seen} == {kind}
+
+
+def test_a_broker_before_transactions(broker: ScriptedBroker) -> None:
+    broker.versions[ApiKey.FIND_COORDINATOR] = (0, 0)
+    ScriptedCoordinator(broker)
+    with quick(broker) as cluster:
+        assert find_coordinators(cluster, GROUP, ["a"]) == {"a": 1}
+        with pytest.raises(Unsupported, match=r"has no transactions: it is older than Kafka 0\.11"):
+            find_coordinators(cluster, TRANSACTION, ["a"])
 
 
 @pytest.mark.parametrize("version", [3, 6])

@@ -29,6 +29,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
+from odradek.wire.messages.offset_fetch import OffsetFetchRequest
 from support.scripted_broker import ScriptedBroker
 from support.scripted_coordinator import ScriptedCoordinator
 
@@ -262,3 +263,24 @@ def test_leaving_tells_of_a_commit_that_failed(
         consumer.poll(1_000)
         coordinator.errors[OffsetCommitRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     assert len(coordinator.seen(LeaveGroupRequest)) == 1
+
+
+def test_a_rebalance_that_is_taken_over_half_way_is_taken_over_again(
+    broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
+) -> None:
+    """And meanwhile nothing is committed of what went to others."""
+    logs = Logs(broker, [4, 4])
+    coordinator.others["a"] = ["t"]
+    with consumer_of(cluster, logs, follows=True) as consumer:
+        while not (arrived := consumer.poll(1_000)):
+            pass
+        consumer.processed(T1, arrived[0].next_offset)
+        coordinator.others = {"z": ["t"]}  # It comes behind this member: t-0 is ours now, t-1 is its.
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        coordinator.errors[OffsetFetchRequest] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+        with pytest.raises(ErrorAnswer, match="not authorized"):
+            consumer.keep_alive()
+        consumer.commit()
+        assert coordinator.committed == {}
+        assert not consumer.owns(T1)
+        assert read(consumer, polls=8) == ["0-0", "0-1", "0-2", "0-3"]

@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
-from odradek.client.errors import ErrorAnswer, KafkaUnavailable
+from odradek.client.errors import ErrorAnswer, KafkaUnavailable, Unsupported
 from odradek.client.group_member import GroupMember
 from odradek.client.group_messages import assigned
 from odradek.client.group_offsets import Committed
@@ -274,3 +274,11 @@ def test_leaving_is_a_courtesy(broker: ScriptedBroker, coordinator: ScriptedCoor
     started = time.monotonic()
     member.leave()
     assert time.monotonic() - started < 30
+
+
+def test_a_broker_without_static_members(
+    broker: ScriptedBroker, coordinator: ScriptedCoordinator, cluster: Cluster
+) -> None:
+    broker.versions[ApiKey.JOIN_GROUP] = (0, 4)
+    with pytest.raises(Unsupported, match=r"does not know group instance ids: it is older than Kafka 2\.3"):
+        member_of(cluster, instance_id="i").keep_alive()

@@ -11,7 +11,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.client.errors import ErrorAnswer, KafkaUnavailable, UnknownTopic
 from odradek.client.partitioner import partition_of_key
-from odradek.client.produce import ACKS_LEADER, ACKS_NONE, Produced, halves_of, produce
+from odradek.client.produce import ACKS_LEADER, ACKS_NONE, Delivery, Produced, halves_of, produce
 from odradek.client.producer import Producer
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -284,3 +284,13 @@ def test_nobody_there_is_raised_when_patience_ends() -> None:
     broker.drop_connections()
     with pytest.raises(KafkaUnavailable):
         produce(cluster, {T0: batch(b"a")})
+
+
+def test_a_topic_that_is_forgotten_before_the_answer_is_here() -> None:
+    """By another user of the same Cluster: a Fetcher that finds no leader, say."""
+    log = Log()
+    with ScriptedBroker() as broker, cluster_of(broker) as cluster:
+        broker.on(ProduceRequest, log)
+        delivery = Delivery(cluster, {T0: batch(b"x")})
+        cluster.forget([T0])
+        assert delivery.finish()[T0].base_offset == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -429,3 +430,88 @@ def test_a_timeout_that_is_too_long(modern: Coordinator, cluster: Cluster) -> No
     modern.errors[InitProducerIdRequest] = [ErrorCode.INVALID_TRANSACTION_TIMEOUT]
     with pytest.raises(ErrorAnswer, match=r"longer than the broker's transaction\.max\.timeout\.ms"):
         TransactionalProducer(cluster, "x")
+
+
+@pytest.fixture
+def ancient(broker: ScriptedBroker) -> Coordinator:
+    """Before Kafka 2.5: whoever asks for a producer id is the newest producer (no KIP-360), no groups (no KIP-447)."""
+    broker.versions |= {ApiKey.INIT_PRODUCER_ID: (0, 1), ApiKey.TXN_OFFSET_COMMIT: (0, 2), ApiKey.END_TXN: (0, 1)}
+    return Coordinator(broker, 0)
+
+
+def test_on_an_old_broker_an_abort_keeps_epoch_and_numbers(ancient: Coordinator, cluster: Cluster) -> None:
+    producer = TransactionalProducer(cluster, "x")
+    for error in (KeyError, None):
+        with suppress(KeyError), producer.transaction():
+            send(producer)
+            if error is not None:
+                raise error
+    assert [request.committed for request in ancient.seen(EndTxnRequest)] == [False, True]
+    assert ancient.numbers() == [(0, 0), (0, 1)]
+    assert len(ancient.seen(InitProducerIdRequest)) == 1
+
+
+def test_on_an_old_broker_who_is_fenced_does_not_come_back(ancient: Coordinator, cluster: Cluster) -> None:
+    producer = TransactionalProducer(cluster, "x")
+    producer.begin()
+    send(producer)
+    ancient.errors[EndTxnRequest] = [ErrorCode.INVALID_PRODUCER_EPOCH]
+    with pytest.raises(ErrorAnswer, match="a newer producer has taken over"):
+        producer.abort()
+    assert producer.state is State.FENCED
+    assert len(ancient.seen(InitProducerIdRequest)) == 1, "which would have fenced the newer one"
+
+
+def test_on_an_old_broker_numbers_with_a_gap_end_it(ancient: Coordinator, cluster: Cluster) -> None:
+    producer = TransactionalProducer(cluster, "x")
+    producer.begin()
+    ancient.errors[ProduceRequest] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    with pytest.raises(ErrorAnswer):
+        send(producer)
+    producer.abort()
+    with pytest.raises(WrongState, match=r"older than Kafka 2\.5: a new producer may go on"):
+        producer.begin()
+
+
+def test_on_an_old_broker_no_lost_member_would_be_fenced(ancient: Coordinator, cluster: Cluster) -> None:
+    producer = TransactionalProducer(cluster, "x")
+    with producer.transaction():
+        producer.send_offsets("g", {T0: Committed(1)})
+    with pytest.raises(Unsupported, match=r"it is older than Kafka 2\.5"), producer.transaction():
+        producer.send_offsets("g", {T0: Committed(1)}, Membership(3, "member"))
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID])
+def test_a_transactional_id_that_was_idle_for_too_long(
+    coordinator: Coordinator, cluster: Cluster, code: ErrorCode
+) -> None:
+    producer = TransactionalProducer(cluster, "x")
+    coordinator.errors |= {ProduceRequest: [code], EndTxnRequest: [code] * 9}
+    with pytest.raises(ErrorAnswer, match=code.name), producer.transaction():
+        send(producer)
+    coordinator.errors.clear()
+    with producer.transaction():
+        send(producer)
+    assert coordinator.numbers()[-1] == (1, 0)
+
+
+def test_a_record_that_cannot_be_written_is_not_left_out(modern: Coordinator, cluster: Cluster) -> None:
+    producer = TransactionalProducer(cluster, "x")
+    producer.begin()
+    producer.send("t", b"x", partition=0, timestamp="now")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        producer.flush()
+    with pytest.raises(WrongState, match="has to be aborted"):
+        producer.commit()
+    producer.abort()
+
+
+def test_what_is_prepared_waits_for_the_decision(modern: Coordinator, cluster: Cluster) -> None:
+    """Which may have been written down by whoever raised."""
+    producer = TransactionalProducer(cluster, "x", two_phase=True)
+    with pytest.raises(KeyError), producer.transaction():
+        producer.send("t", b"x", partition=0)
+        decided = producer.prepare()
+        raise KeyError
+    assert modern.seen(EndTxnRequest) == []
+    assert producer.complete(decided)

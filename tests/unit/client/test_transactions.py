@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.client.errors import ErrorAnswer, Unsupported
+from odradek.client.metadata import Broker
 from odradek.client.sequences import Identity
 from odradek.client.transactions import (
     ActiveProducer,
@@ -45,6 +47,10 @@ from support.scripted_coordinator import ScriptedCoordinator
 
 T0, T1 = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 NOW_MS = 1_000_000
+REFUSED = {
+    "nix": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    "forbidden": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 @pytest.fixture
@@ -79,7 +85,7 @@ def describes(broker: ScriptedBroker, state: str, *partitions: TopicPartition) -
     def answer(request: described.DescribeTransactionsRequest, version: int) -> described.DescribeTransactionsResponse:
         found = [
             described.TransactionState(
-                error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name == "nix" else ErrorCode.NONE,
+                error_code=REFUSED.get(name, ErrorCode.NONE),
                 transactional_id=name,
                 transaction_state=state,
                 transaction_timeout_ms=60_000,
@@ -183,6 +189,26 @@ def test_hanging_is_what_no_coordinator_holds(
     describes(broker, state, *held)
     hanging = find_hanging(cluster, [T0, T1], older_than_ms=1_000, now_ms=NOW_MS)
     assert [(each.partition, each.transactional_id) for each in hanging] == ([(T0, "x")] if is_hanging else [])
+
+
+def test_what_a_coordinator_does_not_tell_is_not_taken_for_hanging(broker: ScriptedBroker, cluster: Cluster) -> None:
+    remembers(broker, {0: [producer(7)]})
+    lists(broker, {"forbidden": 7})
+    describes(broker, "Ongoing", T0)
+    with pytest.raises(ErrorAnswer, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        find_hanging(cluster, [T0], older_than_ms=1_000, now_ms=NOW_MS)
+    lists(broker, {"nix": 7})
+    assert len(find_hanging(cluster, [T0], older_than_ms=1_000, now_ms=NOW_MS)) == 1
+
+
+def test_a_leader_that_is_gone_is_not_asked_for_ever(broker: ScriptedBroker, cluster: Cluster) -> None:
+    remembers(broker, {0: [producer(7)]})
+    cluster.learn([T0])
+    with ScriptedBroker() as gone:
+        cluster.metadata.brokers[2] = Broker(2, "127.0.0.1", gone.port)
+    moved = replace(cluster.metadata.topics["t"].partitions[0], leader=2)
+    cluster.metadata.topics["t"] = replace(cluster.metadata.topics["t"], partitions=(moved,))
+    assert len(describe_producers(cluster, [T0])[T0]) == 1
 
 
 def test_a_producer_that_no_transactional_id_has(broker: ScriptedBroker, cluster: Cluster) -> None:
