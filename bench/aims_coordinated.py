@@ -43,7 +43,7 @@ class Aim(NamedTuple):
 
 
 def aims(results: Results) -> Iterator[Aim]:
-    settled = [Found(*one) for pair in results.pairs("groups") for one in phases(pair)]
+    settled = [one for pair in results.pairs("groups") for one in _settled(pair)]
     yield Aim("groups: 200 members settle in at most {} times Kafka's time", SETTLED_MAX, False, settled)
     for name in ("p50", "p99"):
         text = f"commits: produce {name} beside 1,000 commits/s at most {{}} times that without"
@@ -63,9 +63,9 @@ def _transactions(pairs: Sequence[Pair], said: str) -> Iterator[Aim]:
     yield Aim(f"transactions, {said}: at most {{}} times Kafka's CPU", TRANSACTION_CPU_MAX, False, cpu)
 
 
-def phases(pair: Pair) -> Iterator[tuple[float, str]]:
+def _settled(pair: Pair) -> Iterator[Found]:
     for name, text in PHASES.items():
-        yield pair.ours[name] / pair.theirs[name], f"{pair.name}, {text}"
+        yield Found(pair.ours[name] / pair.theirs[name], f"{pair.name}, {text}")
 
 
 def _beside_commits(results: Results, name: str) -> Iterator[Found]:

@@ -212,7 +212,7 @@ def _idempotent() -> Iterator[Case]:
         ("batches of 1 MB", LARGE_BATCH_BYTES),
     ):
         yield Case(
-            "idempotent", f"{name}", "idempotent", targets, batch_bytes=batch_bytes, acks=-1, is_quick=batch_bytes == 1
+            "idempotent", name, "idempotent", targets, batch_bytes=batch_bytes, acks=-1, is_quick=batch_bytes == 1
         )
     yield Case("idempotent", "librdkafka", "librdkafka_idempotent", targets, acks=-1)
 

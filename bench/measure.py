@@ -50,15 +50,3 @@ def medians(repetitions: Sequence[dict[str, float]]) -> dict[str, float]:
         for name in names
         if all(name in repetition for repetition in repetitions)
     }
-
-
-def folder_bytes(folder: Path) -> int:
-    """Files may vanish while they are counted."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH116, PTH118
-            except FileNotFoundError:
-                continue
-    return total

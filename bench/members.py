@@ -82,6 +82,9 @@ class Member:
     def answered(self, answer: object) -> None:
         raise NotImplementedError
 
+    def ask_later(self) -> None:
+        self.group.asking.append((time.monotonic() + ASK_SECONDS, self))
+
     def settle(self, generation: int) -> None:
         if generation != self.generation:
             self.group.settled_in[self.generation] -= 1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from load import LoadFailed
-from members import ASK_SECONDS, NO_GENERATION, REBALANCE_MS, Channel, Group, Member
+from members import NO_GENERATION, REBALANCE_MS, Channel, Group, Member
 
 from odradek.base.errors import ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -75,7 +74,7 @@ class Classic(Member):
         if answer.assignment != SHARE:
             raise LoadFailed(f"a share came back as {answer.assignment!r}")
         self.settle(self._joined_generation)
-        self._ask_later()
+        self.ask_later()
 
     def ask(self) -> None:
         request = HeartbeatRequest(group_id=self.group.name, generation_id=self.generation, member_id=self._id)
@@ -86,10 +85,7 @@ class Classic(Member):
             self.join()
             return
         _check(answer)
-        self._ask_later()
-
-    def _ask_later(self) -> None:
-        self.group.asking.append((time.monotonic() + ASK_SECONDS, self))
+        self.ask_later()
 
     def leave(self) -> None:
         request = LeaveGroupRequest(group_id=self.group.name, members=[MemberIdentity(member_id=self._id)])

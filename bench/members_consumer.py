@@ -5,12 +5,11 @@ It gives up and takes over at once what it is told to, and says so.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
 
 from load import LoadFailed
-from members import ASK_SECONDS, REBALANCE_MS, Channel, Group, Member
+from members import REBALANCE_MS, Channel, Group, Member
 
 from odradek.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -74,7 +73,7 @@ class Consumer(Member):
             self._own(answer.assignment.topic_partitions)
             self._send(self.generation, is_whole=True)
         else:
-            self.group.asking.append((time.monotonic() + ASK_SECONDS, self))
+            self.ask_later()
 
     def _own(self, shares: list[TopicPartitions]) -> None:
         self._consumers.owned += _count(shares) - _count(self._owned)

@@ -100,7 +100,7 @@ def main() -> int:
     chosen = [case for case in cases() if _is_chosen(case, options)]
     if options.list:
         for case in chosen:
-            print(f"{case.group:11} {case.name:45} {' '.join(_targets(case, options))}")
+            print(f"{case.group:12} {case.name:45} {' '.join(_targets(case, options))}")
         return 0
     folder = Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=options.directory))
     try:

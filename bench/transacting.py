@@ -35,7 +35,6 @@ class Transacting:
         self._topic = topic
         self._transactional_id = transactional_id
         self._batches = batches
-        self.retries = 0
 
     def transact(self) -> None:
         data = [
@@ -67,7 +66,6 @@ class Transacting:
         parts = request.topic_data[0].partition_data
         parts[:] = [part for part in parts if codes[part.index]]
         if parts:
-            self.retries += 1
             time.sleep(PATIENCE_SECONDS)
 
     def _commit(self) -> None:

@@ -155,6 +155,14 @@ def _check_groups(configs: BrokerConfigs) -> None:
         least, value, most = (configs.int(f"group.consumer.{which}{what}") for which in ("min.", "", "max."))
         if not least <= value <= most:
             raise ConfigError(f"group.consumer.{what} is {value}; it must be from {least} to {most}.")
+    heartbeat, session = (
+        configs.int(f"group.consumer.{what}") for what in ("heartbeat.interval.ms", "session.timeout.ms")
+    )
+    if heartbeat >= session:
+        raise ConfigError(
+            f"group.consumer.heartbeat.interval.ms is {heartbeat}; it must be less than "
+            f"group.consumer.session.timeout.ms, which is {session}."
+        )
 
 
 def _check_safe(configs: BrokerConfigs, listeners: Sequence[Listener], insecure: bool) -> None:

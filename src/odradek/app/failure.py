@@ -17,7 +17,7 @@ class CommandFailed(Exception):
 
 
 def status_of(error: Exception) -> int:
-    return MISUNDERSTOOD if isinstance(error, ConfigurationError) else FAILED
+    return MISUNDERSTOOD if isinstance(error, ConfigurationError | UnicodeEncodeError) else FAILED
 
 
 def sentence_of(error: Exception) -> str | None:
@@ -36,5 +36,7 @@ def sentence_of(error: Exception) -> str | None:
         case OSError():
             name = f"{error.filename}: " if error.filename else ""
             return name + (error.strerror or str(error) or type(error).__name__).lower()
+        case UnicodeEncodeError(object=str(text), reason="surrogates not allowed"):
+            return f"{text!a} is not UTF-8"  # Python keeps the bytes of a command line that are not in surrogates.
         case _:
             return None

@@ -7,12 +7,14 @@ goes through app/commands/tree.py.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 if it could not be done, 2 if it was not understood, 130 after Ctrl-C."""
+    fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         from odradek import __version__
@@ -28,6 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from odradek.app.commands import tree
 
     return tree.run(given)
+
+
+def fill_standard_streams() -> None:
+    """Those that are closed, as a daemon's may be, lead to /dev/null; else the next socket would be one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # Takes the lowest number that is free, which is this one.
 
 
 if __name__ == "__main__":

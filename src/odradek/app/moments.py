@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from odradek.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from odradek.base.units import DAY_MS, HOUR_MS, INT64_MAX, MINUTE_MS, SECOND_MS
 
 _UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _SHORT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
@@ -21,10 +21,15 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """90s, 10m, 2h, 1d or 500ms; or as Kafka's tools take it, P1DT2H30M.  Raises ValueError."""
+    """90s, 10m, 2h, 1d or 500ms; or as Kafka's tools take it, P1DT2H30M.  Raises ValueError, also past int64."""
     short = _SHORT.fullmatch(text.strip())
-    if short is not None:
-        return int(short[1]) * _UNITS[short[2]]
+    duration = int(short[1]) * _UNITS[short[2]] if short is not None else _iso_ms(text)
+    if duration > INT64_MAX:
+        raise ValueError(f"{text!r} is too long")
+    return duration
+
+
+def _iso_ms(text: str) -> int:
     iso = _ISO.fullmatch(text.strip().upper())
     if iso is None:
         raise ValueError(f"{text!r} is no duration")

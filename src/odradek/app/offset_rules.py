@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.app.failure import CommandFailed
+from odradek.app.partitions_named import whole_number
+from odradek.app.starting import offsets_at
 from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
-from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.offsets import EARLIEST, LATEST
 
 Offsets = dict[TopicPartition, int]
 Warn = Callable[[str], None]
@@ -30,10 +32,7 @@ class Scope(NamedTuple):
     warn: Warn
 
     def at(self, when: int) -> Offsets:
-        return {
-            each: listed.offset
-            for each, listed in list_offsets(self.cluster, dict.fromkeys(self.partitions, when)).items()
-        }
+        return offsets_at(self.cluster, self.partitions, when)
 
 
 Rule = Callable[[Scope], Offsets]
@@ -57,7 +56,8 @@ def to_time(when_ms: int) -> Rule:
     """The first record at or after it; the end where there is none."""
 
     def rule(scope: Scope) -> Offsets:
-        found, ends = scope.at(when_ms), scope.at(LATEST)
+        # The end is asked for first: what comes between the two is still to be read.
+        ends, found = scope.at(LATEST), scope.at(when_ms)
         for each, offset in found.items():
             if offset < 0:
                 scope.warn(f"{each} has no record since then: taking its end, {ends[each]}")
@@ -106,7 +106,7 @@ def read_plan(path: Path, groups: Sequence[str]) -> dict[str, Offsets]:
     """The lines of these groups.  Raises CommandFailed with the line that is none."""
     plan: dict[str, Offsets] = {group: {} for group in groups}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # A spreadsheet writes a mark before UTF-8.
             for number, row in enumerate(csv.reader(file), 1):
                 if row:
                     group, partition, offset = plan_line(path, number, row, groups)
@@ -129,13 +129,6 @@ def plan_line(path: Path, number: int, row: Sequence[str], groups: Sequence[str]
             return cells[0], TopicPartition(TopicName(cells[1]), partition), offset
     shape = "topic,partition,offset" if len(groups) == 1 else "group,topic,partition,offset"
     raise CommandFailed(f"line {number} of {path} is not {shape}")
-
-
-def whole_number(text: str, highest: int) -> int | None:
-    if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        return None
-    number = int(text)
-    return number if number <= highest else None
 
 
 def plan_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> Iterable[list[object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -30,7 +30,7 @@ def connected(bootstrap_server: str, **settings: int) -> Iterator[Cluster]:
         yield cluster.connect()
 
 
-def chosen(option: str, text: str, among: Iterable[str]) -> str:
+def chosen(option: str, text: str, among: Sequence[str]) -> str:
     """One of these, as it is written there; a person may write it in any case, and with - or _ between words."""
     for each in among:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.base.errors import ErrorCode
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.errors import answer_error
 from odradek.client.offsets import LATEST, list_offsets
@@ -15,11 +15,19 @@ from odradek.client.offsets import LATEST, list_offsets
 def parsed(text: str) -> tuple[str, list[int] | None]:
     """Topic and partitions; None: all of them."""
     topic, colon, numbers = text.partition(":")
-    parts = [part.strip() for part in numbers.split(",")]
-    is_right = not colon or all(part.isascii() and part.isdigit() for part in parts)
-    if not topic or not is_right:
-        raise CommandFailed(f"--topic {text!r} is not understood: write --topic orders or --topic orders:0,2", 2)
-    return topic, [int(part) for part in parts] if colon else None
+    found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
+    indexes = [number for number in found if number is not None]
+    if not topic or len(indexes) < len(found):
+        message = f"--topic {text!r} is not understood: write --topic orders or --topic orders:0,2"
+        raise CommandFailed(message, MISUNDERSTOOD)
+    return topic, indexes if colon else None
+
+
+def whole_number(text: str, highest: int) -> int | None:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        return None
+    number = int(text)
+    return number if number <= highest else None
 
 
 def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
@@ -46,14 +54,6 @@ def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
         else:
             found |= {TopicPartition(TopicName(topic), number) for number in numbers}
     return sorted(found)
-
-
-def one(text: str) -> TopicPartition:
-    """`orders:0`."""
-    topic, numbers = parsed(text)
-    if numbers is None or len(numbers) != 1:
-        raise CommandFailed(f"{text!r} is not understood: write a topic and a partition, orders:0", MISUNDERSTOOD)
-    return TopicPartition(TopicName(topic), numbers[0])
 
 
 def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

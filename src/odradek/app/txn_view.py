@@ -60,10 +60,8 @@ def absent(number: int) -> int | None:
     return None if number < 0 else number
 
 
-TITLES = {
-    "topic": "topic",
-    "partition": "partition>",
-    "transactional_id": "transactional id",
+PLACE = {"topic": "topic", "partition": "partition>", "transactional_id": "transactional id"}
+PRODUCER = {
     "producer_id": "producer>",
     "epoch": "epoch>",
     "last_sequence": "last sequence>",
@@ -73,8 +71,7 @@ TITLES = {
 }
 
 
-def show_producers(shown: Sequence[Shown]) -> None:
-    names = [name for name in TITLES if not shown or name in shown[0]]
-    if not shown:
-        names = [name for name in names if name not in ("topic", "partition", "transactional_id")]
-    print_table([TITLES[name] for name in names], [[each[name] for name in names] for each in shown])
+def show_producers(shown: Sequence[Shown], *, with_place: bool = False) -> None:
+    """with_place: of many partitions, each with its transactional id."""
+    titles = PLACE | PRODUCER if with_place else PRODUCER
+    print_table(list(titles.values()), [[each[name] for name in titles] for each in shown])

@@ -15,6 +15,7 @@ from odradek.app.commands.serve import Serve, parse
 from odradek.app.commands.tree import VERBS
 from odradek.app.main import main
 from odradek.app.output import plural, size_text, time_text
+from support.waiting import until
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -94,6 +95,8 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["group", "reset-offsets", "g", "--topic", "t", "--by-duration", "long"], "give 90s, 10m, 2h, 1d"),
         (["group", "delete-offsets", "g"], "Missing option '--topic'"),
         (["txn", "list", "--longer-than", "long"], "give 90s, 10m, 2h, 1d"),
+        (["txn", "list", "--longer-than", "99999999999999999999d"], "give 90s, 10m, 2h, 1d"),
+        (["txn", "list", "--producer-id", "9223372036854775808"], "Invalid value for '--producer-id'"),
         (["txn", "list", "--state", "fine"], "is not one of Empty"),
         (["txn", "abort"], "say which"),
         (["txn", "abort", "--topic", "t"], "say which"),
@@ -194,6 +197,21 @@ def test_a_broker_starts_without_the_other_commands() -> None:
     unwanted = {"typer", "click", "rich", "pyarrow", "pandas", "numpy", "pyspark", "prometheus_client"}
     assert not loaded & unwanted
     assert not any(name.startswith(("odradek.client", "odradek.spark")) for name in loaded)
+
+
+def test_without_a_standard_output(tmp_path: Path) -> None:
+    """A broker needs none: what is closed must not become a socket.  The other verbs would talk to nobody."""
+    closed = "import os; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'odradek', *sys.argv[1:]])"
+    program = [sys.executable, "-c", f"import sys; {closed}"]
+    listing = subprocess.run([*program, "topic", "list"], check=False, capture_output=True, text=True, timeout=60)
+    assert (listing.returncode, listing.stderr) == (1, "odradek: standard output is closed\n")
+    address = nobody()
+    place = ["--override", f"log.dirs={tmp_path}", "--override", f"listeners=PLAINTEXT://{address}"]
+    with subprocess.Popen([*program, "serve", *place], stderr=subprocess.PIPE, text=True) as broker:
+        until(lambda: main(["topic", "list", "-b", address]) == 0)
+        broker.terminate()
+        _, errors = broker.communicate(timeout=60)
+    assert broker.returncode == 0, errors
 
 
 def test_python_dash_m_is_the_same() -> None:

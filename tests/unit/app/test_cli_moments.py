@@ -36,6 +36,12 @@ def test_what_is_no_duration(text: str) -> None:
         duration_ms(text)
 
 
+@pytest.mark.parametrize("text", ["9223372036854775808ms", "99999999999999999999d", "P99999999999999999999D"])
+def test_a_duration_fits_into_int64(text: str) -> None:
+    with pytest.raises(ValueError, match="is too long"):
+        duration_ms(text)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

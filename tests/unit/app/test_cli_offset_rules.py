@@ -81,6 +81,19 @@ def test_rules(cluster: Cluster, rule: rules.Rule, expected: Sequence[int], warn
     assert asked.warnings == warnings
 
 
+def test_records_that_come_meanwhile_are_not_passed_over(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    """An end that is asked for after the time would lie behind them."""
+    asked: list[int] = []
+
+    def offsets_at(_cluster: Cluster, partitions: Sequence[TopicPartition], when: int) -> rules.Offsets:
+        asked.append(when)
+        return dict(zip(partitions, AT[when], strict=True))
+
+    monkeypatch.setattr(rules, "offsets_at", offsets_at)
+    rules.to_time(1_000)(Asked(cluster, {}).scope)
+    assert asked == [LATEST, 1_000]
+
+
 @pytest.mark.parametrize(
     ("distance", "expected", "warnings"),
     [
@@ -139,6 +152,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_plans_of_kafkas_tool(tmp_path: Path) -> None:
     assert read_plan(written(tmp_path, "t,0,7\r\n\r\nt, 1, 8\r\n"), ["g"]) == {"g": {T0: 7, T1: 8}}
+    assert read_plan(written(tmp_path, "\ufefft,0,7\n"), ["g"]) == {"g": {T0: 7}}, "as spreadsheets save it"
     several = written(tmp_path, "g,t,0,7\nh,t,1,8\nother,t,0,9\n")
     assert read_plan(several, ["g", "h"]) == {"g": {T0: 7}, "h": {T1: 8}}
     assert read_plan(several, ["h"]) == {"h": {T1: 8}}

@@ -29,7 +29,9 @@ def test_what_options_name() -> None:
     assert parsed("orders:0, 2") == ("orders", [0, 2])
 
 
-@pytest.mark.parametrize("text", ["", ":1", "orders:", "orders:x", "orders:1,", "orders:-1", "orders:1:2", "orders:²"])
+@pytest.mark.parametrize(
+    "text", ["", ":1", "orders:", "orders:x", "orders:1,", "orders:-1", "orders:1:2", "orders:²", "orders:2147483648"]
+)
 def test_what_is_no_name(text: str) -> None:
     with pytest.raises(CommandFailed, match="is not understood") as refused:
         parsed(text)

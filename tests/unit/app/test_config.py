@@ -238,3 +238,10 @@ def test_an_id_may_be_asked_for_explicitly() -> None:
 def test_groups_that_could_not_work(name: str, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         settings({name: text})
+
+
+def test_a_member_of_a_group_is_heard_of_before_its_session_ends() -> None:
+    low = {"group.consumer.min.session.timeout.ms": "10000", "group.consumer.session.timeout.ms": "10000"}
+    assert settings(low).configs.int("group.consumer.session.timeout.ms") == 10_000
+    with pytest.raises(ConfigError, match=r"must be less than group\.consumer\.session\.timeout\.ms, which is 10000"):
+        settings({**low, "group.consumer.heartbeat.interval.ms": "10000"})

@@ -98,8 +98,7 @@ def reset_offsets(
             scope.group: (rule if plans is None else rules.to_planned(plans[scope.group]))(scope) for scope in scopes
         }
         if execute:
-            for group, offsets in decided.items():
-                write(cluster, group, offsets)
+            write_all(cluster, decided)
     report({scope.group: scope.committed for scope in scopes}, decided, as_csv=export, as_json=as_json)
     if not execute:
         warn("nothing is changed yet: --execute does it")
@@ -177,6 +176,19 @@ def refuse_missing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> No
     for each in partitions:
         if each not in there:
             raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(each))
+
+
+def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:
+    """Group by group; where one is refused, a line says which are done."""
+    done: list[str] = []
+    for group, offsets in decided.items():
+        try:
+            write(cluster, group, offsets)
+        except (ClientError, CommandFailed):
+            if done:
+                warn(f"done before that: {', '.join(done)}")
+            raise
+        done.append(group)
 
 
 def write(cluster: Cluster, group: str, offsets: Offsets) -> None:

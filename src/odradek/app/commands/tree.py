@@ -16,12 +16,12 @@ from typer.main import get_command
 
 from odradek import __version__
 from odradek.app.commands import serve
-from odradek.app.failure import CommandFailed, sentence_of, status_of
+from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
 
 # What typer raises for a wrong command line; its own name for it moved between versions.
 UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
 
-DONE, MISUNDERSTOOD, PIPE_CLOSED, INTERRUPTED = 0, 2, 141, 130
+DONE, PIPE_CLOSED, INTERRUPTED = 0, 141, 130
 
 PURPOSE = "Apache Kafka in Python: a broker, and what to do with one."
 
@@ -162,6 +162,8 @@ def build(verb: str | None) -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Parse, run, and say what went wrong in one sentence."""
+    if sys.stdout is None:
+        return say("odradek: standard output is closed", FAILED)
     command = get_command(build(arguments[0] if arguments else None))
     try:
         with command.make_context("odradek", list(arguments)) as context:

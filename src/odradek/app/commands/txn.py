@@ -14,7 +14,7 @@ from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServe
 from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import existing
 from odradek.app.txn_view import producer_view, show_producers, show_transactions, transaction_view
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import INT64_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError
 from odradek.client.transactions import (
@@ -52,7 +52,10 @@ def list_command(
         typer.Option("--state", "-s", metavar="STATE", help="Only those in this state, e.g. ongoing; repeat for more."),
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only this producer's; repeat for more.")
+        list[int] | None,
+        typer.Option(
+            "--producer-id", min=0, max=INT64_MAX, metavar="ID", help="Only this producer's; repeat for more."
+        ),
     ] = None,
     longer_than: Annotated[
         str | None, typer.Option("--longer-than", metavar="DURATION", help="Only those open for longer: 90s, 10m, 2h.")
@@ -225,7 +228,7 @@ def find_hanging_command(
     if as_json:
         print_json(shown)
     else:
-        show_producers(shown)
+        show_producers(shown, with_place=True)
     if hanging:
         raise typer.Exit(1)
 

@@ -1,0 +1,33 @@
+"""Offsets of several groups, written one after the other."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from odradek.app.commands import group_reset
+from odradek.app.offset_rules import Offsets
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.errors import answer_error
+
+NO_CLUSTER = cast(Cluster, None)  # Nobody is asked.
+
+
+def test_groups_that_are_done_before_one_is_refused_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def commit(cluster: Cluster, group: str, offsets: Offsets) -> None:
+        if group == "refused":
+            raise answer_error(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group}")
+
+    monkeypatch.setattr(group_reset, "commit_offsets", commit)
+    offsets = {TopicPartition(TopicName("t"), 0): 7}
+    with pytest.raises(group_reset.CommandFailed, match="group refused has got members meanwhile"):
+        group_reset.write_all(NO_CLUSTER, {"a": offsets, "b": offsets, "refused": offsets, "c": offsets})
+    assert capsys.readouterr().err == "odradek: done before that: a, b\n"
+    with pytest.raises(group_reset.CommandFailed):
+        group_reset.write_all(NO_CLUSTER, {"refused": offsets, "c": offsets})
+    assert capsys.readouterr().err == ""
