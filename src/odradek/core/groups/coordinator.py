@@ -45,10 +45,7 @@ class GroupCoordinator:
 
     def group(self, group_id: str) -> Group:
         """Raises Refused, also GROUP_ID_NOT_FOUND."""
-        group = self.shard_of(group_id).groups.get(group_id)
-        if group is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return group
+        return self.shard_of(group_id).group(group_id)
 
     def topics_changed(self, deleted: list[TopicName], now: Moment) -> None:
         """Offsets of deleted topics go; groups whose members are assigned here look at their topics again."""

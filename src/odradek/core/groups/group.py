@@ -10,6 +10,7 @@ from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.moment import Moment
 
 CLASSIC, CONSUMER = "classic", "consumer"  # Group types, as ListGroups has them.
+CONSUMERS = "consumer"  # The protocol type of consumers, whose subscriptions we understand.
 
 CommitCheck: TypeAlias = Callable[[TopicName, int], None]  # Raises Refused for a partition that can't be committed.
 

@@ -9,13 +9,12 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import StateRecord
-from odradek.core.groups.group import CLASSIC, Group
+from odradek.core.groups.group import CLASSIC, CONSUMERS, Group
 from odradek.core.groups.offsets import tombstone
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 
 RECORDS_PER_BATCH = 10_000  # A batch with all offsets of a large cluster's topic would be too large.
-_CONSUMERS = "consumer"
 
 
 class Deleted(NamedTuple):
@@ -27,8 +26,8 @@ class Deleted(NamedTuple):
 
 def delete(shard: GroupShard, group_id: str, places: Collection[tuple[TopicName, int]], now: Moment) -> Deleted:
     """Raises Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
-    group = _group(shard, group_id)
-    if group.type == CLASSIC and not group.is_empty and group.protocol_type != _CONSUMERS:
+    group = shard.group(group_id)
+    if group.type == CLASSIC and not group.is_empty and group.protocol_type != CONSUMERS:
         raise Refused(ErrorCode.NON_EMPTY_GROUP, f"members of {group_id!r} are no consumers")
     subscribed = {topic for topic in {topic for topic, _ in places} if group.is_subscribed_to(topic)}
     forgotten = {
@@ -45,7 +44,7 @@ def delete_group(shard: GroupShard, group_id: str, now: Moment) -> None:
 
     Raises Refused(GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP).
     """
-    group = _group(shard, group_id)
+    group = shard.group(group_id)
     group.check_delete()
     forget_group(shard, group, now)
 
@@ -61,10 +60,3 @@ def write_all(shard: GroupShard, records: Sequence[StateRecord], now: Moment) ->
     for start in range(0, len(records), RECORDS_PER_BATCH):
         written = shard.write(list(records[start : start + RECORDS_PER_BATCH]), now)
     return written
-
-
-def _group(shard: GroupShard, group_id: str) -> Group:
-    group = shard.groups.get(group_id)
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    return group

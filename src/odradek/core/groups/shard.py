@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from odradek.base.errors import ErrorCode, Refused
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import NOBODY, Producer, StateLog, StateRecord
@@ -38,6 +39,13 @@ class GroupShard:
         self.offsets = GroupOffsets()
         self._replays = replays
         self._simple = simple
+
+    def group(self, group_id: str) -> Group:
+        """Raises Refused(GROUP_ID_NOT_FOUND)."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
 
     def simple_group(self, group_id: str) -> Group:
         """A group of which only offsets are kept; not there yet.  Nothing but its offsets is in the log."""

@@ -101,6 +101,14 @@ def test_uniform_is_balanced_within_one(group: tuple[Members, Counts]) -> None:
     assert max(loads) - min(loads) <= 1
 
 
+@given(group=groups(same=True))
+def test_uniform_has_the_very_same_for_members_of_whom_nothing_moves(group: tuple[Members, Counts]) -> None:
+    specs, counts = group
+    assigned = ASSIGNORS["uniform"](specs, counts)
+    again = ASSIGNORS["uniform"](after(specs, assigned), counts)
+    assert all(again[member_id] is assigned[member_id] for member_id in specs)
+
+
 @given(st.integers(1, 6), st.lists(st.integers(0, 8), max_size=30))
 def test_uniform_moves_no_more_than_it_must(count: int, owners: list[int]) -> None:
     """From any owners, of whom some may have left: as much stays as fits into the numbers of each."""

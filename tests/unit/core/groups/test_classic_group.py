@@ -188,7 +188,7 @@ def test_a_log_that_is_written_anew_changes_nothing(harness: Harness) -> None:
     here = shard(harness)
     records = here.records()
     assert records is not None
-    here.write(list(records), harness.now)
+    here.write_only(list(records), harness.now)
     assert group_of(harness) is group and group.phase is State.PREPARING and len(group.members) == 2
     harness.kill()
     assert [member.id for member in group_of(harness).members] == [joined.member_id]

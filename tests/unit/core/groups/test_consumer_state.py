@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.cluster import CONSUMER_OFFSETS
-from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.coordinators.state_log import StateLog, StateRecord
 from odradek.core.groups.consumer import records
-from odradek.core.groups.consumer.member import Current, Held, MemberState
+from odradek.core.groups.consumer.member import Current, Held, MemberState, Said
 from odradek.core.groups.consumer.state import GroupState
 from odradek.record.batch import iter_batches
 from odradek.record.internal.codec import decode_key, decode_value, encode
@@ -24,6 +24,7 @@ from odradek.record.internal.consumer_groups import (
     ConsumerGroupMetadataKey,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
     TopicPartitions,
 )
 from odradek.record.records import iter_records
@@ -152,6 +153,45 @@ def test_who_owns_a_partition_is_the_last_to_say_so() -> None:
     assert state.owners == {(T, 0): "a", (T, 1): "b"}
 
 
+def test_an_instance_id_that_a_member_has_no_more_is_nobodys(broker: Consumers) -> None:
+    """As after a restart from a log of which only the member's last record is left."""
+    assert broker.join("a", "t", instance_id="j").error_code == ErrorCode.NONE
+    assert broker.group().kept.static == {"j": "a"}
+    assert vars(again(list(broker.group().records()))) == vars(broker.group().kept)
+
+
+def test_what_members_are_subscribed_to_follows_them(broker: Consumers) -> None:
+    kept = broker.group().kept
+    assert kept.subscriptions == {
+        (frozenset({"t"}), ""): 1,
+        (frozenset({"t", "later"}), ""): 1,
+        (frozenset(), "t|u"): 1,
+    }
+    assert kept.patterns == ["t|u"]
+    state = GroupState(GROUP)
+    for record in broker.group().records():  # Kafka may have written of such a member, and not yet what it matches.
+        if not isinstance(record.key, ConsumerGroupRegularExpressionKey):
+            state.apply(record.key, record.value)
+    assert state.patterns == ["t|u"]
+    broker.beat("c", 4, subscribed_topic_names=["t"], subscribed_topic_regex="")
+    kept = broker.group().kept
+    assert kept.subscriptions == {(frozenset({"t"}), ""): 2, (frozenset({"t", "later"}), ""): 1}
+    assert not kept.patterns and not kept.regexes
+
+
+def test_a_member_may_be_known_before_what_it_said() -> None:
+    """In a log of which parts were compacted its last words may come after where it is."""
+    state = GroupState(GROUP)
+    current = records.current(GROUP, "a", Current(2, 1))
+    said = records.said(GROUP, "a", Said(topics=frozenset({"t"})))
+    state.apply(current.key, current.value)
+    assert not state.topics()
+    state.apply(said.key, said.value)
+    assert state.subscriptions == {(frozenset({"t"}), ""): 1}
+    state.apply(said.key, None)
+    assert vars(state) == vars(GroupState(GROUP))
+
+
 def test_partition_metadata_of_older_brokers_is_removed(broker: Consumers) -> None:
     key = ConsumerGroupPartitionMetadataKey(group_id=GROUP)
     group = broker.group()
@@ -164,10 +204,33 @@ def test_partition_metadata_of_older_brokers_is_removed(broker: Consumers) -> No
 def test_what_can_not_be_written_has_not_happened(broker: Consumers) -> None:
     group, before = broker.group(), broker.group().kept
     broker.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].take_offline()
-    for answer in (broker.join("d", "t"), broker.beat("a", -1), broker.beat("b", 4, subscribed_topic_names=[])):
+    for answer in (broker.join("d", "t"), broker.beat("a", -1), broker.beat("b", 3, subscribed_topic_names=[])):
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
     assert group.kept is before
     assert set(before.members) == {"a", "b", "c"}
+
+
+def test_what_is_refused_while_it_is_written_has_not_happened(
+    broker: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, before = broker.group(), list(broker.group().records())
+
+    def refuse(*_: object) -> None:
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StateLog, "append", refuse)
+        for answer in (broker.join("d", "t"), broker.beat("a", -1), broker.beat("b", 3, subscribed_topic_names=[])):
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert list(group.records()) == before
+        assert len(broker.broker.timers) == 3
+    assert broker.join("d", "t").error_code == ErrorCode.NONE
+    assert broker.beat("a", -1).error_code == ErrorCode.NONE
+    assert set(group.kept.members) == {"b", "c", "d"}
+    assert len(broker.broker.timers) == 3
+    kept = vars(group.kept)
+    broker.kill()
+    assert vars(broker.group().kept) == kept
 
 
 def test_a_member_that_can_not_be_removed_now_is_tried_again(

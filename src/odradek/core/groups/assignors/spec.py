@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from odradek.base.uuids import Uuid
@@ -20,19 +20,29 @@ class MemberSpec(NamedTuple):
     instance_id: str | None = None
 
 
-def kept_partitions(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Owned]:
-    """What each member owns and may go on to own, in order; of two owners the first one by id."""
-    taken: set[tuple[Uuid, int]] = set()
-    kept: dict[str, Owned] = {}
+def kept_partitions(
+    members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]
+) -> tuple[dict[str, Assignment], dict[Uuid, set[int]]]:
+    """What each member, in the order of their ids, owns and may go on to own, and what is left by topic.
+
+    Of two owners the first one keeps it.  Who may keep all has the very same Assignment.
+    """
+    left = {topic: set(range(count)) for topic, count in counts.items()}
+    kept: dict[str, Assignment] = {}
     for member_id in sorted(members):
-        member = members[member_id]
-        kept[member_id] = []
-        for topic in sorted(member.owned.keys() & member.topics & counts.keys()):
-            for partition in sorted(member.owned[topic]):
-                if partition < counts[topic] and (topic, partition) not in taken:
-                    taken.add((topic, partition))
-                    kept[member_id].append((topic, partition))
-    return kept
+        topics, owned, _ = members[member_id]
+        mine = {}
+        for topic, partitions in owned.items():
+            if topic in topics and topic in left and (free := partitions & left[topic]):
+                mine[topic] = free
+                left[topic] -= free
+        kept[member_id] = owned if mine == owned else mine
+    return kept, left
+
+
+def in_order(assignment: Mapping[Uuid, Set[int]]) -> Owned:
+    """By topic, then by partition."""
+    return [(topic, partition) for topic in sorted(assignment) for partition in sorted(assignment[topic])]
 
 
 def assignment_of(owned: Iterable[tuple[Uuid, int]]) -> Assignment:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors import uniform_mixed
-from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Owned, assignment_of, kept_partitions
+from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Owned, assignment_of, in_order, kept_partitions
 
 
 def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
@@ -19,39 +19,44 @@ def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dic
         return uniform_mixed.assign(members, counts)
     if not members:
         return {}
-    kept = kept_partitions(members, counts)
-    quotas = _quotas(kept, sum(counts.values()))
-    free = _give_up(kept, quotas, counts)
-    _hand_out(kept, quotas, free)
-    return {member_id: assignment_of(owned) for member_id, owned in kept.items()}
+    kept, left = kept_partitions(members, counts)
+    loads = {member_id: sum(map(len, owned.values())) for member_id, owned in kept.items()}
+    quotas = _quotas(loads, sum(counts.values()))
+    for member_id, load in loads.items():
+        if load > quotas[member_id]:
+            kept[member_id] = _cut(kept[member_id], quotas[member_id], left)
+    missing = {member_id: quota - loads[member_id] for member_id, quota in quotas.items() if quota > loads[member_id]}
+    for member_id, given in _handed_out(missing, in_order(left)).items():
+        kept[member_id] = assignment_of([*in_order(kept[member_id]), *given])
+    return kept
 
 
-def _quotas(kept: Mapping[str, Owned], total: int) -> dict[str, int]:
+def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
     """One more than the others get those that have it already, then the first by id."""
-    least, extra = divmod(total, len(kept))
-    by_need = sorted(kept, key=lambda member_id: len(kept[member_id]) <= least)  # Stable: by id among equals.
-    return {member_id: least + (place < extra) for place, member_id in enumerate(by_need)}
+    least, extra = divmod(total, len(loads))
+    having = [member_id for member_id, load in loads.items() if load > least]
+    others = [member_id for member_id, load in loads.items() if load <= least]
+    quotas = dict.fromkeys(loads, least)
+    quotas.update(dict.fromkeys([*having, *others][:extra], least + 1))
+    return quotas
 
 
-def _give_up(kept: dict[str, Owned], quotas: Mapping[str, int], counts: Mapping[Uuid, int]) -> Owned:
-    """What is above a quota goes; then all that nobody owns, topic by topic."""
-    for member_id, owned in kept.items():
-        del owned[quotas[member_id] :]
-    taken = {partition for owned in kept.values() for partition in owned}
-    return [
-        (topic, partition)
-        for topic in sorted(counts)
-        for partition in range(counts[topic])
-        if (topic, partition) not in taken
-    ]
+def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assignment:
+    """What is above its quota goes to `left`."""
+    listed = in_order(owned)
+    for topic, partition in listed[quota:]:
+        left[topic].add(partition)
+    return assignment_of(listed[:quota])
 
 
-def _hand_out(kept: dict[str, Owned], quotas: Mapping[str, int], free: Owned) -> None:
+def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
     """In turn, so that each topic is spread over many members."""
-    waiting = [member_id for member_id in sorted(kept) if len(kept[member_id]) < quotas[member_id]]
-    partitions = iter(free)
+    given: dict[str, Owned] = {member_id: [] for member_id in missing}
+    partitions = iter(left)
+    waiting = list(given)
     while waiting:
         for member_id in waiting:
-            kept[member_id].append(next(partitions))
-        waiting = [member_id for member_id in waiting if len(kept[member_id]) < quotas[member_id]]
+            given[member_id].append(next(partitions))
+        waiting = [member_id for member_id in waiting if len(given[member_id]) < missing[member_id]]
     assert next(partitions, None) is None, "quotas add up to all partitions"
+    return given

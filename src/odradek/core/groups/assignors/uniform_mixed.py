@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from odradek.base.uuids import Uuid
-from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Owned, assignment_of, kept_partitions
+from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Owned, assignment_of, in_order, kept_partitions
 
 MOVES_PER_PARTITION_MAX = 16  # A long chain of subscriptions can pass partitions on from end to end many times.
 
@@ -44,8 +44,9 @@ class _Group:
         # By topic and member, what was its own before first: it is moved last.
         self._owned: dict[Uuid, dict[int, list[int]]] = {topic: {} for topic in counts}
         self._taken: dict[Uuid, set[int]] = {topic: set() for topic in counts}
-        for place, owned in enumerate(kept_partitions(members, counts).values()):
-            for topic, partition in owned:
+        kept, _ = kept_partitions(members, counts)
+        for place, owned in enumerate(kept.values()):
+            for topic, partition in in_order(owned):
                 self._give(topic, partition, place)
         self._moves_left = MOVES_PER_PARTITION_MAX * sum(counts.values())
         # Those that load each of their subscribers most come first: what follows can still even it out.

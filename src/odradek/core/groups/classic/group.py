@@ -16,12 +16,10 @@ from odradek.core.groups.classic.messages import Joined, Synced
 from odradek.core.groups.classic.rebalancing import Rebalancing
 from odradek.core.groups.classic.records import join_of
 from odradek.core.groups.classic.states import NEXT, Event, State
-from odradek.core.groups.group import CLASSIC
+from odradek.core.groups.group import CLASSIC, CONSUMERS
 from odradek.core.moment import Moment
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from odradek.record.internal.consumer_protocol import decode_subscription
-
-CONSUMERS = "consumer"  # The protocol type of consumers, whose subscriptions we understand.
 
 
 class ClassicGroup(Rebalancing):
@@ -64,7 +62,7 @@ class ClassicGroup(Rebalancing):
         if self.phase is State.COMPLETING and not is_transactional:
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
         if member is not None and not is_transactional:
-            member.session.extend(now, member.session_timeout_ms)
+            member.heard_of(now)
 
     def member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
         """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
@@ -96,8 +94,10 @@ class ClassicGroup(Rebalancing):
 
     def _subscribed(self) -> frozenset[str] | None:
         """None if it can't be told."""
-        if self.is_empty or self.protocol_name is None:
-            return frozenset() if self.is_empty else None
+        if self.is_empty:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
         if not self._has_looked:
             self._has_looked = True
             try:
@@ -124,8 +124,6 @@ class ClassicGroup(Rebalancing):
 
     def load(self, value: GroupMetadataValue) -> None:
         """From the log: stable, or empty."""
-        if value is self._kept:
-            return  # The log is written anew.
         self._kept = value
         self._protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -154,7 +152,7 @@ class ClassicGroup(Rebalancing):
 
     def begin(self, now: Moment) -> None:
         for member in self.members:
-            member.session.extend(now, member.session_timeout_ms)
+            member.heard_of(now)
         if len(self.members) > self.shard.runtime.configs.int("group.max.size"):
             self.rebalance("it has more members than group.max.size allows now", now)
 

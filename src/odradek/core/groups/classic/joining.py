@@ -9,6 +9,7 @@ from odradek.base.uuids import to_hex
 from odradek.core.groups.classic.group import ClassicGroup
 from odradek.core.groups.classic.members import Member, elected
 from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.groups.classic.rebalancing import NEW_MEMBER_SESSION_MS
 from odradek.core.groups.classic.records import value_of
 from odradek.core.groups.classic.states import State
 from odradek.core.groups.history import because
@@ -31,12 +32,12 @@ def join(shard: GroupShard, group_id: str, asked: Join, now: Moment) -> Promise[
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
     group = present if isinstance(present, ClassicGroup) else ClassicGroup(group_id, shard)
     assert present is group or present is None or present.is_empty, "others have members of their own"
+    _check_room(group, asked, now)
     _check_protocols(group, asked)
     if present is not group:
         if present is not None:
             shard.write(present.tombstones(), now)
         shard.groups[group_id] = group
-    _check_room(group, asked, now)
     return _join_known(group, asked, now) if asked.member_id else _join_new(group, asked, now)
 
 
@@ -102,7 +103,7 @@ def _join_known(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined
         what = "changed its metadata" if has_changed else "joined again, the leader" if leads else "joined again"
         group.rebalance(because(f"member {member.id!r} {what}", asked.reason), now)
         return promise
-    member.session.extend(now, member.session_timeout_ms)
+    member.heard_of(now)
     return _answered(group, group.joined(member.id, group.everybody() if leads else ()))
 
 
@@ -114,7 +115,7 @@ def _replace(group: ClassicGroup, old: Member, member_id: str, asked: Join, now:
     if group.phase is State.STABLE and elected(_with(group, old, new)) == group.protocol_name:
         return _take_over(group, old, new, asked, now)
     group.members.replace(old, new)
-    new.session.extend(now, new.session_timeout_ms)
+    new.heard_of(now)
     promise = group.members.await_join(new)
     group.rebalance(because(f"static member {new.instance_id!r} was replaced by {new.id!r}", asked.reason), now)
     return promise
@@ -134,17 +135,23 @@ def _take_over(group: ClassicGroup, old: Member, new: Member, asked: Join, now: 
     written = group.keep(value_of(generation, everybody, {one.id: one.assignment for one in everybody}), now)
     group.members.replace(old, new)
     group.generation_changed()
-    new.session.extend(now, new.session_timeout_ms)
+    new.session.extend(now, NEW_MEMBER_SESSION_MS)
     joined = group.joined(new.id)
     if leads and asked.skips_assignment:
         joined = joined._replace(skip_assignment=True, members=group.everybody())
     elif leads:
         joined = joined._replace(leader=old.id)
     promise, runtime = Promise[Joined](), group.shard.runtime
-    lost = Joined(ErrorCode.NOT_COORDINATOR, "")
-    runtime.steps.when_safe(
-        written, lambda _: promise.keep(runtime.lot, joined), now, lambda _: promise.keep(runtime.lot, lost)
-    )
+
+    def safe(later: Moment) -> None:
+        if new.id in group.members:
+            new.heard_of(later)
+        promise.keep(runtime.lot, joined)
+
+    def lost(later: Moment) -> None:
+        promise.keep(runtime.lot, Joined(ErrorCode.NOT_COORDINATOR, ""))
+
+    runtime.steps.when_safe(written, safe, now, lost)
     return promise
 
 

@@ -16,20 +16,22 @@ def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
     codes, gone = [], []
     for leaver in leavers:
         try:
-            gone.extend(_leave(group, leaver, now))
+            gone.extend(_leave(group, leaver))
             codes.append(ErrorCode.NONE)
         except Refused as refused:
             codes.append(refused.code)
     if gone:
         group.rebalance(f"left: {listed(gone)}", now)
+    else:
+        group.pending_went(now)
     return Left(codes, group.written)
 
 
-def _leave(group: ClassicGroup, leaver: Leaver, now: Moment) -> list[str]:
+def _leave(group: ClassicGroup, leaver: Leaver) -> list[str]:
     """Who is no member any more, and why: nobody if it had not joined yet.  Raises Refused."""
     members = group.members
     if leaver.member_id in members.pending:
-        group.forget_pending(leaver.member_id, now)
+        members.forget_pending(leaver.member_id)
         return []
     by_instance = None
     if not leaver.member_id and leaver.instance_id is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic.messages import Join, Joined, Protocols, Synced
 from odradek.core.groups.session import Session
+from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.promise import Promise
 
@@ -51,6 +52,10 @@ class Member:
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
+
+    def heard_of(self, now: Moment) -> None:
+        """Its session begins again."""
+        self.session.extend(now, self.session_timeout_ms)
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

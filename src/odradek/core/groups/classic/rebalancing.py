@@ -4,7 +4,7 @@
     all have joined ──> a generation: CompletingRebalance, its leader assigns ──> in the log ──> Stable
 
 The first members of an empty group wait for others a while (group.initial.rebalance.delay.ms), longer while more come.
-Differs from Kafka 4: a join does not put off the end of a rebalance that goes on, as it did not before 4.0 either.
+A join does not put off the end of a rebalance that goes on.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Rebalancing:
 
     def forget_pending(self, member_id: str, now: Moment) -> None:
         self.members.forget_pending(member_id)
-        self.go_on(now)
-        self._forget_if_unused()
+        self.pending_went(now)
 
-    def _forget_if_unused(self) -> None:
-        """A group of which nothing is kept, and where nobody is or is expected, was never there."""
+    def pending_went(self, now: Moment) -> None:
+        """Go on without them.  A group with nobody in it, or expected, of which nothing is kept, was never there."""
+        self.go_on(now)
         is_used = self.phase is not State.EMPTY or self.members.pending or self._kept is not None
         offsets = self.shard.offsets
         if not (is_used or offsets.of_group(self.id) or offsets.has_pending_of(self.id)):
@@ -170,7 +170,7 @@ class Rebalancing:
             shown = everybody if member.id == members.leader else ()
             members.answer_join(member, self.joined(member.id, shown))
             member.is_new = False
-            member.session.extend(now, member.session_timeout_ms)
+            member.heard_of(now)
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
 
     def _become_empty(self, now: Moment) -> None:
@@ -204,7 +204,7 @@ class Rebalancing:
         """A member has asked for its assignment."""
         unsynced = self.members.unsynced
         unsynced.discard(member_id)
-        if not unsynced and self.phase is not State.PREPARING:
+        if not unsynced:
             self._cancel_timer()
 
     def _sync_timed_out(self, now: Moment) -> None:
@@ -223,7 +223,7 @@ class Rebalancing:
     def answer_sync(self, member: Member, answer: Synced, now: Moment) -> None:
         """If it waits: its session, which may have ended meanwhile, begins again."""
         if self.members.answer_sync(member, answer):
-            member.session.extend(now, member.session_timeout_ms)
+            member.heard_of(now)
 
     # Keeping.
 

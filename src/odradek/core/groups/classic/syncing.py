@@ -27,7 +27,7 @@ def sync(group: ClassicGroup, asked: Sync, now: Moment) -> Promise[Synced]:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     group.synced(member.id)
     if group.phase is State.STABLE:
-        member.session.extend(now, member.session_timeout_ms)
+        member.heard_of(now)
         promise = Promise[Synced]()
         promise.keep(group.shard.runtime.lot, _share(group, member))
         return promise
@@ -85,7 +85,7 @@ def _share(group: ClassicGroup, member: Member) -> Synced:
 def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:
     """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
     member = group.member(asked.member_id, asked.instance_id, asked.generation)
-    if member.joining is None:
-        member.session.extend(now, member.session_timeout_ms)
+    if member.joining is None:  # A new one that waits has longer.
+        member.heard_of(now)
     if group.phase is State.PREPARING:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)

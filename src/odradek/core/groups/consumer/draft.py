@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """`state` is not to be changed but through `add`."""
+    """`state` is not to be changed but through `add`; once it is written it is the group's own."""
 
     def __init__(self, shard: GroupShard, group_id: str, group: ConsumerGroup | None) -> None:
         """Of a group that is there, or of a new one."""
@@ -35,6 +35,7 @@ class Draft:
         self.reasons: list[str] = []  # Why the group's epoch rises.
         self.has_looked_at_topics = self.has_looked_at_regexes = False
         self._is_copy = group is None
+        self._gone: list[str] = []  # Ids of members.
 
     def add(self, *added: StateRecord) -> None:
         if not self._is_copy:
@@ -57,6 +58,7 @@ class Draft:
 
     def remove(self, member: Member) -> None:
         self.add(*records.no_member(self.state.id, member.id))
+        self._gone.append(member.id)
 
     @property
     def has_stale_topics(self) -> bool:
@@ -64,7 +66,7 @@ class Draft:
 
     def commit(self, now: Moment, history: Rebalances | None = None) -> tuple[ConsumerGroup, Written | None]:
         """The group, as it is from now on.  Raises Refused, and nothing happened."""
-        written = self.shard.write(self.records, now) if self.records else None
+        written = self._write(now) if self.records else None
         group = self.shard.groups[self.state.id]
         assert isinstance(group, ConsumerGroup), "its records make it one"
         if history is not None:
@@ -77,3 +79,11 @@ class Draft:
             group.has_stale_regexes = False
             group.resolved_at = now.steady
         return group, written
+
+    def _write(self, now: Moment) -> Written:
+        """The group's state is the draft's then, to which these records were applied already."""
+        if self.group is None:
+            return self.shard.write(self.records, now)
+        written = self.shard.write_only(self.records, now)
+        self.group.keep(self.state, self._gone)
+        return written

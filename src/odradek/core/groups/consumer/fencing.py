@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from odradek.base.errors import Refused
 from odradek.core.coordinators.durable import Written
-from odradek.core.groups.consumer import migration, records, steps
+from odradek.core.groups.consumer import migration, steps
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
 from odradek.core.groups.consumer.member import Member
@@ -44,9 +44,8 @@ def remove(group: ConsumerGroup, members: Sequence[Member], reason: str, now: Mo
         return migration.downgrade(draft, gone, reason, now)
     for member in members:
         draft.remove(member)
-    for pattern in {member.said.regex for member in members}:
-        if pattern in draft.state.regexes and pattern not in draft.state.patterns:
-            draft.add(records.regex(group.id, pattern, None, 0))
+    for member in members:
+        steps.forget(draft, member.said.regex)
     draft.reasons.append(reason)
     steps.raise_epoch(draft)
     return draft.commit(now)[1]

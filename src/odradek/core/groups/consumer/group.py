@@ -37,7 +37,7 @@ Rang = Callable[["ConsumerGroup", Alarm, str, Moment], None]
 
 
 class ConsumerGroup:
-    """`state` is what is kept; alarms and history are lost with the broker."""
+    """`kept` is what the log has; alarms and history are lost with the broker."""
 
     def __init__(self, group_id: str, shard: GroupShard, rang: Rang) -> None:
         """`rang` is called when a member has not done in time what it had to."""
@@ -135,8 +135,17 @@ class ConsumerGroup:
         self.kept.apply(key, value)
         member_id = getattr(key, "member_id", None)
         if member_id is not None and member_id not in self.kept.members:
-            for alarm in Alarm:
-                self.cancel(alarm, member_id)
+            self._cancel_all(member_id)
+
+    def keep(self, state: GroupState, gone: Iterable[str]) -> None:
+        """The log has it; the members `gone` are not in it any more."""
+        self.kept = state
+        for member_id in gone:
+            self._cancel_all(member_id)
+
+    def _cancel_all(self, member_id: str) -> None:
+        for alarm in Alarm:
+            self.cancel(alarm, member_id)
 
     # Alarms.
 

@@ -13,8 +13,10 @@ JOIN_EPOCH = 0
 
 def check_room(draft: Draft, member_id: str) -> None:
     """Raises Refused(GROUP_MAX_SIZE_REACHED)."""
+    if member_id in draft.state.members:
+        return
     limit = draft.configs.int("group.consumer.max.size")
-    if member_id not in draft.state.members and len(draft.state.members) >= limit:
+    if len(draft.state.members) >= limit:
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group is full with {limit} members.")
 
 

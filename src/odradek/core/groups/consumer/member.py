@@ -17,6 +17,8 @@ from odradek.record.internal.consumer_groups import (
     TopicPartitions,
 )
 
+Subscription: TypeAlias = tuple[frozenset[str], str]  # To topics by name, and by a regex ("" if there is none).
+
 # Partitions by topic, each with the epoch in which the member got it: older commits don't count for it (KIP-1251).
 Held: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 
@@ -81,6 +83,10 @@ class Said(NamedTuple):
             classic=None if metadata is None else ClassicMember.of(metadata),
         )
 
+    @property
+    def subscription(self) -> Subscription:
+        return self.topics, self.regex
+
     def value(self) -> ConsumerGroupMemberMetadataValue:
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
@@ -130,9 +136,14 @@ class Current(NamedTuple):
         """The next one."""
         return Current(epoch, self.epoch, state, assigned, revoking)
 
-    def partitions(self) -> Iterable[tuple[Uuid, int]]:
+    @property
+    def held(self) -> tuple[Held, Held]:
         """All that nobody else may have yet."""
-        for held in (self.assigned, self.revoking):
+        return self.assigned, self.revoking
+
+    def partitions(self) -> Iterable[tuple[Uuid, int]]:
+        """The same, one by one."""
+        for held in self.held:
             for topic, epochs in held.items():
                 for partition in epochs:
                     yield topic, partition
@@ -169,11 +180,9 @@ def _held(listed: Sequence[TopicPartitions], member_epoch: int) -> Held:
 
 
 def _listed(held: Held) -> list[TopicPartitions]:
-    return [
-        TopicPartitions(
-            topic_id=topic,
-            partitions=sorted(epochs),
-            assignment_epochs=[epochs[partition] for partition in sorted(epochs)],
-        )
-        for topic, epochs in sorted(held.items())
-    ]
+    listed = []
+    for topic in sorted(held):
+        epochs, partitions = held[topic], sorted(held[topic])
+        in_order = [epochs[partition] for partition in partitions]
+        listed.append(TopicPartitions(topic_id=topic, partitions=partitions, assignment_epochs=in_order))
+    return listed

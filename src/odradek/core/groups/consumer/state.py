@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer.member import GONE, Current, Member, Said
+from odradek.core.groups.consumer.member import GONE, Current, Member, Said, Subscription
 from odradek.record.internal.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -52,6 +52,7 @@ class GroupState:
         self.metadata_hash = 0
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # Member ids by instance id.
+        self.subscriptions: dict[Subscription, int] = {}  # How many members have each.
         self.targets: dict[str, Assignment] = {}
         self.assigned = Assigned()
         self.regexes: dict[str, frozenset[str]] = {}  # The topics that each was found to match.
@@ -62,6 +63,7 @@ class GroupState:
         other = copy(self)
         other.members, other.static, other.targets = dict(self.members), dict(self.static), dict(self.targets)
         other.regexes, other.owners = dict(self.regexes), dict(self.owners)
+        other.subscriptions = dict(self.subscriptions)
         return other
 
     # From the log.
@@ -100,26 +102,40 @@ class GroupState:
 
     def _put_said(self, member_id: str, said: Said | None) -> None:
         old = self.members.get(member_id)
+        if old is not None:
+            self._forget_said(old)
         if said is not None:
-            self.members[member_id] = old._replace(said=said) if old else Member(member_id, said)
-            if said.instance_id is not None:
-                self.static[said.instance_id] = member_id
+            self._put_new_said(Member(member_id, said) if old is None else old._replace(said=said))
         elif old is not None:
             self._release(old)
             del self.members[member_id]
-            instance_id = old.said.instance_id
-            if instance_id is not None and self.static.get(instance_id) == member_id:
-                del self.static[instance_id]
+
+    def _put_new_said(self, member: Member) -> None:
+        said = member.said
+        self.members[member.id] = member
+        self.subscriptions[said.subscription] = self.subscriptions.get(said.subscription, 0) + 1
+        if said.instance_id is not None:
+            self.static[said.instance_id] = member.id
+
+    def _forget_said(self, member: Member) -> None:
+        said = member.said
+        self.subscriptions[said.subscription] -= 1
+        if not self.subscriptions[said.subscription]:
+            del self.subscriptions[said.subscription]
+        if said.instance_id is not None and self.static.get(said.instance_id) == member.id:
+            del self.static[said.instance_id]
 
     def _put_current(self, member_id: str, current: Current | None) -> None:
         old = self.members.get(member_id)
-        if old is not None:
+        if old is None:
+            if current is None:
+                return
+            old = Member(member_id)
+            self._put_new_said(old)
+        member = self.members[member_id] = old._replace(current=current or GONE)
+        if member.current.held != old.current.held:  # Most often it is only the epoch that changes.
             self._release(old)
-        elif current is None:
-            return
-        member = (old or Member(member_id))._replace(current=current or GONE)
-        self.members[member_id] = member
-        self.owners.update(dict.fromkeys(member.current.partitions(), member_id))
+            self.owners.update(dict.fromkeys(member.current.partitions(), member_id))
 
     def _release(self, member: Member) -> None:
         for partition in member.current.partitions():
@@ -160,20 +176,20 @@ class GroupState:
     def target_of(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, NO_ASSIGNMENT)
 
-    def topics_of(self, said: Said) -> frozenset[str]:
-        """The names that a member is subscribed to, in whichever way."""
-        matched = self.regexes.get(said.regex)
-        return said.topics | matched if matched else said.topics
+    def topics_of(self, subscription: Subscription) -> frozenset[str]:
+        """Their names."""
+        names, regex = subscription
+        matched = self.regexes.get(regex)
+        return names | matched if matched else names
 
     def topics(self) -> frozenset[str]:
         """The names that anybody is subscribed to."""
-        subscriptions = {(one.said.topics, one.said.regex): one.said for one in self.members.values()}
-        return frozenset().union(*map(self.topics_of, subscriptions.values()))
+        return frozenset().union(*map(self.topics_of, self.subscriptions))
 
     @property
     def patterns(self) -> list[str]:
         """The regular expressions by which members are subscribed."""
-        return sorted({one.said.regex for one in self.members.values()} - {""})
+        return sorted({regex for _, regex in self.subscriptions if regex})
 
     def is_free(self, topic: Uuid, partition: int, member_id: str) -> bool:
         """Nobody else has it, so this member may."""

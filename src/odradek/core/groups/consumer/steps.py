@@ -35,12 +35,17 @@ def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
     old, new = before.regex, member.said.regex
     if old == new:
         return False
-    if old in draft.state.regexes and old not in draft.state.patterns:
-        draft.add(records.regex(draft.state.id, old, None, 0))
+    forget(draft, old)
     if new and new not in draft.state.regexes:
         regexes.check(new)
         _put(draft, new, now)
     return True
+
+
+def forget(draft: Draft, pattern: str) -> None:
+    """What it matched, if no member is subscribed by it any more."""
+    if pattern in draft.state.regexes and pattern not in draft.state.patterns:
+        draft.add(records.regex(draft.state.id, pattern, None, 0))
 
 
 def resolve_again(draft: Draft, now: Moment) -> None:
@@ -107,20 +112,18 @@ def assign(draft: Draft, now: Moment) -> None:
     name = state.preferred_assignor
     targets = _targets(draft, name if name in names else names[0])
     for member_id, target in targets.items():
-        if target != state.targets.get(member_id):
+        before = state.targets.get(member_id)
+        if target is not before and target != before:  # Most have the very same.
             draft.add(records.target(state.id, member_id, target))
     draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
 
 
 def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
     state = draft.state
-    known = {(one.said.topics, one.said.regex): one.said for one in state.members.values()}
-    wanted = {key: topics.ids(state.topics_of(said), draft.view) for key, said in known.items()}
+    wanted = {one: topics.ids(state.topics_of(one), draft.view) for one in state.subscriptions}
     members = {
-        member.id: MemberSpec(
-            wanted[member.said.topics, member.said.regex], state.target_of(member.id), member.said.instance_id
-        )
-        for member in state.members.values()
+        member_id: MemberSpec(wanted[said.subscription], state.target_of(member_id), said.instance_id)
+        for member_id, said, _ in state.members.values()
     }
     counts = {topic.id: len(topic.partitions) for topic in topics.present(state.topics(), draft.view)}
     return ASSIGNORS[name](members, counts)
@@ -138,7 +141,7 @@ def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_res
     aim = reconciling.Aim(
         state.assigned.epoch,
         state.target_of(member_id),
-        topics.ids(state.topics_of(member.said), draft.view),
+        topics.ids(state.topics_of(member.said.subscription), draft.view),
         owned,
         has_resubscribed,
     )
