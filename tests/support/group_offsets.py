@@ -134,7 +134,18 @@ class GroupOffsets:
         member: Member = NOT_A_MEMBER,
     ) -> dict[Name, ErrorCode]:
         """TxnOffsetCommit."""
-        request = TxnOffsetCommitRequest(
+        request = self.request_in(producer, kept, member)
+        answer = self.harness.ask(request, version, TxnOffsetCommitResponse)
+        return {
+            (topic.name, part.partition_index): ErrorCode(part.error_code)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+
+    def request_in(
+        self, producer: Transactional, kept: Mapping[Name, Kept | int], member: Member = NOT_A_MEMBER
+    ) -> TxnOffsetCommitRequest:
+        return TxnOffsetCommitRequest(
             transactional_id=producer.id,
             group_id=self.id,
             producer_id=producer.producer.id,
@@ -150,12 +161,6 @@ class GroupOffsets:
                 for name in dict.fromkeys(topic for topic, _ in kept)
             ],
         )
-        answer = self.harness.ask(request, version, TxnOffsetCommitResponse)
-        return {
-            (topic.name, part.partition_index): ErrorCode(part.error_code)
-            for topic in answer.topics
-            for part in topic.partitions
-        }
 
     def fetch(
         self, names: Sequence[Name] | None = None, version: int = LATEST, *, is_stable: bool = False

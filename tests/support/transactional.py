@@ -93,22 +93,27 @@ class Transactional:
         self, topic: str, values: Mapping[int, Sequence[bytes]], as_: Producer | None = None
     ) -> list[ErrorCode]:
         """To many partitions by one Produce."""
-        data = [
-            PartitionProduceData(index=partition, records=self._batch((topic, partition), those, as_ or self.producer))
-            for partition, those in values.items()
-        ]
-        is_by_name = self.version < 2
-        name = TopicProduceData(name=topic, partition_data=data)
-        by_id = TopicProduceData(topic_id=self.harness.broker.view.topics[topic].id, partition_data=data)  # type: ignore[index]
-        request = ProduceRequest(
-            transactional_id=self.id, acks=-1, timeout_ms=1000, topic_data=[name if is_by_name else by_id]
-        )
-        answer = self.harness.ask(request, 10 if is_by_name else 13, ProduceResponse)
+        request = self.produce(topic, values, as_)
+        answer = self.harness.ask(request, self.produce_version, ProduceResponse)
         codes = [ErrorCode(part.error_code) for part in answer.responses[0].partition_responses]
         for (partition, those), code in zip(values.items(), codes, strict=True):
             if code == ErrorCode.NONE:
                 self.sequences[topic, partition] = self.sequences.get((topic, partition), 0) + len(those)
         return codes
+
+    @property
+    def produce_version(self) -> int:
+        return 10 if self.version < 2 else 13
+
+    def produce(self, topic: str, values: Mapping[int, Sequence[bytes]], as_: Producer | None = None) -> ProduceRequest:
+        data = [
+            PartitionProduceData(index=partition, records=self._batch((topic, partition), those, as_ or self.producer))
+            for partition, those in values.items()
+        ]
+        by_name = TopicProduceData(name=topic, partition_data=data)
+        by_id = TopicProduceData(topic_id=self.harness.broker.view.topics[topic].id, partition_data=data)  # type: ignore[index]
+        topics = [by_name if self.version < 2 else by_id]
+        return ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=1000, topic_data=topics)
 
     def _batch(self, key: tuple[str, int], values: Sequence[bytes], producer: Producer) -> bytearray:
         return encode_batch(

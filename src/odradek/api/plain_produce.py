@@ -15,6 +15,7 @@ from odradek.base.units import Offset
 from odradek.core import ingress
 from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.core.coordinators.durable import Written
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.staging import Append
@@ -35,17 +36,24 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
         return None
     try:
         batch = ingress.admitted(partition, records, now)
+        join = None
         if batch.attributes:  # None are set in most batches.
-            produce.admit(broker, partition, batch, outline.version, outline.transactional_id, now)
+            join = produce.admit(broker, partition, batch, outline.version, outline.transactional_id, now)
         append = broker.stage(partition, batch, now, all_replicas=outline.acks == produce.ACKS_ALL)
     except Refused:
         return None
     request.body = _NOTHING  # An answer that waits must not keep the receive buffer alive.
-    return staged(broker, request, outline, append, partition.log.start_offset, now)
+    return staged(broker, request, outline, append, partition.log.start_offset, now, join)
 
 
 def staged(  # noqa: PLR0917
-    broker: Broker, request: Request, outline: Outline, append: Append, log_start_offset: Offset, now: Moment
+    broker: Broker,
+    request: Request,
+    outline: Outline,
+    append: Append,
+    log_start_offset: Offset,
+    now: Moment,
+    join: Written | None = None,
 ) -> PlainStaged:
     one: PlainStaged = _new(PlainStaged)
     one.broker = broker
@@ -54,6 +62,7 @@ def staged(  # noqa: PLR0917
     one.outline = outline
     one.append = append
     one.log_start_offset = log_start_offset
+    one.join = join
     return one
 
 
@@ -70,7 +79,7 @@ def learn(peer: Peer, request: Request, received: memoryview, body: ProduceReque
 class PlainStaged(Staged):
     """One batch of one partition on its way."""
 
-    __slots__ = ("append", "broker", "log_start_offset", "now", "outline", "request")
+    __slots__ = ("append", "broker", "join", "log_start_offset", "now", "outline", "request")
 
     broker: Broker
     request: Request
@@ -78,6 +87,7 @@ class PlainStaged(Staged):
     outline: Outline
     append: Append
     log_start_offset: Offset
+    join: Written | None
 
     def finish(self) -> Encoded | Parked[Encoded]:
         append, outline = self.append, self.outline
@@ -87,7 +97,7 @@ class PlainStaged(Staged):
             )
         response = outline.response(append.base_offset, append.log_append_time, self.log_start_offset)
         part = response.responses[0].partition_responses[0]
-        appended = [produce.Appended(outline.name, append, part)]
+        appended = [produce.Appended(outline.name, append, part, self.join)]
         general = produce.Staged(self.broker, self.now, outline.acks, outline.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
 
@@ -95,6 +105,8 @@ class PlainStaged(Staged):
         """Nobody else has to have it first."""
         if self.outline.acks != produce.ACKS_ALL:
             return True
+        if self.join is not None:
+            return False
         partition = self.broker.partitions.get(self.outline.name)
         return partition is not None and self.append.end <= partition.positions.high_watermark
 

@@ -20,11 +20,13 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
 from odradek.core import ingress
 from odradek.core.broker import Broker
+from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
+from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
 from odradek.record.batch import Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.wire.messages.produce import (
@@ -40,7 +42,6 @@ from odradek.wire.schema import maker
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
-ADDS_PARTITIONS_SINCE = 12
 
 _answer = maker(ProduceResponse)
 _partition_answer = maker(PartitionProduceResponse)
@@ -91,6 +92,7 @@ class Appended(NamedTuple):
     name: TopicPartition
     append: Append
     answer: PartitionProduceResponse
+    join: Written | None = None  # Of its partition to the transaction; it has to be safe, too.
 
     def fail(self, refused: Refused) -> None:
         self.answer.error_code = refused.code
@@ -104,7 +106,7 @@ def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | None:
     wrong = _wrong_as_a_whole(body, transactional)
     if wrong is not None:
         return refuse(call, body, wrong)
-    if len(transactional) > 1 and call.version >= ADDS_PARTITIONS_SINCE:
+    if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
         producer = Producer(transactional[0].producer_id, transactional[0].producer_epoch)
         joint_admission.join(call, body, producer)
     appended: list[Appended] = []
@@ -164,8 +166,9 @@ def _stage_partition(
     try:
         partition = broker.partition(topic, part.index)
         batch = ingress.admitted(partition, part.records, call.now)
+        join = None
         if batch.attributes:  # None are set in most batches.
-            admit(broker, partition, batch, call.version, body.transactional_id, call.now)
+            join = admit(broker, partition, batch, call.version, body.transactional_id, call.now)
         append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
         return _refused(part.index, refused)
@@ -176,7 +179,7 @@ def _stage_partition(
         log_append_time_ms=append.log_append_time,
         log_start_offset=partition.log.start_offset,
     )
-    appended.append(Appended(partition.topic_partition, append, answer))
+    appended.append(Appended(partition.topic_partition, append, answer, join))
     return answer
 
 
@@ -192,18 +195,19 @@ def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> N
 
 def admit(  # noqa: PLR0917
     broker: Broker, partition: Partition, batch: Batch, version: int, transactional_id: str | None, now: Moment
-) -> None:
-    """As check_allowed, and its transaction must take it.  Raises Refused."""
+) -> Written | None:
+    """As check_allowed, and its transaction must take it: admit_transactional.  Raises Refused."""
     check_allowed(version, transactional_id, batch)
     if not batch.is_transactional or not batch.has_producer_id:
-        return
-    if not partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
-        assert transactional_id is not None
-        partition.check_producer_epoch(batch)  # What comes late must not become part of another transaction.
-        adds = version >= ADDS_PARTITIONS_SINCE
-        if adds or broker.configs.bool("transaction.partition.verification.enable"):
-            partition.await_first(batch, now.wall, from_zero=adds)
-        broker.admit_transactional(partition, batch, transactional_id, version, now)
+        return None
+    assert transactional_id is not None, "it is checked"
+    if partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
+        return broker.transactions.unsafe_join(transactional_id)
+    partition.check_producer_epoch(batch)  # What comes late must not become part of another transaction.
+    adds = version >= PRODUCE_ADDS_SINCE
+    if adds or broker.configs.bool("transaction.partition.verification.enable"):
+        partition.await_first(batch, now.wall, from_zero=adds)
+    return broker.admit_transactional(partition, batch, transactional_id, version, now)
 
 
 def _refused(index: int, refused: Refused) -> PartitionProduceResponse:
@@ -233,15 +237,20 @@ class Acknowledgement:
 
     @property
     def keys(self) -> Iterable[TopicPartition]:
-        return [appended.name for appended in self.pending]
+        joins = {appended.join.name for appended in self.pending if appended.join is not None}
+        return [*joins, *(appended.name for appended in self.pending)]
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return all(map(self._is_settled, self.pending))
 
     def _is_settled(self, appended: Appended) -> bool:
-        append = appended.append
+        append, join = appended.append, appended.join
         partition = self._broker.partitions.get(appended.name)
-        if partition is None:
+        if join is not None and not join.is_settled:
+            return False
+        if join is not None and not join.is_safe:
+            appended.answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+        elif partition is None:
             appended.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif not partition.is_online:
             appended.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR

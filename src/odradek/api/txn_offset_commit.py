@@ -1,8 +1,8 @@
 """TxnOffsetCommit, versions 0 to 5: offsets that count when the producer's transaction commits.
 
-v2: leader epochs.  v3: flexible; generation, member and instance, to fence an old consumer (KIP-447).  v4: knows
-TRANSACTION_ABORTABLE.  v5: the group's partition joins the transaction with this request, without AddOffsetsToTxn
-(KIP-890).
+v2: leader epochs; knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).  v3: flexible; generation, member and instance, to
+fence an old consumer (KIP-447).  v4: knows TRANSACTION_ABORTABLE.  v5: the group's partition joins the transaction with
+this request, without AddOffsetsToTxn (KIP-890).
 
 As OffsetCommit otherwise, but a group has to have a name here.
 """
@@ -15,10 +15,12 @@ from itertools import repeat
 from odradek.api.call import Call
 from odradek.api.fencing import fenced_as
 from odradek.api.known_partitions import Asked, Partitions
+from odradek.api.offset_places import places_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId
+from odradek.core.coordinators.durable import AllWritten
 from odradek.core.coordinators.state_log import Producer
-from odradek.core.groups.offset_commit import Committer, Place, commit
+from odradek.core.groups.offset_commit import Committer, commit
 from odradek.core.parked import Parked
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -28,6 +30,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
+LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 JOINS_SINCE = 5
 FENCED_NEVER = JOINS_SINCE + 1
@@ -67,6 +70,8 @@ def _known_to(version: int, code: ErrorCode) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
 
 
@@ -77,7 +82,8 @@ def _commit(
     if body.producer_id < 0:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {body.producer_id}")
     producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
-    call.broker.admit_state(shard.log.name, producer, body.transactional_id, call.now, adds=call.version >= JOINS_SINCE)
+    adds = call.version >= JOINS_SINCE
+    join = call.broker.admit_state(shard.log.name, producer, body.transactional_id, call.now, adds=adds)
     committer = Committer(
         body.group_id,
         body.member_id,
@@ -86,23 +92,12 @@ def _commit(
         call.version,
         producer,
     )
-    places = [
-        Place(
-            topic,
-            wanted.partition_index,
-            wanted.committed_offset,
-            wanted.committed_leader_epoch,
-            wanted.committed_metadata,
-        )
-        for _, topic, wanted in partitions.known
-    ]
-    committed = commit(shard, committer, places, call.now)
+    committed = commit(shard, committer, places_of(partitions), call.now)
     if committed.written is None:
         return _answer(partitions, committed.codes)
-    return committed.written.then(
-        lambda failure: _answer(partitions, committed.codes_after(failure)),
-        call.now,
-        call.broker.groups.write_timeout_ms,
+    writes = AllWritten([committed.written] if join is None else [join, committed.written])
+    return writes.then(
+        lambda: _answer(partitions, committed.codes_after(writes.code)), call.now, call.broker.groups.write_timeout_ms
     )
 
 

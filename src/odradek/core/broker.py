@@ -210,22 +210,23 @@ class Broker:
 
     def admit_transactional(
         self, partition: Partition, batch: Batch, transactional_id: str, version: int, now: Moment
-    ) -> None:
-        """A batch of a transaction may enter the partition: its coordinator knows of it (KIP-890).  Raises Refused.
+    ) -> Written | None:
+        """A batch of a transaction may enter the partition: its coordinator knows of it (KIP-890).
 
-        `version` is that of Produce: since 12 the partition joins the transaction by being written to.
+        `version` is that of Produce: since 12 the partition joins the transaction by being written to.  Returns what
+        has to be safe before the batch is acknowledged.  Raises Refused.
         """
-        producer = Producer(batch.producer_id, batch.producer_epoch)
+        producer, adds = Producer(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
         try:
-            self.transactions.admit(partition, producer, transactional_id, now, adds=version >= PRODUCE_ADDS_SINCE)
+            return self.transactions.admit(partition, producer, transactional_id, now, adds=adds)
         except Refused as refused:
             raise as_produce_is_told(refused, version) from refused
 
     def admit_state(
         self, name: TopicPartition, producer: Producer, transactional_id: str, now: Moment, *, adds: bool
-    ) -> None:
+    ) -> Written | None:
         """As admit_transactional, for records that a coordinator writes to its own topic.  Raises Refused."""
-        self.transactions.admit(self.partitions[name], producer, transactional_id, now, adds=adds)
+        return self.transactions.admit(self.partitions[name], producer, transactional_id, now, adds=adds)
 
     def _ask_ids(self) -> None:
         self._asks_ids = True
@@ -247,7 +248,7 @@ class Broker:
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
         """A Load ended."""
-        self._shards[loaded.name.topic].loaded(loaded, now)
+        self._shards[loaded.load.name.topic].loaded(loaded, now)
 
     def state_topic(self, name: TopicName) -> Change | None:
         """None if the topic is there; else the change that makes it.  Raises Refused if it can't be made."""
@@ -346,7 +347,9 @@ class Broker:
         self.view = self.view.without_topics([topic])
         for index in range(len(known.partitions) if known else 0):
             name = TopicPartition(topic, index)
-            if self.partitions.pop(name, None) is not None:
+            partition = self.partitions.pop(name, None)
+            if partition is not None:
+                partition.take_offline()  # Whoever waits for a write to it waits in vain.
                 # What can't be renamed now is deleted when a topic of the same name is made.
                 with suppress(DiskFailed):
                     self.storage.delete(name, now.wall)
@@ -403,6 +406,7 @@ class Broker:
         for name in unopened:
             self._open_again(name, now)
         self._chores.extend(due.chores)
+        self._steps.keep_house(now)
         self.groups.keep_house(now)
         self.transactions.keep_house(now)
         if self._may_hang:

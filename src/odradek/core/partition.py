@@ -118,31 +118,36 @@ class Partition:
             if staging is None:
                 staging = self._staging = Staging(end)
         else:
-            after = self._after(log, batch, end, batch.max_timestamp if time < 0 else time, checks_sequence)
-            if isinstance(after, Place):
-                return self._again(after, all_replicas=all_replicas)
+            producer_id = batch.producer_id
+            timestamp = batch.max_timestamp if time < 0 else time
+            known = log.producers.get(producer_id) if staging is None else self._producer(producer_id)
+            after: Producer | None = None
+            if known is not None and checks_sequence and producer_id not in log.producers.awaited:
+                after = known.after_next(batch, end, timestamp)
+            if after is None:  # It is not the one that nearly all are.
+                after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
+                if isinstance(after_or_place, Place):
+                    return self._again(after_or_place, all_replicas=all_replicas)
+                after = after_or_place
             if staging is None:
                 staging = self._staging = Staging(end)
             if staging.producers is None:
-                staging.producers = {after.id: after}
+                staging.producers = {producer_id: after}
             else:
-                staging.producers[after.id] = after
+                staging.producers[producer_id] = after
         return staging.add(batch, time, needs_sync=self._needs_sync(staging, batch, all_replicas=all_replicas))
 
-    def _after(
-        self, log: Log, batch: Batch, offset: Offset, timestamp: TimestampMs, checks_sequence: bool
+    @staticmethod
+    def _after(  # noqa: PLR0917
+        log: Log, known: Producer | None, batch: Batch, offset: Offset, timestamp: TimestampMs, checks_sequence: bool
     ) -> Producer | Place:
         """Its producer once the batch is written at `offset`, or where it was written before.  Raises Refused."""
-        producers, producer_id = log.producers, batch.producer_id
-        known = producers.get(producer_id) if self._staging is None else self._producer(producer_id)
-        awaited = producers.awaited.get(producer_id) if producers.awaited else None
+        producer_id = batch.producer_id
         if known is None:
             known = Producer(producer_id)
-        elif checks_sequence:
-            after = None if awaited else known.after_next(batch, offset, timestamp)
-            after_or_place = after or known.find(batch)
-            if after_or_place is not None:
-                return after_or_place
+        elif checks_sequence and (place := known.find(batch)) is not None:
+            return place
+        awaited = log.producers.awaited.get(producer_id)
         check(known, batch, offset, awaited=awaited, checks_sequence=checks_sequence)
         return known.after(batch, offset, timestamp)
 

@@ -76,7 +76,7 @@ class Producer(NamedTuple):
         ):
             return None
         delta = batch.last_offset_delta
-        batches = (*batches[-4:], ((sequence + delta) & 0x7FFFFFFF, base_offset + delta, delta, timestamp))
+        batches = batches[-4:] + (((sequence + delta) & 0x7FFFFFFF, base_offset + delta, delta, timestamp),)  # noqa: RUF005
         return _new_tuple(Producer, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
 
     def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> Producer:
@@ -159,12 +159,13 @@ class Producers:
 
     def put(self, changed: Mapping[ProducerId, Producer]) -> None:
         """Batches were written, and these are their producers after them."""
-        self._by_id.update(changed)
-        for producer in changed.values():
+        by_id = self._by_id
+        for producer_id, producer in changed.items():
+            by_id[producer_id] = producer
             if producer.first_offset >= 0:
-                self.awaited.pop(producer.id, None)
-                if producer.id not in self._open:
-                    self._open[producer.id] = producer.first_offset
+                self.awaited.pop(producer_id, None)
+                if producer_id not in self._open:
+                    self._open[producer_id] = producer.first_offset
                     self.first_unstable = min(self.first_unstable, producer.first_offset)
 
     def note(self, batch: BatchHeader) -> None:
@@ -190,14 +191,10 @@ class Producers:
             return None
         stable_until = min(self._open.values(), default=batch.next_offset)
         ended = Ended(producer_id, first_offset, batch.base_offset, marker.is_commit, stable_until)
-        self._ended.append(ended)
-        self._look()
+        self._ended.append(ended)  # What is unstable is so until that is visible.
         return ended
 
     # ------------------------------------------------------------------ transactions
-
-    def has_open_transaction(self, producer_id: ProducerId, epoch: int) -> bool:
-        return producer_id in self._open and self._by_id[producer_id].epoch == epoch
 
     def made_visible(self, high_watermark: Offset) -> None:
         """Transactions whose markers are below it are stable."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from odradek.base.limits import AWAITED_PRODUCERS_MAX
 from odradek.base.units import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.producers import NOTHING_UNSTABLE, Ended, Producer, Producers
@@ -51,6 +53,21 @@ def test_the_first_unstable_offset() -> None:
     assert producers.first_unstable == NOTHING_UNSTABLE
 
 
+def test_an_end_costs_the_same_however_many_are_not_visible_yet() -> None:
+    """A log that is walked after a crash may have a million."""
+    producers = Producers()
+    costs = []
+    for number in range(300):
+        producers.note(batch(1, 2 * number, sequence=number))
+        calls = []
+        sys.setprofile(lambda frame, event, argument, calls=calls: calls.append(event))
+        end(producers, 1, 2 * number + 1)
+        sys.setprofile(None)
+        costs.append(calls.count("call"))
+    assert costs[1] == costs[-1]
+    assert producers.first_unstable == 0
+
+
 def test_several_that_begin_in_one_write_may_come_in_any_order() -> None:
     producers = Producers()
     late, early = (
@@ -81,14 +98,6 @@ def test_a_marker_of_the_same_epoch_keeps_the_batches_and_a_newer_one_does_not()
     known = producers.get(ProducerId(1))
     assert known is not None
     assert (known.epoch, known.batches) == (1, ())
-
-
-def test_open_by_epoch() -> None:
-    producers = Producers()
-    producers.note(batch(1, 0, epoch=2))
-    assert producers.has_open_transaction(ProducerId(1), 2)
-    assert not producers.has_open_transaction(ProducerId(1), 1)
-    assert not producers.has_open_transaction(ProducerId(2), 2)
 
 
 def test_what_a_snapshot_says_of_transactions_counts() -> None:

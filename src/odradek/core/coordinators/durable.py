@@ -40,15 +40,19 @@ class Written:
         return self._append.end <= (positions.durable_end if self._append.needs_sync else positions.high_watermark)
 
     @property
+    def is_settled(self) -> bool:
+        return self.is_safe or self.failure is not None
+
+    @property
     def keys(self) -> Iterable[Hashable]:
         return (self.name,)
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        return self.is_safe or self.failure is not None
+        return self.is_settled
 
     def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
         """`answer` gets NONE once it is safe, or what went wrong; at once if nothing has to be waited for."""
-        if self.is_safe or self.failure is not None:
+        if self.is_settled:
             return answer(self.code)
         return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
 
@@ -61,14 +65,19 @@ class Written:
 
 
 class AllWritten:
-    """Several writes, and the condition that nothing more can happen to them."""
+    """Several writes, and the condition that all of them are settled."""
 
     def __init__(self, all_of_them: Sequence[Written]) -> None:
         self._all = all_of_them
 
     @property
     def is_settled(self) -> bool:
-        return all(one.is_safe or one.failure is not None for one in self._all)
+        return all(one.is_settled for one in self._all)
+
+    @property
+    def code(self) -> ErrorCode:
+        """As that of the first write that is not safe."""
+        return next((one.code for one in self._all if one.code), ErrorCode.NONE)
 
     @property
     def keys(self) -> Iterable[Hashable]:
@@ -77,11 +86,11 @@ class AllWritten:
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_settled
 
-    def then(self, answer: Callable[[], T], now: Moment) -> T | Parked[T]:
+    def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
         """`answer` asks each how it went."""
         if self.is_settled:
             return answer()
-        return Parked(self, now.steady + WRITE_TIMEOUT_MS, answer)
+        return Parked(self, now.steady + timeout_ms, answer)
 
 
 class NextSteps:
@@ -103,3 +112,9 @@ class NextSteps:
         """More of the partition is safe, or it went offline."""
         for written, step, lost in self._waiting.pop(name, ()):
             self.when_safe(written, step, now, lost)
+
+    def keep_house(self, now: Moment) -> None:
+        """About once a second: a log that is lost before its sync began is in none that ends."""
+        waiting = self._waiting.items()
+        for name in [name for name, some in waiting if any(one[0].failure is not None for one in some)]:
+            self.moved(name, now)

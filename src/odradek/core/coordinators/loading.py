@@ -10,31 +10,30 @@ from struct import Struct
 from typing import Protocol
 
 from odradek.base.units import MIB, Offset
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import NOBODY, Producer
 from odradek.log.disk import FileSlice
 from odradek.log.log import Log
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch, iter_batches
+from odradek.record.markers import end_marker
 from odradek.record.records import iter_records
 
 CHUNK_BYTES = 4 * MIB
 _OFFSET_AND_LENGTH = Struct(">qi")
-_CONTROL_KEY = Struct(">hh")
-ABORT, COMMIT = 0, 1
 
 
 class Replayed(Protocol):
     """State that is made from records."""
 
     def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
-        """`producer` has an id below 0 for what belongs to no transaction."""
+        """`producer` is NOBODY for what belongs to no transaction."""
 
     def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
         """What was written in the producer's transaction counts now, or never."""
 
 
-def slices_of(log: Log, end: Offset) -> list[FileSlice]:
-    """The whole log below `end`, a slice for each segment."""
-    slices, offset = [], log.start_offset
+def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
+    """The log from `start` up to, not including, `end`: a slice for each segment.  Raises DiskFailed."""
+    slices, offset = [], start
     bounds = [segment.base_offset for segment in log.segments[1:]] + [end]
     for bound in bounds:
         if offset < min(bound, end):
@@ -49,22 +48,16 @@ def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
     for batch in (batch for one in slices for batch in _batches(one)):
         producer = Producer(batch.producer_id, batch.producer_epoch)
         if batch.is_control:
-            for record in iter_records(batch):
-                _end(record.key or b"", producer, state)
+            marker = end_marker(batch)
+            if marker is not None:
+                state.replay_end(producer, is_commit=marker.is_commit)
             continue
-        in_transaction = producer if batch.is_transactional else Producer(type(producer.id)(-1), producer.epoch)
+        in_transaction = producer if batch.is_transactional else NOBODY
         for record in iter_records(batch):
             count += 1
             if record.key is not None:
                 state.replay(record.key, record.value, in_transaction)
     return count
-
-
-def _end(key: bytes, producer: Producer, state: Replayed) -> None:
-    if len(key) >= _CONTROL_KEY.size:
-        kind = _CONTROL_KEY.unpack_from(key)[1]
-        if kind in (ABORT, COMMIT):
-            state.replay_end(producer, is_commit=kind == COMMIT)
 
 
 def _batches(one: FileSlice) -> Iterator[Batch]:

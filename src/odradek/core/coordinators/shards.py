@@ -4,7 +4,7 @@
                     └──> large log: Load, an effect ──> loaded beside the loop ──> installed
     meanwhile COORDINATOR_LOAD_IN_PROGRESS; on any other broker NOT_COORDINATOR
 
-A log that has grown far beyond the state in it is written anew at its end, and cut off before (Rewriting).
+A log that has grown far beyond the state in it is written anew at its end, and cut off before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.core.coordinators import loading
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.hashing import partition_for
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.coordinators.state_log import TOO_LARGE, StateRecord
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, FileSlice
@@ -52,25 +52,25 @@ SomeShard = TypeVar("SomeShard", bound=Shard)
 
 
 class Load(NamedTuple):
-    """An effect: make a shard's state from its log, in a thread; `Broker.loaded` gets the end of it."""
+    """An effect: make a shard's state from its log below `end`, in a thread; `Broker.loaded` gets how that ended."""
 
     name: TopicPartition
     slices: list[FileSlice]
+    end: Offset
     state: Shard
 
     def run(self) -> Loaded:
         try:
             loading.replay(self.slices, self.state)
         except (DiskFailed, Refused) as failure:
-            return Loaded(self.name, self.state, failure)
-        return Loaded(self.name, self.state, None)
+            return Loaded(self, failure)
+        return Loaded(self, None)
 
 
 class Loaded(NamedTuple):
     """How a load ended."""
 
-    name: TopicPartition
-    state: Shard
+    load: Load
     failure: DiskFailed | Refused | None
 
 
@@ -128,23 +128,36 @@ class Shards(Generic[SomeShard]):
         index = partition.topic_partition.partition
         self.resign(index)
         self._partitions[index] = partition
-        state = self._make(partition)
+        state = self._loading[index] = self._make(partition)
+        self._load(partition, partition.log.start_offset, state, now)
+
+    def _load(self, partition: Partition, start: Offset, state: SomeShard, now: Moment) -> None:
         log = partition.log
-        self._loading[index] = state
-        load = Load(partition.topic_partition, loading.slices_of(log, log.end_offset), state)
+        load = Load(partition.topic_partition, [], log.end_offset, state)
+        try:
+            load.slices.extend(loading.slices_of(log, start, log.end_offset))
+        except DiskFailed as failure:
+            self.loaded(Loaded(load, failure), now)
+            return
         if sum(one.size for one in load.slices) <= LOADED_AT_ONCE_BYTES:
             self.loaded(load.run(), now)
         else:
             self._ask(load)
 
-    def loaded(self, end: Loaded, now: Moment) -> None:
-        index = end.name.partition
+    def loaded(self, loaded: Loaded, now: Moment) -> None:
+        """A Load ended."""
+        load = loaded.load
+        index = load.name.partition
         state = self._loading.get(index)
-        if state is None or state is not end.state:
+        if state is None or state is not load.state:
             return  # It resigned meanwhile.
+        partition, failure = self._partitions[index], loaded.failure
+        if failure is None and partition.is_online and partition.log.end_offset > load.end:
+            self._load(partition, load.end, state, now)  # Markers of transactions were written meanwhile.
+            return
         del self._loading[index]
-        if end.failure is not None:
-            _LOG.error("%s can't be read, so nobody coordinates what is in it: %s", end.name, end.failure)
+        if failure is not None:
+            _LOG.error("%s can't be read, so nobody coordinates what is in it: %s", load.name, failure)
             return
         self._shards[index] = state
         state.begin(now)
@@ -175,12 +188,12 @@ class _Rewritten:
 
     def __init__(self) -> None:
         self._start = Offset(0)
-        self._until: Written | None = None
+        self._until: Offset | None = None  # Where what was written anew ends.
         self._size = 0  # After the last time.
 
     def go_on(self, partition: Partition, shard: Shard, now: Moment) -> None:
         if self._until is not None:
-            if self._until.is_safe:
+            if partition.positions.high_watermark >= self._until:
                 self._cut_off(partition, now)
         elif partition.log.size > max(REWRITTEN_FROM_BYTES, REWRITTEN_AT_TIMES * self._size):
             records = shard.records()
@@ -193,10 +206,11 @@ class _Rewritten:
             log.roll(now.wall)
             self._start = log.end_offset
             for some in _pieces(records):
-                self._until = shard.write_only(some, now)
+                _put(shard, some, now)
+            self._until = log.end_offset
         except (DiskFailed, Refused) as failure:  # What was written is true, only too much.
             _LOG.warning("%s could not be written anew: %s", partition.topic_partition, failure)
-            self._until = None
+            self._size = log.size  # Not every second: each time would make it longer.
 
     def _cut_off(self, partition: Partition, now: Moment) -> None:
         log = partition.log
@@ -207,6 +221,18 @@ class _Rewritten:
         except DiskFailed as failure:
             _LOG.warning("%s could not be cut off: %s", partition.topic_partition, failure)
         self._size = log.size
+
+
+def _put(shard: Shard, records: list[StateRecord], now: Moment) -> None:
+    """In as many batches as it takes.  Raises Refused."""
+    try:
+        shard.write_only(records, now)
+    except Refused as refused:
+        middle = len(records) // 2
+        if refused.code is not TOO_LARGE or not middle:
+            raise
+        _put(shard, records[:middle], now)
+        _put(shard, records[middle:], now)
 
 
 def _pieces(records: Iterable[StateRecord]) -> Iterator[list[StateRecord]]:

@@ -19,6 +19,7 @@ from odradek.record.batch import Batch
 from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
 from odradek.record.internal.codec import encode
 
+TOO_LARGE = ErrorCode.UNKNOWN_SERVER_ERROR
 # What a failed write is to whoever asked: the coordinator can't do it now, or is none any more.
 _FAILURES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -26,8 +27,8 @@ _FAILURES = {
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE: TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: TOO_LARGE,
 }
 
 
@@ -43,7 +44,7 @@ class StateRecord(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """In whose transaction records are written."""
+    """In whose transaction records are written; NOBODY for what belongs to none."""
 
     id: ProducerId
     epoch: ProducerEpoch

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import NOBODY, Producer
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
-from odradek.core.transactions.states import LAST_EPOCH, NEVER_MS, NO_EPOCH, NO_ID, Transaction, TransactionState
+from odradek.core.transactions.states import NEVER_MS, NO_ID, Transaction, TransactionState
 
 if TYPE_CHECKING:
     from odradek.core.transactions.coordinator import TransactionCoordinator
-
-NOBODY = Producer(NO_ID, NO_EPOCH)
 
 
 class Asked(NamedTuple):
@@ -54,7 +52,7 @@ class Beginning:
         """As far as it goes now; again when what it waits for has come."""
         try:
             was = self._transaction()
-            if was is None or was.client.epoch >= LAST_EPOCH:
+            if was is None or was.is_exhausted:
                 self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))
             else:
                 self._go_from(was, NO_ID, now)

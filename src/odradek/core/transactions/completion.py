@@ -88,16 +88,16 @@ class Completions:
                 one.marked.append(written)
 
     def _wait(self, one: _Round, now: Moment) -> None:
-        while one.marked and one.marked[-1].is_safe:
-            one.marked.pop()
-        if one.marked:
+        while one.marked and one.marked[-1].is_settled:
             written = one.marked.pop()
-
-            def lost(later: Moment) -> None:
+            if not written.is_safe:
                 one.failed.append(written.name)
+        if one.marked:
+
+            def go_on(later: Moment) -> None:
                 self._wait(one, later)
 
-            self._runtime.steps.when_safe(written, lambda later: self._wait(one, later), now, lost)
+            self._runtime.steps.when_safe(one.marked[-1], go_on, now, lost=go_on)
         elif one.failed:
             again = now.steady + AGAIN_MS
             self._runtime.timers.at(again, lambda later: self._mark(one.shard, one.decided, one.failed, later))

@@ -52,6 +52,7 @@ class TransactionCoordinator:
         self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._expires_after_ms = configs.int("transactional.id.expiration.ms")
         self._last_abort = self._last_expiry = 0
+        self._joins: dict[str, Written] = {}  # By transactional id, the last one; those that are safe go by and by.
 
     def _make(self, partition: Partition) -> TransactionShard:
         return TransactionShard(partition, self.runtime, self._resume)
@@ -105,10 +106,20 @@ class TransactionCoordinator:
         version: int,
         now: Moment,
     ) -> Written | None:
-        """Partitions become part of the transaction; None if they were.  Raises Refused."""
+        """Partitions become part of the transaction; None if they safely were.  Raises Refused."""
         shard, was = self.find(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
-        return None if touched is was else shard.put(touched, now)
+        if touched is not was:
+            self._joins[transactional_id] = shard.put(touched, now)
+        return self.unsafe_join(transactional_id)
+
+    def unsafe_join(self, transactional_id: str) -> Written | None:
+        """That partitions became part of the transaction, as long as a crash can take it back.
+
+        Of what is written to them nothing may be acknowledged till then: the transaction would commit without them.
+        """
+        written = self._joins.get(transactional_id)
+        return None if written is None or written.is_safe else written
 
     def check_touched(self, transactional_id: str, producer: Producer, name: TopicPartition) -> None:
         """The partition is part of the producer's open transaction (KIP-890).  Raises Refused."""
@@ -119,18 +130,19 @@ class TransactionCoordinator:
 
     def admit(
         self, partition: Partition, producer: Producer, transactional_id: str, now: Moment, *, adds: bool
-    ) -> None:
+    ) -> Written | None:
         """Before anything of a transaction is written to a partition; with `adds` the partition joins it.
 
-        Raises Refused as touch and check_touched.
+        Returns what has to be safe before the write is acknowledged.  Raises Refused as touch and check_touched.
         """
-        if partition.has_open_transaction(producer.id, producer.epoch):
-            return
         name = partition.topic_partition
+        if partition.has_open_transaction(producer.id, producer.epoch):
+            return self.unsafe_join(transactional_id)
         if adds:
-            self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
-        elif self._verifies:
+            return self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
+        if self._verifies:
             self.check_touched(transactional_id, producer, name)
+        return None
 
     # It ends.
 
@@ -150,6 +162,7 @@ class TransactionCoordinator:
     def keep_house(self, now: Moment) -> None:
         """About once a second."""
         self.shards.keep_small(now)
+        self._joins = {name: written for name, written in self._joins.items() if not written.is_settled}
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady
             self._each(lambda shard, transaction: self._abort_overdue(transaction, now))

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import NOBODY, Producer
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
-from odradek.core.transactions.beginning import NOBODY
 from odradek.core.transactions.states import NO_ID
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Ending:
     def go(self, now: Moment) -> None:
         """Raises Refused for an id that is not known here."""
         _, was = self._coordinator.find(self._end.transactional_id)
-        if was.is_exhausted and self._end.version >= rules.EPOCH_PER_TRANSACTION:
+        if was.is_exhausted and (was.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
             self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))
         else:
             self._go_with(NO_ID, now)

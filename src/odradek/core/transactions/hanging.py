@@ -7,7 +7,7 @@ coordinators are here: readers of committed records would wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from odradek.base.errors import Refused
 from odradek.base.units import ProducerId, TopicPartition
@@ -33,13 +33,8 @@ def hanging(
 ) -> Iterator[tuple[TopicPartition, Marker]]:
     """Where they are, and what ends them."""
     for name, partition in partitions.items():
-        for producer in _open(partition):
-            transaction = known.get(producer.id)
-            if transaction is None or name not in transaction.partitions:
-                yield name, Marker(producer, is_commit=False, coordinator_epoch=partition.info.leader_epoch)
-
-
-def _open(partition: Partition) -> Iterable[Producer]:
-    if not partition.is_online:
-        return ()
-    return [Producer(one.id, one.epoch) for one in partition.log.producers if one.has_open_transaction]
+        for one in list(partition.log.producers) if partition.is_online else ():
+            transaction = known.get(one.id)
+            if one.has_open_transaction and (transaction is None or name not in transaction.partitions):
+                # Not above the last marker's: that would fence the producer's own coordinator here.
+                yield name, Marker(Producer(one.id, one.epoch), False, max(one.coordinator_epoch, 0))

@@ -44,8 +44,8 @@ def begins(
     fresh = was._replace(
         state=EMPTY, timeout_ms=timeout_ms, partitions=frozenset(), started=NO_TIME, updated=now, next_id=NO_ID
     )
-    if was.is_exhausted and (expected is None or expected.epoch == was.epoch):
-        last = NO_EPOCH if expected is None else was.epoch
+    if was.is_exhausted and (expected is None or expected.epoch == was.epoch or _was_fenced_at_last(was, expected)):
+        last = NO_EPOCH if expected is None else expected.epoch
         return fresh._replace(producer_id=new_id, previous_id=was.producer_id, epoch=ProducerEpoch(0), last_epoch=last)
     if expected is None:
         return fresh._replace(epoch=_next(was.epoch), last_epoch=NO_EPOCH)
@@ -54,6 +54,11 @@ def begins(
     if expected.epoch == was.last_epoch:
         return fresh
     raise _fenced(was, expected)
+
+
+def _was_fenced_at_last(was: Transaction, expected: Producer) -> bool:
+    """An abort that it had not asked for took the epoch that no client is given."""
+    return was.epoch > LAST_EPOCH and expected.epoch == was.last_epoch
 
 
 def check_expected(was: Transaction, expected: Producer | None) -> None:
@@ -69,7 +74,7 @@ def keeps(was: Transaction, expected: Producer | None, new_id: ProducerId, now: 
     """InitProducerId that keeps what is prepared: the old producer is fenced, the transaction stays (KIP-939)."""
     check_expected(was, expected)
     client = was.client
-    if client.epoch >= LAST_EPOCH:
+    if was.is_exhausted:
         return was._replace(next_id=new_id, next_epoch=ProducerEpoch(0), updated=now)
     return was._replace(next_id=client.id, next_epoch=_next(client.epoch), updated=now)
 
@@ -122,6 +127,8 @@ def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs
     """The decision itself.  `new_id` goes on where epochs have run out."""
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
+    if was.is_kept and was.is_exhausted:
+        return made._replace(epoch=_next(was.epoch), next_id=new_id, next_epoch=ProducerEpoch(0))
     if was.is_kept:
         return made._replace(epoch=_next(was.epoch), next_epoch=_next(was.next_epoch))
     if version < EPOCH_PER_TRANSACTION:

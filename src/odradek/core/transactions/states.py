@@ -81,8 +81,8 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """There is no next epoch for this producer id."""
-        return self.epoch >= LAST_EPOCH
+        """There is no next epoch for the client's producer id."""
+        return self.client.epoch >= LAST_EPOCH
 
     @property
     def is_decided(self) -> bool:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import TopicPartition
+from odradek.base.units import ProducerId, TopicPartition
 from odradek.core.cluster import TRANSACTION_STATE
 from odradek.core.coordinators import shards as shards_module
+from odradek.core.coordinators.shards import Load
+from odradek.core.groups.shard import GroupShard
+from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import Transaction
+from odradek.wire.messages.end_txn import EndTxnRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from support.in_memory import Harness
-from support.transactional import Transactional
+from support.transactional import EPOCHS, Transactional, make_topic
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    return Harness(tmp_path, transaction_state_log_num_partitions="1")
+    return Harness(tmp_path, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1")
 
 
 def known(harness: Harness) -> dict[str, Transaction]:
@@ -60,6 +72,50 @@ def test_who_asks_while_much_is_loaded_is_told_to_come_again(harness: Harness, m
     assert Transactional(harness, "t1").begin().error_code == ErrorCode.NONE
 
 
+def commit_offset(harness: Harness, producer: Transactional) -> None:
+    """To group g, as part of the producer's transaction."""
+    part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+    request = TxnOffsetCommitRequest(
+        transactional_id=producer.id,
+        group_id="g",
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
+    )
+    answer = harness.ask(request, 5, TxnOffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def offsets(harness: Harness) -> GroupShard:
+    return harness.broker.groups.shards.shard(0)
+
+
+def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(harness, "t")
+    harness.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
+    producer = Transactional(harness)
+    producer.begin()
+    commit_offset(harness, producer)
+    end = EndTxnRequest(
+        transactional_id=producer.id,
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        committed=True,
+    )
+    assert isinstance(harness.send(end, EPOCHS), Parked)
+    monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 10)
+    harness.kill()
+    loads = [effect for effect in harness.broker.take_effects() if isinstance(effect, Load)]
+    assert len(loads) == 2
+    for load in sorted(loads, key=lambda load: load.name, reverse=True):  # Transactions first.
+        harness.broker.loaded(load.run(), harness.now)
+        harness.settle()
+    assert not offsets(harness).offsets.has_pending
+    assert offsets(harness).offsets.groups() == {"g"}
+
+
 def test_a_log_far_beyond_its_state_is_cut_and_says_the_same(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
     write_many(harness, ids=5, times=200)
@@ -88,6 +144,49 @@ def test_a_log_is_not_cut_before_what_is_written_anew_is_safe(
     harness.settle()
     harness.keep_house()
     assert log.start_offset > 0
+
+
+def test_state_that_is_too_much_for_one_batch_is_written_anew_in_several(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+    write_many(harness, ids=20, times=50)
+    before, log = known(harness), state_partition(harness).log
+    log.config = replace(log.config, max_message_bytes=500)
+    harness.keep_house()
+    harness.keep_house()
+    assert log.start_offset > 0
+    harness.kill()
+    assert known(harness) == before
+
+
+def test_what_cannot_be_written_anew_is_not_tried_over_and_over(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+    write_many(harness, ids=5, times=200)
+    shard = harness.broker.transactions.shards.shard(0)
+    shard.put(Transaction("much" * 100, ProducerId(9)), harness.now)
+    log = state_partition(harness).log
+    log.config = replace(log.config, max_message_bytes=400)
+    harness.keep_house()
+    size = log.size
+    for _ in range(5):
+        harness.keep_house()
+    assert log.size == size
+    assert log.start_offset == 0
+
+
+def test_the_log_of_a_state_that_is_empty_by_now_is_cut_too(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+    write_many(harness, ids=5, times=200)
+    for transactional_id in known(harness):
+        harness.broker.transactions.shards.shard(0).remove(transactional_id, harness.now)
+    harness.keep_house()
+    harness.keep_house()
+    assert state_partition(harness).log.size == 0
+    harness.kill()
+    assert known(harness) == {}
 
 
 def test_without_a_disk_nobody_is_coordinated(harness: Harness) -> None:

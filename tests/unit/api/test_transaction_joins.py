@@ -1,0 +1,115 @@
+"""What is written to a partition counts with a transaction that knows of the partition.
+
+So the join has to be on the disk as well before a write is acknowledged: or else, after a power failure in between, the
+transaction would commit without what it had acknowledged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.effects import Sync
+from odradek.core.parked import Parked
+from odradek.wire.messages.produce import ProduceResponse
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
+from support.group_offsets import GroupOffsets
+from support.in_memory import Harness
+from support.transactional import Transactional, make_topic
+
+DATA = TopicPartition(TopicName("x"), 0)
+STATE = TopicPartition(TRANSACTION_STATE, 0)
+OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)
+LATEST = 5  # Of TxnOffsetCommit: the first that makes the group's partition part of the transaction.
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1")
+    make_topic(harness, "x", 2)
+    return harness
+
+
+class Syncs:
+    """Those that were asked for, ended one by one."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._waiting = [effect for effect in harness.broker.take_effects() if isinstance(effect, Sync)]
+
+    def end(self, name: TopicPartition) -> list[object]:
+        """Who is answered by it."""
+        (sync,) = [effect for effect in self._waiting if name in effect.flushes]
+        assert list(sync.flushes) == [name]
+        self._harness.broker.synced(sync.run(), self._harness.now)
+        return [*self._harness.broker.lot.take_completed()]
+
+
+def begun(harness: Harness, *, is_plain: bool) -> Transactional:
+    """A producer in a transaction that knows of the other partition.
+
+    `is_plain`: what it sends to ours next is like what it sent before.
+    """
+    producer = Transactional(harness)
+    producer.begin()
+    if is_plain:
+        assert producer.write("x", b"before") == ErrorCode.NONE
+        assert producer.end(commit=True) == ErrorCode.NONE
+    assert producer.write("x", b"before", partition=1) == ErrorCode.NONE
+    return producer
+
+
+def parked(outcome: Encoded | Parked[Encoded]) -> Parked[Encoded]:
+    assert isinstance(outcome, Parked)
+    return outcome
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("order", [(DATA, STATE), (STATE, DATA)])
+def test_a_batch_waits_for_both_and_so_does_its_copy(
+    harness: Harness, order: tuple[TopicPartition, TopicPartition], is_plain: bool
+) -> None:
+    producer = begun(harness, is_plain=is_plain)
+    request = producer.produce("x", {0: [b"a"]})
+    waiting = [parked(harness.send(request, 13)) for _ in range(2)]
+    syncs = Syncs(harness)
+    assert syncs.end(order[0]) == []
+    assert syncs.end(order[1]) == waiting
+    for one in waiting:
+        answer = harness.decoded(one.then(), 13, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def test_many_partitions_wait_for_the_one_record_by_which_they_joined(harness: Harness) -> None:
+    producer = Transactional(harness)
+    producer.begin()
+    waiting = parked(harness.send(producer.produce("x", {0: [b"a"], 1: [b"b"]}), 13))
+    syncs = Syncs(harness)
+    assert syncs.end(DATA) == syncs.end(TopicPartition(TopicName("x"), 1)) == []
+    assert syncs.end(STATE) == [waiting]
+
+
+def test_a_join_that_is_lost_is_told(harness: Harness) -> None:
+    producer = begun(harness, is_plain=False)
+    waiting = parked(harness.send(producer.produce("x", {0: [b"a"]}), 13))
+    assert Syncs(harness).end(DATA) == []
+    harness.broker.partitions[STATE].take_offline()
+    answer = harness.decoded(harness.finished(waiting), 13, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize("order", [(OFFSETS, STATE), (STATE, OFFSETS)])
+def test_offsets_wait_for_both(harness: Harness, order: tuple[TopicPartition, TopicPartition]) -> None:
+    group = GroupOffsets(harness)
+    producer = begun(harness, is_plain=False)
+    waiting = parked(harness.send(group.request_in(producer, {("x", 0): 1}), LATEST))
+    syncs = Syncs(harness)
+    assert syncs.end(order[0]) == []
+    assert syncs.end(order[1]) == [waiting]
+    answer = harness.decoded(waiting.then(), LATEST, TxnOffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE

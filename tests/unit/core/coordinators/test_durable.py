@@ -1,0 +1,78 @@
+"""What waits for a write that will never be safe."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.parked import Parked
+from odradek.core.transactions.states import TransactionState
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.end_txn import EndTxnRequest
+from support.in_memory import Harness
+from support.transactional import EPOCHS, Transactional, make_topic
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path, transaction_state_log_num_partitions="1")
+
+
+def marked(harness: Harness, partitions: int = 1) -> Transactional:
+    """A producer whose decision is safe; its markers are written to t, and not synced."""
+    make_topic(harness, "t", partitions)
+    producer = Transactional(harness)
+    producer.begin()
+    producer.write_all("t", {partition: [b"a"] for partition in range(partitions)})
+    end = EndTxnRequest(
+        transactional_id=producer.id,
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        committed=True,
+    )
+    assert isinstance(harness.send(end, EPOCHS), Parked)
+    broker = harness.broker
+    (sync,) = broker.take_effects()
+    broker.synced(sync.run(), harness.now)  # type: ignore[union-attr, arg-type]
+    assert producer.state.state is TransactionState.PREPARE_COMMIT
+    return producer
+
+
+def ends(harness: Harness, producer: Transactional) -> bool:
+    for _ in range(3):
+        harness.pass_time(1000)
+        harness.keep_house()
+    return producer.state.state is TransactionState.COMPLETE_COMMIT
+
+
+def test_a_transaction_ends_though_its_topic_is_deleted_before_its_marker_is_safe(harness: Harness) -> None:
+    producer = marked(harness)
+    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, DeleteTopicsResponse)
+    assert ends(harness, producer)
+
+
+def test_a_marker_is_written_again_where_the_disk_failed_before_it_was_safe(harness: Harness) -> None:
+    producer = marked(harness)
+    name = TopicPartition(TopicName("t"), 0)
+    harness.broker.partitions[name].take_offline()
+    assert not ends(harness, producer)
+    harness.broker._unopened[name] = None  # As if there had been no room.
+    assert ends(harness, producer)
+
+
+def test_many_markers_may_be_lost_at_once(harness: Harness) -> None:
+    producer = marked(harness, partitions=60)
+    for name, partition in harness.broker.partitions.items():
+        if name.topic == "t":
+            partition.take_offline()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        assert not ends(harness, producer)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert harness.broker.next_due() is not None, "they are tried again"
