@@ -18,6 +18,7 @@ from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.parked import Parked
+from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -30,7 +31,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
 
 FENCED_SINCE = 2
 MANY_SINCE = 4
-WITHOUT_EPOCHS, WITH_EPOCHS = 0, 2  # Versions of transactions.
+WITHOUT_EPOCHS = 0  # A version of transactions.
 
 Codes = dict[TopicPartition, ErrorCode]
 Response = AddPartitionsToTxnResponse
@@ -88,7 +89,7 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> _Added:
         producer = Producer(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
         if transaction.verify_only:
             return _Added(transaction, _verified(call, transaction.transactional_id, producer, names))
-        version = WITH_EPOCHS if call.version >= MANY_SINCE else WITHOUT_EPOCHS
+        version = EPOCH_PER_TRANSACTION if call.version >= MANY_SINCE else WITHOUT_EPOCHS
         touch = call.broker.transactions.touch
         written = touch(transaction.transactional_id, producer, names, version, call.now)
     except Refused as refused:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.api import authorized, rebalances
+from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
@@ -26,6 +26,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Response | Parked[Response]:
+    repeats.check(body.group_ids)
     found = [_find(call, group_id, body) for group_id in body.group_ids]
     settled = Settled(partition for _, partition in found if partition is not None)
 

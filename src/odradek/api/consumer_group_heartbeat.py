@@ -59,11 +59,11 @@ def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
 
 
 def _owned(listed: list[wire.TopicPartitions]) -> Assignment:
-    owned: dict[Uuid, Partitions] = {}
+    """A topic may be named more than once."""
+    owned: dict[Uuid, list[int]] = {}
     for one in listed:
-        topic = Uuid(one.topic_id)
-        owned[topic] = owned.get(topic, Partitions()) | Partitions(one.partitions)
-    return owned
+        owned.setdefault(Uuid(one.topic_id), []).extend(one.partitions)
+    return {topic: Partitions(partitions) for topic, partitions in owned.items()}
 
 
 def _refused(refused: Refused) -> Response:

@@ -7,7 +7,7 @@ told of stable groups only; an assignment is the last one.
 
 from __future__ import annotations
 
-from odradek.api import authorized, rebalances
+from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic import ClassicGroup
@@ -24,6 +24,7 @@ NOT_FOUND_SINCE = 6
 
 
 def handle(call: Call, body: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    repeats.check(body.groups)
     return DescribeGroupsResponse(groups=[_group(call, body, group_id) for group_id in body.groups])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.api import repeats
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.transactions.states import Transaction
@@ -14,6 +15,7 @@ from odradek.wire.messages.describe_transactions import (
 
 
 def handle(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    repeats.check(body.transactional_ids)
     states = [_describe(call, transactional_id) for transactional_id in body.transactional_ids]
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 

@@ -16,16 +16,17 @@ from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.parked import Parked
 from odradek.core.transactions.ending import End, Ended
+from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_SINCE = 2
 EPOCHS_SINCE = 5
-WITHOUT_EPOCHS, WITH_EPOCHS = 0, 2
+WITHOUT_EPOCHS = 0
 WAIT_MS_MAX = 10 * SECOND_MS
 
 
 def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnResponse]:
-    version = WITH_EPOCHS if call.version >= EPOCHS_SINCE else WITHOUT_EPOCHS
+    version = EPOCH_PER_TRANSACTION if call.version >= EPOCHS_SINCE else WITHOUT_EPOCHS
     producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     end = End(body.transactional_id, producer, version, body.committed)
     deadline = call.now.steady + WAIT_MS_MAX

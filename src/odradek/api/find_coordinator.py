@@ -21,8 +21,7 @@ from odradek.core.parked import Parked
 from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 MANY_KEYS_SINCE = 4
-SHARE_GROUPS_SINCE = 6
-GROUP, TRANSACTION, SHARE_GROUP = 0, 1, 2
+GROUP, TRANSACTION = 0, 1
 CREATION_MS_MAX = 5 * SECOND_MS
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 

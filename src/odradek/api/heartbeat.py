@@ -1,6 +1,6 @@
 """Heartbeat, versions 0 to 4: a member lives, and hears whether its group rebalances.
 
-v3: static members (KIP-345).  v4: flexible.
+v3: static members (KIP-345).  v4: flexible.  While the group is being loaded, any member is taken to live.
 """
 
 from __future__ import annotations
@@ -20,4 +20,5 @@ def handle(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
 
 
 def refuse(call: Call, body: HeartbeatRequest, code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
+    is_loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else code)

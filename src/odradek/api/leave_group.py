@@ -24,6 +24,8 @@ def handle(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse | Parked[L
     try:
         left = membership.leave(shard, body.group_id, leavers, call.now)
     except Refused as refused:
+        if refused.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
         left = Left([refused.code] * len(leavers))
     if left.written is None:
         return _answer(call, leavers, left.codes)

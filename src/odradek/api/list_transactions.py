@@ -19,13 +19,13 @@ def handle(call: Call, body: ListTransactionsRequest) -> ListTransactionsRespons
     shards = call.broker.transactions.shards
     if shards.is_loading:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    wanted = _Wanted(call, body)
     transactions = (one for shard in shards for one in shard.transactions.values())
     return ListTransactionsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in body.state_filters if name not in STATES],
-        transaction_states=[_listed(one) for one in transactions if _is_wanted(call, body, pattern, one)],
+        transaction_states=[_listed(one) for one in transactions if wanted.includes(one)],
     )
 
 
@@ -35,16 +35,27 @@ def refuse(call: Call, body: ListTransactionsRequest, code: ErrorCode) -> ListTr
     )
 
 
-def _is_wanted(call: Call, body: ListTransactionsRequest, pattern: Pattern | None, one: Transaction) -> bool:
-    if one.state is TransactionState.DEAD:
-        return False
-    if body.producer_id_filters and one.producer_id not in body.producer_id_filters:
-        return False
-    if body.state_filters and one.state.title not in body.state_filters:
-        return False
-    if body.duration_filter >= 0 and not (one.started >= 0 and call.now.wall - one.started > body.duration_filter):
-        return False
-    return pattern is None or pattern.matches(one.id)
+class _Wanted:
+    """What is asked for; nothing said: any."""
+
+    def __init__(self, call: Call, body: ListTransactionsRequest) -> None:
+        """Raises Refused(INVALID_REGULAR_EXPRESSION)."""
+        self._now = call.now.wall
+        self._states = frozenset(body.state_filters)
+        self._producers = frozenset(body.producer_id_filters)
+        self._open_for_ms = body.duration_filter
+        self._pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+
+    def includes(self, one: Transaction) -> bool:
+        if one.state is TransactionState.DEAD:
+            return False
+        if self._producers and one.producer_id not in self._producers:
+            return False
+        if self._states and one.state.title not in self._states:
+            return False
+        if self._open_for_ms >= 0 and not (one.started >= 0 and self._now - one.started > self._open_for_ms):
+            return False
+        return self._pattern is None or self._pattern.matches(one.id)
 
 
 def _listed(one: Transaction) -> Listed:

@@ -14,9 +14,10 @@ from itertools import repeat
 
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked, Partitions
+from odradek.api.offset_places import places_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
-from odradek.core.groups.offset_commit import Committer, Place, commit
+from odradek.core.groups.offset_commit import Committer, commit
 from odradek.core.parked import Parked
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -63,17 +64,7 @@ def _commit(
     committer = Committer(
         body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, call.version
     )
-    places = [
-        Place(
-            topic,
-            wanted.partition_index,
-            wanted.committed_offset,
-            wanted.committed_leader_epoch,
-            wanted.committed_metadata,
-        )
-        for _, topic, wanted in partitions.known
-    ]
-    committed = commit(shard, committer, places, call.now, body.retention_time_ms)
+    committed = commit(shard, committer, places_of(partitions), call.now, body.retention_time_ms)
     if committed.written is None:
         return _answer(partitions, committed.codes)
     return committed.written.then(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from odradek.api import repeats
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked
 from odradek.base.errors import ErrorCode, Refused
@@ -57,6 +58,7 @@ class _Found(NamedTuple):
 
 def handle(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse | Parked[OffsetFetchResponse]:
     groups = _groups(call, body)
+    repeats.check(group.id for group in groups if group.topics is None)
     found = [_find(call, group, body.require_stable) for group in groups]
     settled = Settled(one.partition for one in found if isinstance(one, _Found))
     return settled.then(lambda: _answer(call, groups, found, settled), call.now)

@@ -44,7 +44,7 @@ def _write(call: Call, one: WritableTxnMarker) -> dict[TopicPartition, Written |
     producer = Producer(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
     ends: dict[TopicPartition, Written | ErrorCode] = {}
-    for name in _names(one):
+    for name in dict.fromkeys(_names(one)):
         try:
             written = call.broker.end_transaction(name, marker, call.now)
             ends[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if written is None else written

@@ -210,7 +210,10 @@ class Shell:
         self.settle()
 
     def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
-        self.broker.took_ids(done.result())
+        failure = done.exception()
+        if failure is not None:  # Whoever waits is told so, and the next one asks again.
+            log.error("no producer ids can be had: %s", failure)
+        self.broker.took_ids(None if failure is not None else done.result())
         self.settle()
 
     def _change_ended(self, done: Future[Changed]) -> None:

@@ -32,6 +32,11 @@ ASSIGNORS: dict[Way, type] = {
 }
 
 
+# Longer than a rebalance takes: a poll that ends while SyncGroup is on its way leaves kafka-python 3.0.12 without
+# heartbeats, and so, when its session is over, without its place.
+POLL_MS = 1000
+
+
 @contextmanager
 def as_client_error() -> Iterator[None]:
     try:
@@ -63,7 +68,7 @@ class KafkaPythonMember(PollingMember):
         with as_client_error():
             try:
                 while self.goes_on:
-                    found = self._consumer.poll(timeout_ms=100)
+                    found = self._consumer.poll(timeout_ms=POLL_MS)
                     places = [Place(one.partition, one.offset, one.value) for part in found.values() for one in part]
                     self.add(places)
                     self._commit(places)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.api.repeats import REPEATED_NAMES_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import from_text
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -85,6 +86,14 @@ def test_who_says_everything_is_told_everything(broker: Consumers) -> None:
     assert broker.named(told.topic_partitions) == {"t": [0, 1]}
 
 
+def test_a_topic_may_be_named_more_than_once(broker: Consumers) -> None:
+    topic = broker.broker.view.topics["t"].id  # type: ignore[index]
+    broker.join("a", "t")
+    broker.join("b", "t")
+    assert broker.beat("a", 2, topic_partitions=owned(topic, 0) + owned(topic, 1)).member_epoch == 2, "gives up one"
+    assert broker.beat("a", 2, topic_partitions=owned(topic) + owned(topic, 0)).member_epoch == 3
+
+
 def test_a_member_that_leaves_is_told_no_more_than_that(broker: Consumers) -> None:
     broker.join("a", "t")
     left = broker.beat("a", -1)
@@ -130,6 +139,14 @@ def test_describe_answers_each_group_by_itself(broker: Consumers) -> None:
     codes = [ErrorCode.INVALID_GROUP_ID, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
     assert [group.error_code for group in groups] == codes
     assert [group.authorized_operations for group in groups] == [-(1 << 31), 3400, -(1 << 31)]
+
+
+def test_a_group_may_be_described_again_but_not_without_end(broker: Consumers) -> None:
+    broker.join("a", "t")
+    for count, code in ((REPEATED_NAMES_MAX, ErrorCode.NONE), (REPEATED_NAMES_MAX + 1, INVALID)):
+        request = ConsumerGroupDescribeRequest(group_ids=["g"] * count, include_authorized_operations=False)
+        groups = broker.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        assert [group.error_code for group in groups] == [code] * count
 
 
 def test_groups_are_listed_with_their_states(broker: Consumers) -> None:

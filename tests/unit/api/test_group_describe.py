@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from odradek.api.repeats import REPEATED_NAMES_MAX
 from odradek.base.errors import ErrorCode
 from odradek.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from support.in_memory import CLIENT, Harness
 from support.members import DESCRIBE, OLD, coordinator, join, joining, stable
 
+NONE = ErrorCode.NONE
 NOT_ASKED = -(1 << 31)
 ALL_ALLOWED = 3400
 
@@ -54,6 +56,15 @@ def test_metadata_is_told_of_stable_groups_only(harness: Harness, version: int) 
 
 
 @pytest.mark.parametrize("version", DESCRIBE)
+def test_a_group_may_be_named_again_but_not_without_end(harness: Harness, version: int) -> None:
+    stable(harness)
+    groups = describe(harness, version, *["g"] * REPEATED_NAMES_MAX)
+    assert [(group.error_code, len(group.members)) for group in groups] == [(NONE, 1)] * REPEATED_NAMES_MAX
+    groups = describe(harness, version, "h", *["g"] * (REPEATED_NAMES_MAX + 1))
+    assert {(group.error_code, len(group.members)) for group in groups} == {(ErrorCode.INVALID_REQUEST, 0)}
+
+
+@pytest.mark.parametrize("version", DESCRIBE)
 @pytest.mark.parametrize("group_id", ["unknown", ""])
 def test_a_group_that_is_not_there(harness: Harness, version: int, group_id: str) -> None:
     (group,) = describe(harness, version, group_id)
@@ -76,8 +87,8 @@ def test_what_one_may_do_with_it(harness: Harness, version: int) -> None:
 @pytest.mark.parametrize("version", DESCRIBE)
 def test_on_another_broker(harness: Harness, version: int) -> None:
     harness.broker.groups.shards.resign(0)
-    first, second = describe(harness, version, "g", "g")
-    assert first == second and first.error_code == ErrorCode.NOT_COORDINATOR
+    groups = describe(harness, version, "g", "h")
+    assert [group.error_code for group in groups] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
 def test_static_members_are_named(harness: Harness) -> None:

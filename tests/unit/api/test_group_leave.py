@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.coordinators.state_log import StateLog
 from odradek.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from support.consumer_group import Consumers
 from support.in_memory import Harness
 from support.members import LEAVE, OLD, coordinator, group_of, join, joining, stable
 
@@ -43,6 +45,21 @@ def test_one_member(harness: Harness, version: int) -> None:
     assert leave(harness, version, (joined.member_id, None)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert leave(harness, version, ("", None), group="unknown").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert leave(harness, version, ("", None), group="").error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", LEAVE)
+def test_what_the_coordinator_can_not_do_is_told_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    def fails(*_: object) -> None:
+        raise Refused(ErrorCode.NOT_COORDINATOR)
+
+    harness = Consumers(tmp_path)
+    harness.create("t")
+    harness.join("m", "t")
+    monkeypatch.setattr(StateLog, "append", fails)
+    answer = leave(harness, version, ("m", None))
+    assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
 
 
 @pytest.mark.parametrize("version", BATCH)

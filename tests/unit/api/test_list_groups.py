@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.core.coordinators.shards import LOADED_AT_ONCE_BYTES
 from odradek.core.parked import Parked
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -63,16 +62,6 @@ def test_states_and_types_are_compared_without_their_case(
     answer = harness.ask(ListGroupsRequest(states_filter=states, types_filter=types), 5, ListGroupsResponse)
     assert answer.error_code == NONE
     assert [one.group_id for one in answer.groups] == (["g"] if found else [])
-
-
-def test_nobody_knows_all_groups_while_some_are_loaded(harness: Harness) -> None:
-    for offset in range(LOADED_AT_ONCE_BYTES // 4000):
-        group(harness, "g").commit({A: Kept(offset, "x" * 4000)})
-    harness.restart()
-    answer = harness.ask(ListGroupsRequest(), 5, ListGroupsResponse)
-    assert (answer.error_code, answer.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-    harness.settle()
-    assert groups(harness) == {"g"}
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.api.repeats import REPEATED_NAMES_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.cluster import CONSUMER_OFFSETS
@@ -102,6 +103,15 @@ def test_many_groups_at_once(group: GroupOffsets, version: int) -> None:
     ]
     assert offsets == [("g", [5, 7]), ("other", [-1, 8]), ("nobody", []), ("g", [7])]
     assert group.harness.ask(OffsetFetchRequest(), version, OffsetFetchResponse).groups == []
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_all_of_a_group_may_be_asked_for_again_but_not_without_end(group: GroupOffsets, version: int) -> None:
+    all_of_it, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
+    for count, code in ((REPEATED_NAMES_MAX, ErrorCode.NONE), (REPEATED_NAMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
+        request = OffsetFetchRequest(groups=[all_of_it] * count + [one_place] * 1000)
+        answer = group.harness.ask(request, version, OffsetFetchResponse)
+        assert [one.error_code for one in answer.groups] == [code] * (count + 1000)
 
 
 @STABLE_VERSIONS

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName
+from odradek.base.units import INT64_MAX, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.cluster import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
-from odradek.core.effects import CreateTopics, DeleteTopics, Growth, GrowTopics
+from odradek.core.effects import CreateTopics, DeleteTopics, Growth, GrowTopics, TakeProducerIds
 from odradek.net.metadata import Metadata
 
 US = BrokerId(1)
@@ -114,3 +114,10 @@ def test_a_broker_without_an_id_gets_one_that_nobody_had(tmp_path: Path) -> None
     assert (first.broker_id, second.broker_id) == (1001, 1002)
     assert second.cluster_id == "cluster"
     metadata.leave()
+
+
+def test_producer_ids_begin_above_those_that_are_used(metadata: Metadata) -> None:
+    used = [0, 0, 1001, 2000, INT64_MAX, INT64_MAX]  # The last ones some producer made up.
+    blocks = [metadata.take_producer_ids(US, TakeProducerIds(ProducerId(at_least))) for at_least in used]
+    first = [0, 1000, 2000, 3000, 4000, 5000]
+    assert blocks == [(one, one + 999) for one in first]

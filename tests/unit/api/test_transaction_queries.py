@@ -1,0 +1,104 @@
+"""What tools ask of transactions and producers, and the markers that they write (KIP-664)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.repeats import REPEATED_NAMES_MAX
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from support.in_memory import Harness
+from support.transactional import Transactional, committed, last_stable, make_topic
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    make_topic(harness, "x", 2)
+    return harness
+
+
+@pytest.fixture
+def producer(harness: Harness) -> Transactional:
+    """One with a transaction open, beside one without."""
+    Transactional(harness, "idle").begin()
+    producer = Transactional(harness, "open")
+    producer.begin()
+    assert producer.write("x", b"a") == ErrorCode.NONE
+    return producer
+
+
+def listed(harness: Harness, **filters: object) -> set[str]:
+    values: dict[str, object] = {"state_filters": [], "producer_id_filters": []}
+    request = ListTransactionsRequest(**values | filters)  # type: ignore[arg-type]
+    answer = harness.ask(request, 2, ListTransactionsResponse)
+    assert answer.error_code == ErrorCode.NONE
+    return {one.transactional_id for one in answer.transaction_states}
+
+
+def test_transactions_are_listed_by_what_is_asked_for(harness: Harness, producer: Transactional) -> None:
+    assert listed(harness) == {"idle", "open"}
+    assert listed(harness, state_filters=["Ongoing", "Ongoing", "Nonsense"]) == {"open"}
+    assert listed(harness, state_filters=["Nonsense"]) == set()
+    assert listed(harness, producer_id_filters=[producer.producer.id, 99]) == {"open"}
+    assert listed(harness, transactional_id_pattern="i.*") == {"idle"}
+    assert listed(harness, transactional_id_pattern="i") == set()
+    assert listed(harness, duration_filter=0) == set()
+    harness.pass_time(1)
+    assert listed(harness, duration_filter=0) == {"open"}
+
+
+REPEATED = pytest.mark.parametrize(
+    ("count", "code"), [(REPEATED_NAMES_MAX, ErrorCode.NONE), (REPEATED_NAMES_MAX + 1, ErrorCode.INVALID_REQUEST)]
+)
+
+
+@REPEATED
+def test_a_transaction_may_be_named_again_but_not_without_end(
+    harness: Harness, producer: Transactional, count: int, code: ErrorCode
+) -> None:
+    request = DescribeTransactionsRequest(transactional_ids=[producer.id] * count)
+    states = harness.ask(request, 0, DescribeTransactionsResponse).transaction_states
+    assert [(one.transactional_id, one.error_code) for one in states] == [("open", code)] * count
+
+
+@REPEATED
+@pytest.mark.usefixtures("producer")
+def test_a_partition_may_be_named_again_but_not_without_end(harness: Harness, count: int, code: ErrorCode) -> None:
+    topics = [TopicRequest(name="x", partition_indexes=[0, 1])] * (count - 1)
+    topics.append(TopicRequest(name="x", partition_indexes=[0]))
+    answers = harness.ask(DescribeProducersRequest(topics=topics), 0, DescribeProducersResponse).topics
+    told = [(one.partition_index, one.error_code, len(one.active_producers)) for one in answers[-1].partitions]
+    assert told == [(0, code, 0 if code else 1)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_partition_that_is_named_twice_gets_one_marker(
+    harness: Harness, producer: Transactional, version: int
+) -> None:
+    marker = WritableTxnMarker(
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch + 1,
+        transaction_result=True,
+        topics=[WritableTxnMarkerTopic(name="x", partition_indexes=[0, 0])],
+        coordinator_epoch=0,
+        transaction_version=2 if version == 2 else 0,
+    )
+    answer = harness.ask(WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse)
+    (topic,) = answer.markers[0].topics
+    assert [part.error_code for part in topic.partitions] == [ErrorCode.NONE] * 2
+    assert (committed(harness, "x"), last_stable(harness, "x")) == ([b"a"], 2)

@@ -1,0 +1,30 @@
+"""Producer ids come from the metadata tree: who asks while it can't give any is told so, and may ask again."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId
+from odradek.coordination.layout import BadZnodeError
+from odradek.core.effects import TakeProducerIds
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.net.metadata import Metadata
+from odradek.testing import Broker
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.raw_client import RawClient
+
+
+def test_a_znode_that_is_mended_gives_ids_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    take, failures = Metadata.take_producer_ids, [BadZnodeError("garbled")]
+
+    def fails_once(metadata: Metadata, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
+        if failures:
+            raise failures.pop()
+        return take(metadata, broker_id, effect)
+
+    monkeypatch.setattr(Metadata, "take_producer_ids", fails_once)
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    with Broker() as broker, RawClient(broker.port) as client:
+        codes = [client.ask(request, 4, InitProducerIdResponse).error_code for _ in range(2)]
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
