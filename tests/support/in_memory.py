@@ -40,6 +40,7 @@ class Harness:
 
     def __init__(self, directory: Path, **configs: str) -> None:
         self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
+        self.opening_ms = 0  # How long it takes to open all logs.
         self.disk = RealDisk()
         self.configs = BrokerConfigs.parse({key.replace("_", "."): value for key, value in configs.items()})
         numbers = itertools.count(1)
@@ -63,6 +64,8 @@ class Harness:
             config_of=lambda topic: log_config(self.configs.for_topic(self._view.topics[topic].configs)),
         )
         broker = Broker(US, self._view, Storage([logs]), self.configs, self._entropy)
+        broker.open_logs(self.now)
+        self.now = _later(self.now, self.opening_ms)
         broker.start(self.now)
         return broker
 
@@ -139,7 +142,7 @@ class Harness:
         return decode_response(answer, version, frame[4:])[1]
 
     def pass_time(self, ms: int) -> None:
-        self.now = Moment(TimestampMs(self.now.wall + ms), self.now.steady + ms)
+        self.now = _later(self.now, ms)
         self.broker.tick(self.now)
 
     def settle(self) -> None:
@@ -168,3 +171,7 @@ class Harness:
                     topic = self.broker.view.topics[name]
                     grown[name] = type(topic)(name, topic.id, topic.partitions + growth.added, topic.configs)
                 self.broker.changed(Changed(effect.token, grown), self.now)
+
+
+def _later(now: Moment, ms: int) -> Moment:
+    return Moment(TimestampMs(now.wall + ms), now.steady + ms)

@@ -5,7 +5,7 @@ v0: the session timeout is the rebalance timeout too.  v4: a new member is told 
 client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
 
 Differs from Apache Kafka: of a group that was asked for, and that nobody joined in the end, nothing is left, where
-Kafka keeps an empty one for a while.  A rebalance ends when the rebalance timeout is over, whoever joins meanwhile.
+Kafka keeps an empty one for a while.
 """
 
 from __future__ import annotations

@@ -208,7 +208,8 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
         tree.close()
         raise
     broker = Broker(membership.broker_id, metadata.view(), storage, settings.configs, Entropy(_random_int31, _new_uuid))
-    broker.start(now)
+    broker.open_logs(now)
+    broker.start(shell.now())
     _report(storage)
     shell.run(broker, metadata.change, partial(metadata.take_producer_ids, membership.broker_id))
     return tree

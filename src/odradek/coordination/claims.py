@@ -40,15 +40,19 @@ def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
     return BrokerId(reserved_max + stat.version)
 
 
-def producer_ids(tree: Tree, broker: BrokerId) -> ProducerIdBlock:
-    """A block of producer ids for this broker alone."""
+def producer_ids(tree: Tree, broker: BrokerId, at_least: int = 0) -> ProducerIdBlock:
+    """A block of producer ids for this broker alone, all of them `at_least` that.
+
+    Raises OverflowError when there are none left, and what the tree raises.
+    """
     while True:
         try:
             data, stat = tree.get(layout.PRODUCER_ID_BLOCK)
         except NoNode:
             ensure_paths(tree, [layout.PRODUCER_ID_BLOCK])
             continue
-        first = decode_producer_ids(data).last + 1 if data else 0
+        free = decode_producer_ids(data).last + 1 if data else 0
+        first = max(free, -(-at_least // PRODUCER_IDS_PER_BLOCK) * PRODUCER_IDS_PER_BLOCK)
         last = first + PRODUCER_IDS_PER_BLOCK - 1
         if last > INT64_MAX:
             raise OverflowError("All producer ids are used up.")

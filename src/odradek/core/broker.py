@@ -91,6 +91,7 @@ class Broker:
         self._tokens = 0
         self.timers = Timers()
         self._asks_ids = False
+        self._coordinates = False
         self._may_hang = False
         self._steps = NextSteps()
         runtime = Runtime(configs, entropy, self.lot, self.timers, self._steps, lambda: self.view, self._append_state)
@@ -193,14 +194,18 @@ class Broker:
             return None
         partition = self.partition(*name)
         self.commit(now)
-        append = partition.end_transaction(
-            marker.producer.id,
-            marker.producer.epoch,
-            marker.coordinator_epoch,
-            commit=marker.is_commit,
-            now=now.wall,
-            transaction_version=marker.version,
-        )
+        try:
+            append = partition.end_transaction(
+                marker.producer.id,
+                marker.producer.epoch,
+                marker.coordinator_epoch,
+                commit=marker.is_commit,
+                now=now.wall,
+                transaction_version=marker.version,
+            )
+        except Refused:
+            self.lot.happened(name)  # Its disk may have failed.
+            raise
         if append.needs_sync:
             self._unsynced[name] = None
         if name.topic == CONSUMER_OFFSETS:
@@ -283,12 +288,19 @@ class Broker:
             self.groups.topics_changed([name for name, topic in event.topics.items() if topic is None], now)
         self.lot.happened(event.token, event)
 
-    def start(self, now: Moment) -> None:
-        """Open what the cluster says is here.  Logs of topics that were deleted meanwhile are deleted too."""
-        # Coordinators come last: what they find to be done is about the others.
-        for topic in sorted(self.view.topics.values(), key=lambda topic: topic.name in self._shards):
+    def open_logs(self, now: Moment) -> None:
+        """Open what the cluster says is here; after a crash that takes long.  Logs of topics that were deleted
+        meanwhile are deleted too.
+        """
+        for topic in self.view.topics.values():
             self._open(topic, now)
         self._may_hang = not all(directory.clean_shutdown for directory in self.storage)
+
+    def start(self, now: Moment) -> None:
+        """Coordinate; the sessions of members begin now.  What coordinators find to be done may be about any log."""
+        self._coordinates = True
+        for partition in list(self.partitions.values()):
+            self._coordinate(partition, now)
 
     def _end_hanging(self, now: Moment) -> None:
         """Once, when all transactions are loaded."""
@@ -313,9 +325,12 @@ class Broker:
             self._install(Partition(name, self._log(name, topic.id, configs, now), info, configs), now)
 
     def _install(self, partition: Partition, now: Moment) -> None:
-        name = partition.topic_partition
-        self.partitions[name] = partition
-        shards = self._shards.get(name.topic)
+        self.partitions[partition.topic_partition] = partition
+        if self._coordinates:
+            self._coordinate(partition, now)
+
+    def _coordinate(self, partition: Partition, now: Moment) -> None:
+        shards = self._shards.get(partition.topic_partition.topic)
         if shards is not None and partition.is_online:
             shards.adopt(partition, now)
 

@@ -16,7 +16,6 @@ from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, Tim
 from odradek.base.uuids import Uuid
 from odradek.coordination import claims, layout
 from odradek.coordination.tree import (
-    BadVersion,
     Create,
     Delete,
     MultiFailed,
@@ -33,7 +32,6 @@ from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicIn
 from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics, TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
-PRODUCER_IDS_AT_ONCE = 1000
 # A greater one in a log was given to nobody: its producer made it up.  To begin above it would leave no ids.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
 
@@ -216,17 +214,11 @@ class Metadata:
     def take_producer_ids(self, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
         """A block that nobody had, and that begins at `effect.at_least` or later; None if the tree can't give one."""
         at_least = effect.at_least if effect.at_least <= PRODUCER_ID_GIVEN_MAX else 0
-        with suppress(TreeFailed):
-            ensure_paths(self._tree, [layout.PRODUCER_ID_BLOCK])
-            while True:
-                data, stat = self._tree.get(layout.PRODUCER_ID_BLOCK)
-                free = layout.decode_producer_ids(data).last + 1 if data else 0
-                first = max(free, -(-at_least // PRODUCER_IDS_AT_ONCE) * PRODUCER_IDS_AT_ONCE)
-                block = layout.ProducerIdBlock(broker_id, first, first + PRODUCER_IDS_AT_ONCE - 1)
-                with suppress(BadVersion):  # Another broker was faster.
-                    self._tree.set(layout.PRODUCER_ID_BLOCK, layout.encode_producer_ids(block), stat.version)
-                    return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
-        return None
+        try:
+            block = claims.producer_ids(self._tree, broker_id, at_least)
+        except TreeFailed:
+            return None
+        return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
 
     def _creation(self, topic: TopicInfo) -> list[Operation]:
         """Everything that a topic is in the tree; parents first."""

@@ -46,6 +46,7 @@ from odradek.wire.request import Request
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
+LATE_MS = 100  # A timer that is so late shows that the loop was held up.
 THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
 
@@ -86,6 +87,7 @@ class Shell:
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
+        self._is_late = False
         self._next_housekeeping = 0
         self._is_stopped = False
 
@@ -110,6 +112,8 @@ class Shell:
         lot = self.broker.lot
         while completed := lot.take_completed():
             self._answer(completed)
+        if self._is_stopped:
+            return  # Threads take nothing more.
         for effect in self.broker.take_effects():
             self._start(effect)
         self._set_timer()
@@ -234,8 +238,13 @@ class Shell:
         self._timer = self.loop.call_later(max(due - self.now().steady, 0) / SECOND_MS, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
         now = self.now()
+        if now.steady - self._timer_due > LATE_MS and not self._is_late:
+            # What came while the loop was held up is read first: no session ends for a silence that was ours.
+            self._is_late = True
+            self._timer = self.loop.call_later(1 / SECOND_MS, self._tick)
+            return
+        self._timer, self._is_late = None, False
         self.broker.tick(now)
         if now.steady >= self._next_housekeeping:
             self.broker.keep_house(now)

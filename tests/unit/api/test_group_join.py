@@ -75,6 +75,14 @@ def test_what_is_looked_at_first(harness: Harness) -> None:
         assert join(harness, **fields).error_code == code, fields
 
 
+def test_the_time_that_recovery_takes_is_of_no_session(harness: Harness) -> None:
+    joined = stable(harness)
+    harness.opening_ms = 60_000
+    harness.kill()
+    harness.pass_time(1)
+    assert group_of(harness).members.get(joined.member_id) is not None
+
+
 def test_a_member_that_has_lost_its_place_has_no_id_any_more(tmp_path: Path) -> None:
     harness = coordinator(tmp_path, group_max_size="2")
     first = stable(harness)

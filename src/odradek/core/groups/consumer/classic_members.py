@@ -17,9 +17,10 @@ from odradek.base.uuids import to_text
 from odradek.core.groups.classic.messages import Heartbeat, Join, Joined, Leaver, Left, Sync, Synced
 from odradek.core.groups.consumer import fencing, heartbeating, joining, migration, steps
 from odradek.core.groups.consumer.draft import Draft
-from odradek.core.groups.consumer.group import CONSUMERS, Alarm, ConsumerGroup
+from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
 from odradek.core.groups.consumer.member import ClassicMember, Member, MemberState, Said
 from odradek.core.groups.consumer.state import GroupState
+from odradek.core.groups.group import CONSUMERS
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, decode_subscription

@@ -12,7 +12,7 @@ from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.consumer import records
 from odradek.core.groups.consumer.member import Member, MemberState
 from odradek.core.groups.consumer.state import GroupState
-from odradek.core.groups.group import CONSUMER, CommitCheck
+from odradek.core.groups.group import CONSUMER, CONSUMERS, CommitCheck
 from odradek.core.groups.history import Rebalances
 from odradek.core.groups.session import Session
 from odradek.core.moment import Moment
@@ -20,7 +20,6 @@ from odradek.core.moment import Moment
 if TYPE_CHECKING:
     from odradek.core.groups.shard import GroupShard
 
-CONSUMERS = "consumer"  # The protocol type.
 COMMIT_BY_EPOCH_SINCE = 9  # Of OffsetCommit: before, an epoch is not known to it.
 
 

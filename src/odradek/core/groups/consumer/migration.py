@@ -27,9 +27,10 @@ from odradek.core.groups.classic.members import Member as ClassicGroupMember
 from odradek.core.groups.classic.messages import Joined, Synced
 from odradek.core.groups.consumer import records, topics
 from odradek.core.groups.consumer.draft import Draft
-from odradek.core.groups.consumer.group import CONSUMERS, ConsumerGroup
+from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.member import ClassicMember, Current, Member, MemberState, Said, held_since
 from odradek.core.groups.consumer.state import Assigned
+from odradek.core.groups.group import CONSUMERS
 from odradek.core.groups.history import Rebalances
 from odradek.core.moment import Moment
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata

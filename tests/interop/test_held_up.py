@@ -1,0 +1,48 @@
+"""A broker that was held up reads first what came meanwhile: no session ends for a silence that was its own."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from odradek.app.building import Running
+from odradek.base.errors import ErrorCode
+from odradek.testing import Broker
+from odradek.wire.client import decode_response
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.join_group import JoinGroupResponse
+from odradek.wire.messages.sync_group import SyncGroupResponse
+from support.members import joining, syncing
+from support.raw_client import RawClient, frame
+
+SESSION_MS = 300
+
+
+def test_a_heartbeat_that_waits_in_the_socket_counts() -> None:
+    with Broker(group_min_session_timeout_ms=100) as broker, RawClient(broker.port) as member:
+        member.ask(FindCoordinatorRequest(key="g"), 3, FindCoordinatorResponse)
+        joined = member.ask(joining(session_timeout_ms=SESSION_MS), 3, JoinGroupResponse)
+        assert joined.error_code == member.ask(syncing(joined), 3, SyncGroupResponse).error_code == ErrorCode.NONE
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+
+        def hold_up() -> None:
+            """As one request that takes long does: when it is over, timers are looked at before sockets."""
+            bell.recv(1)
+            member.send(frame(heartbeat, 3))
+            time.sleep(3 * SESSION_MS / 1000)
+
+        async def begin(running: Running) -> None:
+            running.shell.loop.add_reader(bell, hold_up)
+
+        async def end(running: Running) -> None:
+            running.shell.loop.remove_reader(bell)
+
+        ringer, bell = socket.socketpair()
+        with ringer, bell:
+            assert broker._host is not None
+            broker._host.ask(begin)
+            ringer.send(b"!")
+            _, answer = decode_response(HeartbeatResponse, 3, member.read_frame())
+            assert answer.error_code == ErrorCode.NONE
+            broker._host.ask(end)
