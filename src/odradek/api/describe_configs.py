@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from odradek.api.call import Call
+from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core import topic_names
 from odradek.core.configs.definition import ConfigEntry
@@ -20,9 +21,6 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-# Eight bytes that ask for a broker's configuration are answered with 30 KB, so not any number of times.
-REPEATS_MAX = 16
 
 
 class ResourceType(IntEnum):

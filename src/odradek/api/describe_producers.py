@@ -18,7 +18,7 @@ from odradek.wire.messages.describe_producers import (
 
 
 def handle(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
-    repeats.check((topic.name, index) for topic in body.topics for index in topic.partition_indexes)
+    repeats.check([(topic.name, index) for topic in body.topics for index in topic.partition_indexes])
     return DescribeProducersResponse(throttle_time_ms=0, topics=[_topic(call, topic) for topic in body.topics])
 
 

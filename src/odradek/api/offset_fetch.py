@@ -58,7 +58,7 @@ class _Found(NamedTuple):
 
 def handle(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse | Parked[OffsetFetchResponse]:
     groups = _groups(call, body)
-    repeats.check(group.id for group in groups if group.topics is None)
+    repeats.check([group.id for group in groups if group.topics is None])
     found = [_find(call, group, body.require_stable) for group in groups]
     settled = Settled(one.partition for one in found if isinstance(one, _Found))
     return settled.then(lambda: _answer(call, groups, found, settled), call.now)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.repeats import REPEATED_NAMES_MAX
+from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import from_text
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from support.consumer_group import Consumers, owned
+
+TIMES_MAX = REPEATS_MAX + 1
 
 INVALID, UNSUPPORTED_ASSIGNOR = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_ASSIGNOR
 JOINS: dict[str, object] = {"rebalance_timeout_ms": 1000, "topic_partitions": [], "subscribed_topic_names": ["t"]}
@@ -143,7 +145,7 @@ def test_describe_answers_each_group_by_itself(broker: Consumers) -> None:
 
 def test_a_group_may_be_described_again_but_not_without_end(broker: Consumers) -> None:
     broker.join("a", "t")
-    for count, code in ((REPEATED_NAMES_MAX, ErrorCode.NONE), (REPEATED_NAMES_MAX + 1, INVALID)):
+    for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, INVALID)):
         request = ConsumerGroupDescribeRequest(group_ids=["g"] * count, include_authorized_operations=False)
         groups = broker.ask(request, 1, ConsumerGroupDescribeResponse).groups
         assert [group.error_code for group in groups] == [code] * count

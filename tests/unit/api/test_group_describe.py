@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.repeats import REPEATED_NAMES_MAX
+from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from support.in_memory import CLIENT, Harness
 from support.members import DESCRIBE, OLD, coordinator, join, joining, stable
+
+TIMES_MAX = REPEATS_MAX + 1
 
 NONE = ErrorCode.NONE
 NOT_ASKED = -(1 << 31)
@@ -58,9 +60,9 @@ def test_metadata_is_told_of_stable_groups_only(harness: Harness, version: int) 
 @pytest.mark.parametrize("version", DESCRIBE)
 def test_a_group_may_be_named_again_but_not_without_end(harness: Harness, version: int) -> None:
     stable(harness)
-    groups = describe(harness, version, *["g"] * REPEATED_NAMES_MAX)
-    assert [(group.error_code, len(group.members)) for group in groups] == [(NONE, 1)] * REPEATED_NAMES_MAX
-    groups = describe(harness, version, "h", *["g"] * (REPEATED_NAMES_MAX + 1))
+    groups = describe(harness, version, *["g"] * TIMES_MAX)
+    assert [(group.error_code, len(group.members)) for group in groups] == [(NONE, 1)] * TIMES_MAX
+    groups = describe(harness, version, "h", *["g"] * (TIMES_MAX + 1))
     assert {(group.error_code, len(group.members)) for group in groups} == {(ErrorCode.INVALID_REQUEST, 0)}
 
 

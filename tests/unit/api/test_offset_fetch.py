@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.repeats import REPEATED_NAMES_MAX
+from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
 from odradek.core.cluster import CONSUMER_OFFSETS
@@ -20,6 +20,8 @@ from odradek.wire.messages.offset_fetch import (
 from support.group_offsets import GroupOffsets, Kept, delete_topic, topic_id
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic
+
+TIMES_MAX = REPEATS_MAX + 1
 
 VERSIONS = pytest.mark.parametrize("version", range(1, 11))
 ALL_VERSIONS = pytest.mark.parametrize("version", range(2, 11))  # Those that can ask for all.
@@ -108,7 +110,7 @@ def test_many_groups_at_once(group: GroupOffsets, version: int) -> None:
 @pytest.mark.parametrize("version", range(8, 11))
 def test_all_of_a_group_may_be_asked_for_again_but_not_without_end(group: GroupOffsets, version: int) -> None:
     all_of_it, one_place = (group.fetch_request(names, version).groups[0] for names in (None, [C]))
-    for count, code in ((REPEATED_NAMES_MAX, ErrorCode.NONE), (REPEATED_NAMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
+    for count, code in ((TIMES_MAX, ErrorCode.NONE), (TIMES_MAX + 1, ErrorCode.INVALID_REQUEST)):
         request = OffsetFetchRequest(groups=[all_of_it] * count + [one_place] * 1000)
         answer = group.harness.ask(request, version, OffsetFetchResponse)
         assert [one.error_code for one in answer.groups] == [code] * (count + 1000)
