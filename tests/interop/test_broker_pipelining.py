@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
+from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import iter_records
 from odradek.wire.client import decode_response
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -26,6 +30,7 @@ from support.raw_client import Closed, RawClient, frame
 from support.serving import Serving, serving
 
 LATEST = -1
+JOINING = 12  # The Produce that makes a partition part of a transaction, by name still.
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +142,38 @@ def test_a_failure_that_nobody_could_be_told_closes_the_connection(client: RawCl
     assert produced_at(client) == (0, 0)
     with pytest.raises(Closed):
         client.read_frame()
+
+
+def transactional(topic: str, who: InitProducerIdResponse | EndTxnResponse, sequence: int) -> bytes:
+    records = encode_batch(
+        [(None, b"%d" % sequence, (), NOW_MS)],
+        producer_id=ProducerId(who.producer_id),
+        producer_epoch=ProducerEpoch(who.producer_epoch),
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    part = PartitionProduceData(index=0, records=records)
+    topics = [TopicProduceData(name=topic, partition_data=[part])]
+    request = ProduceRequest(transactional_id=topic, acks=-1, timeout_ms=5_000, topic_data=topics)
+    return frame(request, JOINING)
+
+
+def test_the_first_batches_of_a_transaction_come_together(client: RawClient) -> None:
+    create(client, "txn")
+    client.ask(FindCoordinatorRequest(key="txn", key_type=1), 3, FindCoordinatorResponse)
+    begin = InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=60_000)
+    who: InitProducerIdResponse | EndTxnResponse = client.ask(begin, 5, InitProducerIdResponse)
+    assert who.error_code == ErrorCode.NONE
+    offset = 0
+    for _ in range(3):
+        client.send(b"".join(transactional("txn", who, sequence) for sequence in range(5)))
+        for sequence in range(5):
+            answer = decode_response(ProduceResponse, JOINING, client.read_frame())[1]
+            part = answer.responses[0].partition_responses[0]
+            assert (part.error_code, part.base_offset) == (ErrorCode.NONE, offset + sequence)
+        end = EndTxnRequest(
+            transactional_id="txn", producer_id=who.producer_id, producer_epoch=who.producer_epoch, committed=True
+        )
+        who = client.ask(end, 5, EndTxnResponse)
+        assert who.error_code == ErrorCode.NONE
+        offset += 6  # And its marker.

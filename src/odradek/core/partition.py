@@ -120,9 +120,10 @@ class Partition:
         else:
             producer_id = batch.producer_id
             timestamp = batch.max_timestamp if time < 0 else time
-            known = log.producers.get(producer_id) if staging is None else self._producer(producer_id)
+            producers = log.producers
+            known = producers.get(producer_id) if staging is None else self._producer(producer_id)
             after: Producer | None = None
-            if known is not None and checks_sequence and producer_id not in log.producers.awaited:
+            if known and checks_sequence and (known.first_offset >= 0 or producer_id not in producers.awaited):
                 after = known.after_next(batch, end, timestamp)
             if after is None:  # It is not the one that nearly all are.
                 after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
@@ -147,7 +148,9 @@ class Partition:
             known = Producer(producer_id)
         elif checks_sequence and (place := known.find(batch)) is not None:
             return place
-        awaited = log.producers.awaited.get(producer_id)
+        # The first batch may have come with this one, and not be written yet.
+        is_begun = known.has_open_transaction and known.epoch == batch.producer_epoch
+        awaited = None if is_begun else log.producers.awaited.get(producer_id)
         check(known, batch, offset, awaited=awaited, checks_sequence=checks_sequence)
         return known.after(batch, offset, timestamp)
 

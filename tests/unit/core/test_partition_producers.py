@@ -103,6 +103,16 @@ def test_what_is_staged_counts(case: Case) -> None:
     assert [sent[1] for sent in case.producer.batches] == [0, 3, 4]
 
 
+def test_the_second_batch_of_a_transaction_may_come_before_the_first_is_written(case: Case) -> None:
+    for one in (batch(0, transactional=True), batch(1, transactional=True)):
+        if not case.partition.has_open_transaction(P, 0):
+            case.partition.await_first(one, case.harness.now.wall, from_zero=True)
+        case.stage(one)
+    assert refusal(case, batch(3, transactional=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    case.commit()
+    assert case.producer is not None and case.producer.last_sequence == 1
+
+
 def test_a_duplicate_is_answered_with_its_place_and_not_written(case: Case) -> None:
     case.put(batch(0, count=2))
     case.put(batch(2))
