@@ -157,6 +157,10 @@ class Producers:
 
     # ------------------------------------------------------------------ what was written
 
+    def epoch_of(self, producer_id: ProducerId) -> ProducerEpoch:
+        known = self._by_id.get(producer_id)
+        return NO_PRODUCER_EPOCH if known is None else known.epoch
+
     def put(self, changed: Mapping[ProducerId, Producer]) -> None:
         """Batches were written, and these are their producers after them."""
         by_id = self._by_id

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import MIB, Offset, TopicName, TopicPartition
+from odradek.base.units import MIB, Offset, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators import loading
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.hashing import partition_for
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import TOO_LARGE, StateRecord
+from odradek.core.coordinators.state_log import NOBODY, TOO_LARGE, Producer, StateRecord
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, FileSlice
@@ -41,10 +43,13 @@ class Shard(loading.Replayed, Protocol):
     def end(self) -> None:
         """It is another broker's now, or its log is gone: cancel timers, answer who waits."""
 
-    def records(self) -> Iterator[StateRecord] | None:
-        """All of the state, as it would be written; None while it can't be told (transactions are open)."""
+    def records(self) -> Iterator[StateRecord]:
+        """All of the state that counts, as it would be written."""
 
-    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
+    def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
+        """What may still count, with its transaction; in the order in which it was written, after all that counts."""
+
+    def write_only(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
         """To the log; they are in the state already.  Raises Refused."""
 
 
@@ -196,17 +201,19 @@ class _Rewritten:
             if partition.positions.high_watermark >= self._until:
                 self._cut_off(partition, now)
         elif partition.log.size > max(REWRITTEN_FROM_BYTES, REWRITTEN_AT_TIMES * self._size):
-            records = shard.records()
-            if records is not None:
-                self._write(partition, shard, records, now)
+            self._write(partition, shard, now)
 
-    def _write(self, partition: Partition, shard: Shard, records: Iterable[StateRecord], now: Moment) -> None:
+    def _write(self, partition: Partition, shard: Shard, now: Moment) -> None:
         log = partition.log
         try:
             log.roll(now.wall)
             self._start = log.end_offset
-            for some in _pieces(records):
-                _put(shard, some, now)
+            for some in _pieces(shard.records()):
+                _put(shard, some, now, NOBODY)
+            for producer_id, those in groupby(shard.pending(), itemgetter(0)):
+                producer = Producer(producer_id, log.producers.epoch_of(producer_id))
+                for some in _pieces(record for _, record in those):
+                    _put(shard, some, now, producer)
             self._until = log.end_offset
         except (DiskFailed, Refused) as failure:  # What was written is true, only too much.
             _LOG.warning("%s could not be written anew: %s", partition.topic_partition, failure)
@@ -223,16 +230,16 @@ class _Rewritten:
         self._size = log.size
 
 
-def _put(shard: Shard, records: list[StateRecord], now: Moment) -> None:
+def _put(shard: Shard, records: list[StateRecord], now: Moment, producer: Producer) -> None:
     """In as many batches as it takes.  Raises Refused."""
     try:
-        shard.write_only(records, now)
+        shard.write_only(records, now, producer)
     except Refused as refused:
         middle = len(records) // 2
         if refused.code is not TOO_LARGE or not middle:
             raise
-        _put(shard, records[:middle], now)
-        _put(shard, records[middle:], now)
+        _put(shard, records[:middle], now, producer)
+        _put(shard, records[middle:], now, producer)
 
 
 def _pieces(records: Iterable[StateRecord]) -> Iterator[list[StateRecord]]:

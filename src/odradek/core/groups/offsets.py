@@ -12,7 +12,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
-from odradek.base.units import TopicName
+from odradek.base.units import ProducerId, TopicName
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
@@ -124,11 +124,6 @@ class GroupOffsets:
         """How many are committed."""
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
-    @property
-    def has_pending(self) -> bool:
-        """Some transaction is open."""
-        return bool(self._pending)
-
     def groups(self) -> set[str]:
         """Those that have committed anything that is still there, or are about to."""
         return self._groups.keys() | self._open.keys()
@@ -161,6 +156,18 @@ class GroupOffsets:
             for topic, partitions in topics.items():
                 for partition, value in partitions.items():
                     yield record_of(OffsetCommitKey(group=group, topic=topic, partition=partition), value)
+
+    def pending_records(self) -> Iterator[tuple[ProducerId, StateRecord]]:
+        """What counts if its producer's transaction commits, in the order in which it was written."""
+        found = sorted(
+            (one.order, producer_id, place, one.value)
+            for producer_id, pending in self._pending.items()
+            for place, one in pending.items()
+            if one.value is not None
+        )
+        for _, producer_id, (group, topic, partition), value in found:
+            key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+            yield ProducerId(producer_id), record_of(key, value)
 
     def tombstones_of_group(self, group: str) -> list[StateRecord]:
         places: dict[Place, None] = {}

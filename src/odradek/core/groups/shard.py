@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import ProducerId
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import NOBODY, Producer, StateLog, StateRecord
@@ -60,9 +61,9 @@ class GroupShard:
             self._apply(record.key, record.value, producer)
         return written
 
-    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
+    def write_only(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
         """To the log; the caller has it in the state, or puts it there.  Raises Refused, and nothing was written."""
-        return self.log.append(records, now)
+        return self.log.append(records, now, producer)
 
     # Reading it again.
 
@@ -96,12 +97,10 @@ class GroupShard:
         for group in self.groups.values():
             group.end()
 
-    def records(self) -> Iterator[StateRecord] | None:
-        if self.offsets.has_pending:
-            return None
-        return self._records()
-
-    def _records(self) -> Iterator[StateRecord]:
+    def records(self) -> Iterator[StateRecord]:
         for group in list(self.groups.values()):
             yield from group.records()
         yield from self.offsets.records()
+
+    def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
+        return self.offsets.pending_records()

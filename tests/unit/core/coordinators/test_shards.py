@@ -9,7 +9,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerId, TopicPartition
-from odradek.core.cluster import TRANSACTION_STATE
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators import shards as shards_module
 from odradek.core.coordinators.shards import Load
 from odradek.core.groups.shard import GroupShard
@@ -24,6 +24,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from support.group_offsets import GroupOffsets, Kept
 from support.in_memory import Harness
 from support.transactional import EPOCHS, Transactional, make_topic
 
@@ -112,7 +113,7 @@ def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
     for load in sorted(loads, key=lambda load: load.name, reverse=True):  # Transactions first.
         harness.broker.loaded(load.run(), harness.now)
         harness.settle()
-    assert not offsets(harness).offsets.has_pending
+    assert not offsets(harness).offsets.has_pending_of("g")
     assert offsets(harness).offsets.groups() == {"g"}
 
 
@@ -130,6 +131,35 @@ def test_a_log_far_beyond_its_state_is_cut_and_says_the_same(harness: Harness, m
     assert after.keys() == before.keys()
     harness.kill()
     assert known(harness) == after
+
+
+@pytest.mark.parametrize("how", ["go on", "restart", "kill"])
+def test_a_log_with_open_transactions_is_cut_too_and_they_end_as_they_would(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Somebody who copies without a pause may have one open at any time."""
+    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+    make_topic(harness, "t", 3)
+    group = GroupOffsets(harness)
+    producers = [Transactional(harness, name) for name in ("first", "second", "third")]
+    for number, producer in enumerate(producers):
+        producer.begin()
+        group.commit_in(producer, {("t", 0): 10 + number, ("t", 1): 20 + number})
+    for number in range(200):
+        group.commit({("t", 1): number, ("t", 2): number})
+    log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
+    before = log.size
+    harness.keep_house()
+    harness.keep_house()
+    assert log.start_offset > 200 and log.size < before / 10
+    if how != "go on":
+        getattr(harness, how)()
+    committed = Kept(199)
+    assert group.fetch() == {("t", 1): committed, ("t", 2): committed}
+    assert group.fetch([("t", 0)], is_stable=True) == {("t", 0): ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    for producer, is_commit in zip(producers, (True, True, False), strict=True):
+        assert producer.end(commit=is_commit) == ErrorCode.NONE
+    assert group.fetch() == {("t", 0): Kept(11), ("t", 1): committed, ("t", 2): committed}
 
 
 def test_a_log_is_not_cut_before_what_is_written_anew_is_safe(

@@ -43,7 +43,10 @@ logs = st.lists(st.one_of(records, records, tombstones, ends), max_size=60)
 
 
 def replayed(log: Log) -> GroupOffsets:
-    offsets = GroupOffsets()
+    return go_on(GroupOffsets(), log)
+
+
+def go_on(offsets: GroupOffsets, log: Log) -> GroupOffsets:
     for one in log:
         if isinstance(one, End):
             offsets.end_transaction(one.producer, is_commit=one.is_commit)
@@ -100,7 +103,6 @@ def test_the_last_record_that_counts_is_what_is_true(log: Log) -> None:
     assert len(offsets) == len(whole(log))
     pending = {place for place in PLACES if is_open(log, place)}
     assert {place for place in PLACES if offsets.is_pending(*place)} == pending
-    assert offsets.has_pending == bool(pending)
     assert {group for group in GROUPS if offsets.has_pending_of(group)} == {place[0] for place in pending}
     assert offsets.groups() == {place[0] for place in pending | whole(log).keys()}
     assert {place for place in PLACES if offsets.has(*place)} == pending | whole(log).keys()
@@ -108,18 +110,20 @@ def test_the_last_record_that_counts_is_what_is_true(log: Log) -> None:
         assert all(offsets.of_group(group).values()), "nothing is left of a topic without offsets"
 
 
-@given(logs)
-def test_what_is_written_anew_is_what_there_is(log: Log) -> None:
+@given(logs, logs)
+def test_what_is_written_anew_is_what_there_is_and_comes_to_the_same(log: Log, later: Log) -> None:
+    """Transactions that are open then may end as they like."""
     offsets = replayed(log)
     again = GroupOffsets()
-    for record in offsets.records():
+    for producer, record in [*((NOBODY, record) for record in offsets.records()), *offsets.pending_records()]:
         key, value = encode(record.key, record.value, 4 if record.version is None else record.version)
         decoded = decode_key(key)
         assert isinstance(decoded, OffsetCommitKey) and value is not None
         kept = decode_value(decoded, value)
         assert isinstance(kept, OffsetCommitValue)
-        again.replay(decoded, kept, NOBODY)
+        again.replay(decoded, kept, producer)
     assert {place: again.find(*place) for place in PLACES} == {place: offsets.find(*place) for place in PLACES}
+    assert held(go_on(again, later)) == held(go_on(offsets, later))
 
 
 @given(logs, st.sampled_from(GROUPS), st.sets(st.sampled_from(TOPICS)))
@@ -134,7 +138,7 @@ def test_tombstones_leave_nothing_of_what_they_are_for(log: Log, group: str, top
         offsets.end_transaction(producer, is_commit=True)
     gone = {place for place in PLACES if place[0] == group or place[1] in topics}
     assert held(offsets).keys().isdisjoint(gone)
-    assert not offsets.has_pending
+    assert not any(map(offsets.has_pending_of, GROUPS))
     left = {place: offset for place, offset in before.items() if place not in gone}
     assert held(offsets).items() >= {(p, o) for p, o in left.items() if not any(_is_txn_of(log, p))}
 
