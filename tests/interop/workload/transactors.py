@@ -147,6 +147,10 @@ class Transactor(Worker):
         return Outcome.INFO, error.name()
 
     def _abort(self, producer: Producer, why: str) -> tuple[Outcome, str]:
+        # librdkafka 2.16 throws away what waits to be sent again, which may be written already, and gives its sequence
+        # numbers to the next records, without another epoch: a broker takes those for the same once more.
+        if producer.flush(CALL_SECONDS_MAX):
+            self._producer = None
         try:
             _twice(producer.abort_transaction)
         except (KafkaException, SystemError) as failed:
