@@ -13,6 +13,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.coordinator import KeyType, on_coordinator, on_coordinators
+from odradek.client.describe import check
 from odradek.client.errors import ClientError, answer_error
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -35,6 +36,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 # Later versions name topics by id; but a group remembers topics that are gone, whose names nobody can tell any more.
 COMMIT_VERSION_MAX = FETCH_VERSION_MAX = 9
@@ -188,12 +190,14 @@ def commit(
             for topic, those in by_topic(offsets).items()
         ],
     )
-    answer = connection.call(request, OffsetCommitResponse, version=version)
+    check_committed(group, connection.call(request, OffsetCommitResponse, version=version))
+
+
+def check_committed(group: str, answer: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
+    """Raises the first error."""
     for topic in answer.topics:
         for part in topic.partitions:
-            if part.error_code != ErrorCode.NONE:
-                what = f"commit of {topic.name}-{part.partition_index} in group {group}"
-                raise answer_error(part.error_code, what)
+            check(part.error_code, f"commit of {topic.name}-{part.partition_index} in group {group}", None)
 
 
 def _commit_part(partition: TopicPartition, committed: Committed) -> OffsetCommitRequestPartition:

@@ -12,7 +12,7 @@ from odradek.client.connection import Connection
 from odradek.client.coordinator import Coordinator, KeyType
 from odradek.client.describe import check
 from odradek.client.errors import ClientError, Unsupported, answer_error
-from odradek.client.group_offsets import NOBODY, Committed, Membership, by_topic
+from odradek.client.group_offsets import NOBODY, Committed, Membership, by_topic, check_committed
 from odradek.client.sequences import Identity, Sequences
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -173,10 +173,7 @@ class TransactionRequests:
                 for topic, those in by_topic(offsets).items()
             ],
         )
-        answer = connection.call(request, TxnOffsetCommitResponse, version=version)
-        for topic in answer.topics:
-            for part in topic.partitions:
-                check(part.error_code, f"commit of {topic.name}-{part.partition_index} in group {group}", None)
+        check_committed(group, connection.call(request, TxnOffsetCommitResponse, version=version))
 
     # Its end.
 
