@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]  # Has no types.
@@ -13,7 +14,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type:
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError  # type: ignore[import-untyped]
 
-from clients.client import SECONDS_MAX, ClientError
+from clients.client import SECONDS_MAX, told_as_client_error
 from clients.members import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
@@ -31,12 +32,7 @@ ASSIGNORS: dict[Way, type] = {"range": RangePartitionAssignor, "roundrobin": Rou
 Result = TypeVar("Result")
 
 
-@contextmanager
-def as_client_error() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        raise ClientError(getattr(error, "errno", None), repr(error)) from error
+as_client_error = partial(told_as_client_error, KafkaError)
 
 
 class AioKafkaMember(PollingMember):

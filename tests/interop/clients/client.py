@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -23,6 +24,15 @@ class ClientError(Exception):
         super().__init__(f"{code}: {text}")
         self.code = code
         self.text = text
+
+
+@contextmanager
+def told_as_client_error(kind: type[Exception]) -> Iterator[None]:
+    """Of a client whose errors carry Kafka's number as `errno`."""
+    try:
+        yield
+    except kind as error:
+        raise ClientError(getattr(error, "errno", None), repr(error)) from error
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]  # Has no types.
 from kafka.coordinator.assignors.cooperative_sticky import (  # type: ignore[import-untyped]
@@ -13,7 +14,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ig
 from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError  # type: ignore[import-untyped]
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
-from clients.client import SECONDS_MAX, ClientError
+from clients.client import SECONDS_MAX, told_as_client_error
 from clients.members import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
@@ -37,12 +38,7 @@ ASSIGNORS: dict[Way, type] = {
 POLL_MS = 1000
 
 
-@contextmanager
-def as_client_error() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        raise ClientError(getattr(error, "errno", None), repr(error)) from error
+as_client_error = partial(told_as_client_error, KafkaError)
 
 
 class KafkaPythonMember(PollingMember):
