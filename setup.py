@@ -1,6 +1,6 @@
 """Compiles what is faster compiled, where there is a C compiler.
 
-The record kernels run interpreted where there is none, and the mover of large transfers is left out.
+The record kernels run interpreted where there is none, and threads that work without the interpreter are left out.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 KERNELS = Path("src/odradek/record/kernels")
-MOVER = Path("src/odradek/net/native")
+NATIVE = Path("src/odradek/net/native")
 # Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.
 DIRECTIVES = {
     "language_level": 3,
@@ -35,12 +35,12 @@ def extensions() -> list[Extension]:
     ]
     modules += [
         Extension(
-            "odradek.net.native.mover",
+            f"odradek.net.native.{path.stem}",
             [str(path)],
-            depends=[str(header) for header in MOVER.glob("*.h")],
+            depends=[str(header) for header in NATIVE.glob("*.h")],
             extra_compile_args=["-O3", "-pthread", "-D_GNU_SOURCE"],
         )
-        for path in MOVER.glob("*.pyx")
+        for path in sorted(NATIVE.glob("*.pyx"))
     ]
     compiled = list(cythonize(modules, include_path=["src"], compiler_directives=DIRECTIVES))
     for module in compiled:  # Said here, since cythonize makes new extensions and forgets it.

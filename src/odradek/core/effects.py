@@ -6,7 +6,8 @@ topics go to the metadata tree, which may take milliseconds or another machine, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -32,12 +33,31 @@ class Sync(NamedTuple):
 
     def run(self) -> Synced:
         """Milliseconds; meant for a thread."""
-        return Synced({name: _run(flush) for name, flush in self.flushes.items()})
+        return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
+
+    def descriptors(self) -> list[int] | None:
+        """Those whose fdatasync does the same as `run`; None if only that can."""
+        found: list[int] = []
+        for flush in self.flushes.values():
+            descriptors = flush.descriptors()
+            if descriptors is None:
+                return None
+            found += descriptors
+        return found
+
+    def ended(self, errors: Sequence[int]) -> Synced:
+        """Somebody else has done it: the errno of each descriptor's sync, or 0."""
+        synced, begin = {}, 0
+        for name, flush in self.flushes.items():
+            end = begin + flush.count
+            synced[name] = _how_ended(flush, partial(flush.ended, errors[begin:end]))
+            begin = end
+        return Synced(synced)
 
 
-def _run(flush: Flush) -> Flush | DiskFailed:
+def _how_ended(flush: Flush, run: Callable[[], None]) -> Flush | DiskFailed:
     try:
-        flush.run()
+        run()
     except DiskFailed as failed:
         return failed
     return flush

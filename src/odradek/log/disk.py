@@ -74,6 +74,9 @@ class File(Protocol):
     def fileno(self) -> int:
         """For sendfile; -1 where there is no such thing."""
 
+    def sync_fileno(self) -> int:
+        """What fdatasync does all of `sync` for; -1 if only `sync` itself does it."""
+
 
 class Lock(Protocol):
     def release(self) -> None: ...
@@ -192,6 +195,9 @@ class NoFile:
     def fileno(self) -> int:
         return -1
 
+    def sync_fileno(self) -> int:
+        return -1
+
 
 EMPTY_SLICE = FileSlice(NoFile(), 0, 0)
 
@@ -277,6 +283,9 @@ class RealFile:
             raise DiskFailed.of(error, self.path) from None
 
     def fileno(self) -> int:
+        return self._fd
+
+    def sync_fileno(self) -> int:
         return self._fd
 
     def __del__(self) -> None:

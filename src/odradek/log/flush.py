@@ -3,13 +3,15 @@
 flush = log.begin_flush()      what must be synced for everything appended so far to be safe
 flush.run()                    milliseconds; in any thread; raises DiskFailed: the log must then go offline, since
                                the kernel has dropped the pages it could not write
+flush.ended(errors)            instead of run, if somebody else has synced its descriptors()
 log.flushed(flush)             the recovery point moves to flush.end_offset
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 
 from odradek.base.units import Offset
 from odradek.log.disk import Disk, DiskFailed, File
@@ -37,6 +39,11 @@ class Flush:
         self.has_failed = False  # Then a later sync that succeeds says nothing: the kernel has dropped the pages.
 
     @property
+    def count(self) -> int:
+        """Of files that are kept open for it."""
+        return len(self._files)
+
+    @property
     def is_empty(self) -> bool:
         return not (self._files or self._paths or self._directories)
 
@@ -51,6 +58,20 @@ class Flush:
         except DiskFailed as failure:
             self.has_failed = not failure.is_out_of_files
             raise
+
+    def descriptors(self) -> list[int] | None:
+        """Those whose fdatasync is all there is to it, as long as this object is there; None if only `run` can."""
+        if self._paths or self._directories:
+            return None
+        found = [file.sync_fileno() for file in self._files]
+        return None if -1 in found else found
+
+    def ended(self, errors: Sequence[int]) -> None:
+        """The errno of the sync of each descriptor, or 0.  Raises DiskFailed."""
+        for file, error in zip(self._files, errors, strict=True):
+            if error:
+                self.has_failed = True
+                raise DiskFailed(error, os.strerror(error), file.path)
 
     def _if_there(self, sync: Callable[[str], None], path: str) -> None:
         try:

@@ -50,6 +50,8 @@ class RealLock:
         return (status.st_dev, status.st_ino)
 
     def release(self) -> None:
-        if self._identity in self._held:
+        """Harmless the second time: somebody else may hold the lock by then, and have the descriptor's number."""
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
             self._held.discard(self._identity)
-            os.close(self._fd)
+            os.close(descriptor)

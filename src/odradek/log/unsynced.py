@@ -17,6 +17,9 @@ class UnsyncedFile(RealFile):
     def sync(self) -> None:
         """Not waited for."""
 
+    def sync_fileno(self) -> int:
+        return -1
+
 
 class UnsyncedDisk(RealDisk):
     def _open(self, path: str, flags: int) -> File:

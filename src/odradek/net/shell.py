@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 from odradek.api.call import Peer
 from odradek.api.dispatch import dispatch
 from odradek.api.outcome import Encoded, Outcome
+from odradek.api.table import BY_KEY, Api
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
 from odradek.core.coordinators.shards import Load, Loaded
@@ -40,6 +41,7 @@ from odradek.core.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.movers import Movers
+from odradek.net.syncs import Syncs
 from odradek.net.traffic import Traffic
 from odradek.wire.request import Request
 
@@ -78,6 +80,7 @@ class Shell:
     def __init__(self, loop: asyncio.AbstractEventLoop, movers: int = MOVERS_DEFAULT) -> None:
         self.loop = loop
         self.movers = Movers(loop, movers)
+        self._syncs = Syncs(loop, self._synced)
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
@@ -102,6 +105,19 @@ class Shell:
         self._change_metadata = change_metadata
         self._take_ids = take_ids
         self.settle()
+        self._load_next(list(reversed(BY_KEY.values())))
+
+    def _load_next(self, apis: list[Api]) -> None:
+        """The code of one API in each turn: who is there already need not wait for all of it."""
+        try:
+            apis[-1].load()
+        except OSError as error:  # No descriptor is left to read it with.
+            log.warning("code for %s could not be loaded and will be: %s", apis[-1].key.title, error)
+            self.loop.call_later(HOUSEKEEPING_MS / SECOND_MS, self._load_next, apis)
+            return
+        apis.pop()
+        if apis:
+            self.loop.call_soon(self._load_next, apis)
 
     def now(self) -> Moment:
         # What Moment(...) makes, in half of the time: every turn begins with it.
@@ -153,6 +169,7 @@ class Shell:
     def stop(self) -> None:
         """Finish what threads do, then close the logs.  The loop may end afterwards."""
         self.movers.stop()
+        self._syncs.stop()
         self._changes.shutdown(wait=True)
         self._threads.shutdown(wait=True)
         now = self.now()
@@ -169,6 +186,7 @@ class Shell:
         if self._timer is not None:
             self._timer.cancel()
         self.movers.stop()
+        self._syncs.stop()
         for threads in (self._changes, self._threads):
             threads.shutdown(wait=True, cancel_futures=True)
         for directory in self.broker.storage:
@@ -190,7 +208,8 @@ class Shell:
     def _start(self, effect: Effect) -> None:
         match effect:
             case Sync():
-                self.in_thread(lambda: _timed(effect), self._sync_ended)
+                if not self._syncs.begin(effect):
+                    self.in_thread(lambda: _timed(effect), lambda done: self._synced(*done.result()))
             case Chores():
                 self.in_thread(effect.run, _log_failures)
             case Load():
@@ -203,8 +222,7 @@ class Shell:
     def _change(self, change: Change) -> Changed:
         return make_logs(self.broker, self._change_metadata(change), self.now().wall)
 
-    def _sync_ended(self, done: Future[tuple[Synced, float]]) -> None:
-        synced, seconds = done.result()
+    def _synced(self, synced: Synced, seconds: float) -> None:
         self.traffic.syncs.add(seconds)
         self.broker.synced(synced, self.now())
         self.settle()

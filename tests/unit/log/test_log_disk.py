@@ -172,6 +172,11 @@ def test_a_directory_is_locked_once(tmp_path: Path) -> None:
         DISK.lock(f"{tmp_path}/.lock")
     lock.release()
     lock.release()
+    another = DISK.lock(f"{tmp_path}/.lock")
+    lock.release()
+    with pytest.raises(DirectoryInUse):
+        DISK.lock(f"{tmp_path}/.lock")
+    another.release()
     DISK.lock(f"{tmp_path}/.lock").release()
 
 

@@ -43,7 +43,7 @@ def unencodable(call, body):
 
 FAILURE = AssertionError("broken") if "assertion" in sys.argv[1] else KeyError("a bug")
 handlers = {"at-once": at_once, "late": late, "unencodable": unencodable}
-BY_KEY[2] = BY_KEY[2]._replace(handle=handlers[sys.argv[1].removesuffix("-assertion")])
+BY_KEY[2].handle = handlers[sys.argv[1].removesuffix("-assertion")]
 sys.exit(server.run(None, ["listeners=PLAINTEXT://127.0.0.1:0", "log.dirs=" + sys.argv[2]], False))
 """
 

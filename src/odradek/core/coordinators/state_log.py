@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.moment import Moment
@@ -67,17 +67,21 @@ class StateLog:
 
     def append(self, records: Sequence[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
         """Raises Refused, and nothing was written: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, ..."""
-        batch = Batch.trusted(self._encoded(records, now, producer))
+        return self.append_encoded(self.encoded(records, now.wall, producer), now)
+
+    def append_encoded(self, batch: bytearray, now: Moment) -> Written:
+        """What `encoded` gave.  Raises Refused as `append`."""
         try:
-            append = self._runtime.append(self.partition, batch, now)
+            append = self._runtime.append(self.partition, Batch.trusted(batch), now)
         except Refused as refused:
             raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
         return Written(self.partition, append)
 
-    def _encoded(self, records: Iterable[StateRecord], now: Moment, producer: Producer) -> bytearray:
+    def encoded(self, records: Iterable[StateRecord], time: TimestampMs, producer: Producer = NOBODY) -> bytearray:
+        """The batch of one change.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
         encoded = (encode(one.key, one.value, self._version_of(one)) for one in records)
         return encode_batch(
-            ((key, value, (), now.wall) for key, value in encoded),
+            ((key, value, (), time) for key, value in encoded),
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             is_transactional=producer.id >= 0,

@@ -1,0 +1,89 @@
+"""Syncs of files beside the loop, by threads without the interpreter's lock where that is possible.
+
+What is more than the fdatasync of open files (new files, directories, disks that are none) is left to an ordinary
+thread, as is everything where the package was built without a compiler.  Threads begin as they are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.core.effects import Sync, Synced
+
+if TYPE_CHECKING:
+    from odradek.net.native.syncer import Syncer
+try:
+    from odradek.net.native import syncer as native
+except ImportError:  # pragma: no cover
+    HAS_SYNCER = False
+else:
+    HAS_SYNCER = True
+
+log = logging.getLogger(__name__)
+
+THREADS_MAX = 4  # As many as the broker asks for at a time; more wait in a queue.
+
+
+class Syncs:
+    """`ended` is called on the loop with what came of a sync, and how many seconds the disk took."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Synced, float], None]) -> None:
+        self._loop = loop
+        self._ended = ended
+        self._may_begin = HAS_SYNCER
+        self._syncer: Syncer | None = None
+        self._threads: list[threading.Thread] = []
+        self._under_way: dict[int, Sync] = {}  # Keeps the files open.
+        self._begun = 0
+
+    def begin(self, sync: Sync) -> bool:
+        """False if only `sync.run` can do it."""
+        descriptors = sync.descriptors()
+        if descriptors is None or not self._has_thread():
+            return False
+        assert self._syncer is not None
+        self._begun += 1
+        self._under_way[self._begun] = sync
+        self._syncer.sync(self._begun, descriptors)
+        return True
+
+    def stop(self) -> None:
+        """What has begun is finished; nobody is told."""
+        self._may_begin = False
+        syncer, self._syncer = self._syncer, None
+        if syncer is None:
+            return
+        self._loop.remove_reader(syncer.fileno())
+        syncer.stop()
+        for thread in self._threads:
+            thread.join()
+        self._under_way.clear()
+
+    def _has_thread(self) -> bool:
+        """One that is free, or as many as there may be."""
+        if not self._may_begin or len(self._under_way) < len(self._threads) or len(self._threads) == THREADS_MAX:
+            return self._may_begin
+        try:
+            if self._syncer is None:
+                self._syncer = native.Syncer()
+                self._loop.add_reader(self._syncer.fileno(), self._some_ended)
+            name = f"odradek-sync-{len(self._threads)}"
+            thread = threading.Thread(target=self._syncer.run, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        except (OSError, RuntimeError) as error:  # There are no descriptors, or no threads, to be had.
+            if not self._threads:
+                log.warning("files are synced by ordinary threads: %s", error)
+            return bool(self._threads)
+        return True
+
+    def _some_ended(self) -> None:
+        for number, seconds, errors in self._syncer.finished() if self._syncer else ():
+            try:
+                self._ended(self._under_way.pop(number).ended(errors), seconds)
+            except Exception:
+                log.exception("the end of a sync failed here")
