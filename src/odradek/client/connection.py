@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MIB
 from odradek.client.config import Address, ClientConfig
-from odradek.client.errors import ConnectionLost, KafkaUnavailable, NotKafka, answer_error
+from odradek.client.errors import ConnectionLost, KafkaUnavailable, NotKafka, Unsendable, answer_error
 from odradek.client.frames import Frames
 from odradek.client.versions import ApiRange, version_for
 from odradek.wire.client import decode_response, encode_request
@@ -119,13 +119,16 @@ class Connection:
         timeout_ms: int | None = None,
         is_answered: bool = True,
     ) -> Pending[T]:
-        """Send without waiting for the answer.  timeout_ms counts from now, and defaults to request_timeout_ms."""
+        """Send without waiting for the answer.  timeout_ms counts from now, and defaults to request_timeout_ms.
+
+        Raises Unsendable, and UnicodeEncodeError for a text with half a surrogate pair.
+        """
         if version is None:
             version = self.version(type(request))
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        chunks = encode_request(request, version, self._correlation_id, self._config.client_id)
+        chunks = _encoded(request, version, self._correlation_id, self._config.client_id)
         pending = Pending(self, response, version, self._correlation_id, deadline)
         try:
             self._transmit(chunks, deadline)
@@ -265,3 +268,12 @@ def reason_of(error: OSError) -> str:
         return "no answer in time"
     text = error.strerror or str(error) or type(error).__name__
     return text[0].lower() + text[1:]
+
+
+def _encoded(request: object, version: int, correlation_id: int, client_id: str) -> list[Chunk]:
+    try:
+        return encode_request(request, version, correlation_id, client_id)
+    except UnicodeEncodeError:
+        raise
+    except ValueError as error:
+        raise Unsendable(f"This can't be sent: {error}.") from error

@@ -34,6 +34,10 @@ class Unsupported(ClientError):
     """The broker does not know an API, or no version of it that this client speaks."""
 
 
+class Unsendable(ClientError, ValueError):
+    """No version of the protocol that both sides speak can carry this: a name that is too long, say."""
+
+
 class ErrorAnswer(ClientError):
     """A broker answered with an error code of the protocol."""
 

@@ -244,7 +244,7 @@ def maker(cls: type[T]) -> type[T]:
     space: dict[str, object] = {"cls": cls, "new": object.__new__}
     signature, stores = _constructor_lines(schema_of(cls), space)
     body = ["    self = new(cls)", *stores, "    return self"]
-    exec(f"def make({signature}):\n" + "\n".join(body), space)
+    _execute(f"def make({signature}):\n" + "\n".join(body), space)
     return cast(type[T], space["make"])
 
 
@@ -309,7 +309,7 @@ def _made_constructor(schema: Schema) -> Callable[..., None]:
     space: dict[str, object] = {}
     signature, stores = _constructor_lines(schema, space)
     comma = ", " if signature else ""
-    exec(f"def __init__(self{comma}{signature}):\n" + "\n".join(stores or ["    pass"]), space)
+    _execute(f"def __init__(self{comma}{signature}):\n" + "\n".join(stores or ["    pass"]), space)
     constructor = cast(types.FunctionType, space["__init__"])
     constructor.__qualname__ = f"{schema.name}.__init__"
     return constructor
@@ -359,3 +359,8 @@ def _short(value: object) -> str:
 def _public(cls: type) -> type:
     """The class itself, or what a shared default is of."""
     return cls if cls in _SCHEMAS or not cls.__bases__ else cls.__bases__[0]
+
+
+def _execute(text: str, space: dict[str, Any]) -> None:
+    # Compiled here: a Ctrl-C while exec() has a text makes CPython 3.11 end by the signal, whoever handles it later.
+    exec(compile(text, "<odradek.wire schema>", "exec"), space)

@@ -12,10 +12,11 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.client.config import ClientConfig
 from odradek.client.connection import Connection
-from odradek.client.errors import ConnectionLost, ErrorAnswer, KafkaUnavailable, NotKafka, Unsupported
+from odradek.client.errors import ConnectionLost, ErrorAnswer, KafkaUnavailable, NotKafka, Unsendable, Unsupported
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.scripted_broker import HangUp, ScriptedBroker
@@ -197,3 +198,12 @@ def test_who_is_interrupted_in_an_answer_does_not_take_its_rest_for_the_next(mon
             connection.call(ListOffsetsRequest(replica_id=-1, topics=[]), ListOffsetsResponse)
         released.set()
         assert not connection.is_open
+
+
+def test_what_no_version_can_carry_is_not_sent() -> None:
+    with ScriptedBroker() as broker:
+        connection = connect(("127.0.0.1", broker.port))
+        with pytest.raises(Unsendable, match=r"^This can't be sent: FindCoordinatorRequest\.key is longer than 32767"):
+            connection.call(FindCoordinatorRequest(key="g" * 32768), FindCoordinatorResponse, version=3)
+        assert connection.call(MetadataRequest(topics=[]), MetadataResponse).cluster_id == "scripted"
+        connection.close()
