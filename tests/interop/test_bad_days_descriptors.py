@@ -15,6 +15,7 @@ from support.asking import create, created, delete, fetch_all, produce, produced
 from support.pace import slowness
 from support.raw_client import Closed, RawClient
 from support.serving import Serving, serving
+from support.waiting import until
 
 LIMIT = 128
 SECONDS_MAX = 180
@@ -29,9 +30,16 @@ def open_files(broker: Serving) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))  # noqa: PTH208  # Names are all that is wanted.
 
 
+def is_idle(broker: Serving) -> bool:
+    before = broker.cpu_seconds()
+    time.sleep(0.3)
+    return broker.cpu_seconds() - before < 0.03
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Serving]:
     with serving(tmp_path) as running:
+        until(lambda: is_idle(running))  # Then it has loaded all of its code.
         limit_to(running, LIMIT)
         yield running
         assert "Traceback" not in running.errors()
@@ -131,3 +139,17 @@ def test_a_topic_made_while_no_descriptor_was_left(broker: Serving, client: RawC
         time.sleep(0.1)
     for partition in range(3):
         produced(client, "new", b"y", partition=partition)
+
+
+def test_no_descriptor_is_left_as_soon_as_it_is_up(tmp_path: Path) -> None:
+    """Code that is not loaded by then is loaded when there are some again."""
+    with serving(tmp_path) as broker:
+        limit_to(broker, open_files(broker))
+        until(lambda: is_idle(broker))
+        limit_to(broker, LIMIT)
+        until(lambda: is_idle(broker))
+        with RawClient(broker.port) as client:
+            created(client, "t")
+            assert produced(client, "t", b"x") == 0
+            assert fetch_all(client, "t") == [(0, b"x")]
+        assert "Traceback" not in broker.errors()

@@ -20,9 +20,8 @@ and why.
 
 
 def main() -> int:
-    apis = [api for _, api in sorted(BY_KEY.items())]
-    rows = "".join(f"| {api.key.title} | {api.key} | {_versions(api)} |\n" for api in apis)
-    notes = "".join(f"\n## {api.key.title}\n\n{_notes(api)}\n" for api in apis)
+    rows = "".join(f"| {api.key.title} | {api.key} | {_versions(api)} |\n" for api in BY_KEY.values())
+    notes = "".join(f"\n## {api.key.title}\n\n{_notes(api)}\n" for api in BY_KEY.values())
     sys.stdout.write(INTRODUCTION + rows + notes)
     return 0
 

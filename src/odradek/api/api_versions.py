@@ -9,13 +9,12 @@ client says which cluster and broker it believes to talk to (KIP-1242).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from odradek.api.call import Call
+from odradek.api.table import ADVERTISED
 from odradek.base.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -34,7 +33,7 @@ _FINALIZED = [
 ]
 
 
-def handle(call: Call, body: ApiVersionsRequest, table: Sequence[ApiVersion]) -> ApiVersionsResponse:
+def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
     if call.version >= SOFTWARE_NAMED_SINCE:
         names = (body.client_software_name, body.client_software_version)
         if not all(map(SOFTWARE.fullmatch, names)):
@@ -44,7 +43,7 @@ def handle(call: Call, body: ApiVersionsRequest, table: Sequence[ApiVersion]) ->
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=list(table),
+        api_keys=list(ADVERTISED),
         supported_features=_SUPPORTED if call.version >= FROM_ZERO_SINCE else [],
         finalized_features_epoch=0,
         finalized_features=_FINALIZED,
@@ -55,9 +54,9 @@ def refuse(call: Call, body: ApiVersionsRequest, code: ErrorCode) -> ApiVersions
     return ApiVersionsResponse(error_code=code, api_keys=[])
 
 
-def unknown_version(table: Sequence[ApiVersion]) -> ApiVersionsResponse:
+def unknown_version() -> ApiVersionsResponse:
     """The answer to a version we do not know, to be encoded as version 0."""
-    known = [entry for entry in table if entry.api_key == ApiKey.API_VERSIONS]
+    known = [entry for entry in ADVERTISED if entry.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from odradek.api.commit_outlines import CommitOutlines
 from odradek.api.fetch_outlines import FetchOutlines
 from odradek.api.outlines import Outlines
 from odradek.base.units import CorrelationId
@@ -24,6 +25,7 @@ class Peer:
     software: str = "unknown"
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
     fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
+    commit_outlines: CommitOutlines = field(default_factory=CommitOutlines)
 
     @property
     def client_host(self) -> str:

@@ -1,0 +1,39 @@
+"""The table of APIs finds by name what belongs together."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from odradek.api.table import BY_KEY, Api
+from odradek.wire.catalog import APIS
+from odradek.wire.schema import schema_of
+
+WHAT_A_START_LOADS = """
+import sys
+import odradek.app.server
+print([name for name in sys.modules if name.startswith("odradek.api.") and name.rpartition(".")[2] in sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("api", BY_KEY.values(), ids=lambda api: api.key.title)
+def test_each_api_has_its_message_and_a_handler_for_it(api: Api) -> None:
+    request, _ = APIS[api.key]
+    assert api.request is request
+    assert schema_of(request).api_key == api.key
+    assert set(api.versions) <= set(schema_of(request).versions)
+    for handler, parameters in ((api.handle, ["call", "body"]), (api.refuse, ["call", "body", "code"])):
+        signature = inspect.signature(handler).parameters
+        assert list(signature) == parameters
+        assert signature["body"].annotation == request.__name__
+
+
+def test_a_start_loads_what_it_needs_and_no_more() -> None:
+    names = [api.key.name.lower() for api in BY_KEY.values()]
+    command = [sys.executable, "-c", WHAT_A_START_LOADS, *names]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "odradek.api.produce" in loaded
+    assert "odradek.api.join_group" not in loaded
