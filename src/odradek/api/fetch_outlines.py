@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.api.answer_marks import MARKS, SIZE_BYTES, around
 from odradek.api.isolation import READ_COMMITTED
-from odradek.api.learned import Learned, OnePartition
+from odradek.api.learned import LearnedBodies, OnePartition
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_OUTLINES_MAX
 from odradek.base.units import Offset, TopicPartition
@@ -121,7 +121,7 @@ class FetchAnswer:
         return [head, records, self._end] if self._end else [head, records]
 
 
-class FetchOutlines(Learned[FetchShape, FetchOutline]):
+class FetchOutlines(LearnedBodies[FetchShape, FetchOutline]):
     """Those of one connection."""
 
     __slots__ = ()
@@ -139,14 +139,6 @@ class FetchOutlines(Learned[FetchShape, FetchOutline]):
         epoch = _unpack_epoch(body, shape.epoch_at)[0] if shape.epoch_bytes else FINAL_EPOCH
         return outline, epoch, _unpack_offset(body, shape.offset_at)[0]
 
-    def _place(self, version: int, body: bytes) -> tuple[FetchOutline, FetchShape] | None:
-        for shape in self._shapes:
-            if shape.size == len(body) and shape.version == version:
-                outline = self._known.get(shape.key(body))
-                if outline is not None:
-                    return outline, shape
-        return None
-
     def may_learn(self, version: int, received: bytes) -> bool:
         """To be asked before `learn`."""
         return self._place(version, received) is None and self._has_room()
@@ -154,10 +146,8 @@ class FetchOutlines(Learned[FetchShape, FetchOutline]):
     def learn(self, version: int, body: FetchRequest, name: TopicPartition, wanted: Wanted, received: bytes) -> None:
         """Remember what was read from `received`: a request for one partition."""
         text, shape = _marked(version, body)
-        if shape is None or len(received) != shape.size:
-            return
-        key = shape.key(received)
-        if key == shape.key(text) and self._has_room_for(shape):  # And not another way of writing the same.
+        key = self._new_key(shape, text, received) if shape is not None else None
+        if key is not None:
             self._known[key] = FetchOutline(version, body, name, wanted)
 
 

@@ -5,7 +5,7 @@ A few shapes tell where a request may differ from those before it; its other byt
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -71,3 +71,44 @@ class Learned(Generic[Shape, Meaning]):
         self._shapes.clear()
         self._misses = 0
         return True
+
+
+class BodyShape(Protocol):
+    """Of the bodies of one version: their size, and where they differ."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def key(self, body: bytes) -> bytes:
+        """The body without what differs."""
+
+
+SomeShape = TypeVar("SomeShape", bound=BodyShape)
+
+
+class LearnedBodies(Learned[SomeShape, Meaning]):
+    """Of bodies that are of one size but for the numbers in them."""
+
+    __slots__ = ()
+
+    def _place(self, version: int, body: bytes) -> tuple[Meaning, SomeShape] | None:
+        """What it means, and where it differs from those before it."""
+        for shape in self._shapes:
+            if shape.size == len(body) and shape.version == version:
+                meaning = self._known.get(shape.key(body))
+                if meaning is not None:
+                    return meaning, shape
+        return None
+
+    def _new_key(self, shape: SomeShape, text: bytes, received: bytes) -> bytes | None:
+        """Under which to keep what `received` means; None if that can't be.
+
+        `text` is what we write for it, with other numbers: another way of writing the same is not learned.
+        """
+        if len(received) != shape.size:
+            return None
+        key = shape.key(received)
+        return key if key == shape.key(text) and self._has_room_for(shape) else None

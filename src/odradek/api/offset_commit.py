@@ -9,11 +9,10 @@ What a partition is refused for is told of it alone.  What the committer is refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import repeat
 
 from odradek.api.call import Call
-from odradek.api.known_partitions import Asked, Partitions
+from odradek.api.known_partitions import Asked, Codes, Partitions
 from odradek.api.offset_places import places_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
@@ -34,11 +33,11 @@ def handle(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse | Park
     asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
     partitions = Partitions(call.broker.view, asked, by_id=call.version >= TOPIC_IDS_SINCE)
     if not partitions.known:
-        return _answer(partitions, ())
+        return response(partitions.codes(()))
     try:
         return _commit(call, body, partitions)
     except Refused as refused:
-        return _answer(partitions, repeat(refused.code))
+        return response(partitions.codes(repeat(refused.code)))
 
 
 def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
@@ -61,31 +60,31 @@ def _commit(
     call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
 ) -> OffsetCommitResponse | Parked[OffsetCommitResponse]:
     shard = call.broker.groups.shard_of(body.group_id, may_be_empty=True)
-    committer = Committer(
-        body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, call.version
-    )
+    committer = committer_of(body, call.version)
     committed = commit(shard, committer, places_of(partitions), call.now, body.retention_time_ms)
     if committed.written is None:
-        return _answer(partitions, committed.codes)
+        return response(partitions.codes(committed.codes))
     return committed.written.then(
-        lambda failure: _answer(partitions, committed.codes_after(failure)),
+        lambda failure: response(partitions.codes(committed.codes_after(failure))),
         call.now,
         call.broker.groups.write_timeout_ms,
     )
 
 
-def _answer(
-    partitions: Partitions[OffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
-) -> OffsetCommitResponse:
+def committer_of(body: OffsetCommitRequest, version: int) -> Committer:
+    return Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, version)
+
+
+def response(codes: Codes) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=asked.name,
                 topic_id=asked.id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
+                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in some
                 ],
             )
-            for asked, codes in partitions.codes(of_known).items()
+            for asked, some in codes.items()
         ]
     )

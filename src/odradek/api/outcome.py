@@ -10,6 +10,8 @@ from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 
+NO_BODY = memoryview(b"")  # An answer that waits must not keep the receive buffer alive.
+
 Encoded: TypeAlias = list[Chunk] | None
 
 

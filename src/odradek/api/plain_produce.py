@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek.api import produce
 from odradek.api.call import Peer
-from odradek.api.outcome import Encoded, Staged, encoded
+from odradek.api.outcome import NO_BODY, Encoded, Staged, encoded
 from odradek.api.outlines import Outline
 from odradek.base.errors import Refused
 from odradek.base.units import Offset
@@ -42,7 +42,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
         append = broker.stage(partition, batch, now, all_replicas=outline.acks == produce.ACKS_ALL)
     except Refused:
         return None
-    request.body = _NOTHING  # An answer that waits must not keep the receive buffer alive.
+    request.body = NO_BODY
     return staged(broker, request, outline, append, partition.log.start_offset, now, join)
 
 
@@ -91,7 +91,11 @@ class PlainStaged(Staged):
 
     def finish(self) -> Encoded | Parked[Encoded]:
         append, outline = self.append, self.outline
-        if append.refused is None and not append.needs_sync and self._is_acknowledged():
+        if (
+            append.refused is None
+            and not append.needs_sync
+            and (outline.acks != produce.ACKS_ALL or self._is_everywhere())
+        ):
             return outline.answer.encode(
                 self.request, append.base_offset, append.log_append_time, self.log_start_offset
             )
@@ -101,14 +105,9 @@ class PlainStaged(Staged):
         general = produce.Staged(self.broker, self.now, outline.acks, outline.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
 
-    def _is_acknowledged(self) -> bool:
+    def _is_everywhere(self) -> bool:
         """Nobody else has to have it first."""
-        if self.outline.acks != produce.ACKS_ALL:
-            return True
         if self.join is not None:
             return False
         partition = self.broker.partitions.get(self.outline.name)
         return partition is not None and self.append.end <= partition.positions.high_watermark
-
-
-_NOTHING = memoryview(b"")

@@ -39,7 +39,7 @@ from odradek.wire.messages.produce import (
 )
 from odradek.wire.schema import maker
 
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = _ACKS = 0, 1, -1
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
 
@@ -125,11 +125,12 @@ def _transactional(body: ProduceRequest) -> list[BatchHeader]:
 
 
 def _wrong_as_a_whole(body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
-    if transactional and body.transactional_id is None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if len({(batch.producer_id, batch.producer_epoch) for batch in transactional if batch.has_producer_id}) > 1:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return None if body.acks in (ACKS_NONE, ACKS_LEADER, ACKS_ALL) else ErrorCode.INVALID_REQUIRED_ACKS
+    if transactional:
+        if body.transactional_id is None:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if len({(batch.producer_id, batch.producer_epoch) for batch in transactional if batch.has_producer_id}) > 1:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return None if body.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:

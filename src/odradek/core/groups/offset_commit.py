@@ -52,6 +52,13 @@ class Place(NamedTuple):
     leader_epoch: int
     metadata: str | None
 
+    def has_more_than(self, length_max: int) -> bool:
+        """Metadata, in UTF-16 code units, as Java counts."""
+        text = self.metadata or ""
+        if len(text) * 2 <= length_max:
+            return False
+        return len(text.encode("utf-16-le", "surrogatepass")) // 2 > length_max
+
 
 class Committed(NamedTuple):
     """A code for each place, of which those with NONE count when `written` is safe; None: all were refused."""
@@ -68,7 +75,7 @@ def commit(
     shard: GroupShard, who: Committer, places: Sequence[Place], now: Moment, retention_ms: int = NO_RETENTION
 ) -> Committed:
     """Raises Refused for all of it."""
-    group, check = _committing(shard, who, now)
+    group, check = committing(shard, who, now)
     if check is not None:
         for place in places:
             check(place.topic.name, place.partition)
@@ -76,12 +83,11 @@ def commit(
     expires = NEVER if retention_ms == NO_RETENTION else min(now.wall + retention_ms, INT64_MAX)
     codes, records = [], []
     for place in places:
-        metadata = place.metadata or ""
-        if _has_more_than(length_max, metadata):
+        if place.has_more_than(length_max):
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         codes.append(ErrorCode.NONE)
-        records.append(_record(who.group_id, place, metadata, now.wall, expires))
+        records.append(record(who.group_id, place, now.wall, expires))
     if not records:
         return Committed(codes, None)
     written = shard.write(records, now, who.producer)
@@ -89,7 +95,7 @@ def commit(
     return Committed(codes, written)
 
 
-def _committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
+def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
     """The group, which may be a new one, and what else is to be asked of it."""
     group = shard.groups.get(who.group_id)
     if group is not None:
@@ -109,19 +115,12 @@ def _committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, 
     raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {who.group_id!r}")
 
 
-def _has_more_than(length_max: int, text: str) -> bool:
-    """In UTF-16 code units, as Java counts."""
-    if len(text) * 2 <= length_max:
-        return False
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2 > length_max
-
-
-def _record(group_id: str, place: Place, metadata: str, now: int, expires: int) -> StateRecord:
+def record(group_id: str, place: Place, now: int, expires: int = NEVER) -> StateRecord:
     key = OffsetCommitKey(group=group_id, topic=place.topic.name, partition=place.partition)
     value = OffsetCommitValue(
         offset=place.offset,
         leader_epoch=place.leader_epoch if expires == NEVER else -1,  # The version with an expiry has none,
-        metadata=metadata,
+        metadata=place.metadata or "",
         commit_timestamp=now,
         expire_timestamp=expires,
         topic_id=place.topic.id if expires == NEVER else ZERO_UUID,  # nor this.
