@@ -72,6 +72,7 @@ final class Transactions {
                     Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(position)),
                     new ConsumerGroupMetadata(group));
         }
+        producer.flush(); // Now and then a commit that does not wait for it is sent before the records.
         producer.commitTransaction();
     }
 }

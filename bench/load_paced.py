@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import frames
 from load import Gate, LoadFailed, Report, Work
-from load_latency import BROKER_SECONDS_MAX, sleep_until
+from load_latency import BROKER_SECONDS_MAX
 
 
 @dataclass
@@ -50,7 +50,8 @@ class Plan:
         start = answered = time.monotonic()
         for number in range(int(seconds * self.rate_per_second)):
             due = start + number / self.rate_per_second
-            sleep_until(due)
+            # Nobody spins until then: that would keep a core from a broker that still has other work.
+            time.sleep(max(due - time.monotonic(), 0))
             since = due if answered > due else time.monotonic()
             self._socket.sendall(self.frame)
             self._receive()

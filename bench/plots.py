@@ -43,7 +43,7 @@ RATIOS = {
 LATENCIES = {
     "small": "One small record per request: latency",
     "latency": "From producer to consumer: latency",
-    "commits": "Acknowledgements, alone and beside 1,000 commits a second: latency",
+    "commits": "Acknowledgements: alone, beside 1,000 commits a second elsewhere, and here: latency",
 }
 LATENCY_NAMES = ("p50", "p99", "p99.9")
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
@@ -218,17 +218,18 @@ def draw(results: Results, folder: Path) -> dict[str, list[str]]:
                 promise = ", on disk before the answer" if is_synced else ""
                 ratios(pairs, f"{title}{promise}: Odradek : Kafka", path(group, kind))
     for group, title in LATENCIES.items():
-        if rows := [(case["name"], _with_alone(found)) for case, found in results.of(group)]:
+        if rows := [(case["name"], _with_others(found)) for case, found in results.of(group)]:
             latencies(rows, title, path(group, "-latency"))
     return drawn
 
 
-def _with_alone(found: dict[str, Numbers]) -> dict[str, Numbers]:
-    """What was measured alone, too, has a line of its own."""
+def _with_others(found: dict[str, Numbers]) -> dict[str, Numbers]:
+    """What was measured without commits, or with commits to another broker, has a line of its own."""
     rows: dict[str, Numbers] = {}
     for target, numbers in found.items():
-        alone = {name: numbers[f"alone_{name}"] for name in LATENCY_NAMES if f"alone_{name}" in numbers}
-        if alone:
-            rows[f"{target}, alone"] = alone
+        for other in ("alone", "elsewhere"):
+            beside = {name: numbers[f"{other}_{name}"] for name in LATENCY_NAMES if f"{other}_{name}" in numbers}
+            if beside:
+                rows[f"{target}, {other}"] = beside
         rows[target] = numbers
     return rows

@@ -189,7 +189,8 @@ def _recorded(target: Target, results: Results) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ClientError, OSError) as error:
-        results.fail(target.name, f"{type(error).__name__}: {error}")
+        print(error, file=sys.stderr)
+        results.fail(target.name, str(error).strip().rpartition("\n")[2] or type(error).__name__)
 
 
 def _targets(case: Case, options: argparse.Namespace) -> list[str]:

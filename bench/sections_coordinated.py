@@ -37,7 +37,8 @@ def _ms(milliseconds: float) -> str:
 
 def _commits(results: Results) -> str:
     """With and without beside each other: a line for each target, not for each pair."""
-    header = ("", "", "p50 alone", "p50", "ratio", "p99 alone", "p99", "ratio", "commits", "their p50", "cores")
+    times = [column for name in ("p50", "p99") for column in (f"{name} alone", "elsewhere", "here", "ratio")]
+    header = ("", "", *times, "commits", "their p50", "cores")
     lines = [
         (case["name"], target, *_commit(numbers))
         for case, found in results.of("commits")
@@ -49,7 +50,10 @@ def _commits(results: Results) -> str:
 def _commit(numbers: Numbers) -> Iterator[str]:
     for name in ("p50", "p99"):
         alone = numbers[f"alone_{name}"]
-        yield from (time(alone), time(numbers[name]), f"**{numbers[name] / alone:.2f}**")
+        elsewhere = numbers.get(f"elsewhere_{name}")
+        yield time(alone)
+        yield "" if elsewhere is None else time(elsewhere)
+        yield from (time(numbers[name]), f"**{numbers[name] / alone:.2f}**")
     yield per_second(numbers["commits_per_s"])
     yield time(numbers["commit_p50"])
     yield f"{numbers['alone_cores']:.2f} → {numbers['cores']:.2f}"

@@ -46,11 +46,11 @@ def _groups(numbers: Numbers, reference: Numbers | None) -> str:
 
 
 def _commits(numbers: Numbers, _reference: Numbers | None) -> str:
-    parts = [
-        f"{name} {numbers[name]:.0f} µs, alone {numbers[f'alone_{name}']:.0f} µs"
-        f" ({numbers[name] / numbers[f'alone_{name}']:.2f} x)"
-        for name in ("p50", "p99")
-    ]
+    parts = []
+    for name in ("p50", "p99"):
+        elsewhere = f", elsewhere {numbers[f'elsewhere_{name}']:.0f}" if f"elsewhere_{name}" in numbers else ""
+        alone = numbers[f"alone_{name}"]
+        parts.append(f"{name} {numbers[name]:.0f} µs, alone {alone:.0f}{elsewhere} ({numbers[name] / alone:.2f} x)")
     parts.append(f"{numbers['commits_per_s']:.0f} commits/s p50 {numbers['commit_p50']:.0f} µs")
     parts.append(f"cores {numbers['cores']:.2f}, alone {numbers['alone_cores']:.2f}  rss {numbers['rss_mb']:.0f} MB")
     return "  ".join(parts)

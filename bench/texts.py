@@ -57,10 +57,11 @@ broker does, a topic of 200 partitions. CPU is the broker's for all three togeth
     "commits": """
 One producer sends records of 100 B, one at a time, on a schedule; the time is from `send` to the acknowledgement, or
 from when a record was due, if it had to wait for the answer before. Meanwhile 1,000 groups without members commit one
-offset a second each, each at a moment of its own, over ten other connections; `alone` is the same without them, a
-second before and a second after. A commit is answered when it is as safe as acks=all makes a record: Odradek syncs it
-before, Kafka does not. odradek-relaxed is told not to (log.flush.interval.messages); kafka-synced syncs the producer's
-records, but not the commits.""",
+offset a second each, each at a moment of its own, over ten other connections. `alone` is the same without them;
+`elsewhere` has them commit to another Odradek beside this one, which tells what the machine's two cores add, and what
+one broker that does both; `ratio` is of `here` to `alone`. A commit is answered when it is as safe as acks=all makes a
+record: Odradek syncs it before, Kafka does not. odradek-relaxed is told not to (log.flush.interval.messages);
+kafka-synced syncs the producer's records, but not the commits.""",
     "idempotent": """
 What sequence numbers cost: one producer with five requests in flight and acks=all, with them and without, in turns (the
 load patches each request in both). Neither broker syncs. `without` is the rate of the same load without sequence
@@ -99,8 +100,8 @@ METHOD = """
   each partition, which costs Kafka some milliseconds, is not measured. Groups and commits keep their topic, too.
 - Kafka runs as its `kafka-server-start.sh` has it (1 GB heap, G1 with its flags), one KRaft node, default settings but
   for how soon the files of deleted topics go and that groups and transactions hardly wait; Odradek has the same.
-- What is compared with and without something else (commits, sequence numbers) is measured without, with, with, and
-  without again, so that what changes on the machine meanwhile changes for both.
+- What is compared with and without something else (commits, sequence numbers) is measured there and back (without,
+  with, with, without), so that what changes on the machine meanwhile changes for both.
 - The lower bound is one thread in Python that writes whatever it receives to a file, acknowledges it with constant
   bytes, and answers fetches with sendfile. It checks nothing, keeps no index and no offsets.
 - Clients and brokers share the machine, so a broker that uses more than its share of the cores also slows its clients.
