@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
@@ -29,6 +30,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import READ_COMMITTED
 from odradek.client.errors import ErrorAnswer, OffsetOutOfRange, TopicRecreated, UnknownTopic
 from odradek.client.fetch import EARLIEST, LATEST, MAX_TIMESTAMP, Fetcher, list_offsets
+from odradek.client.metadata import Topic
 from odradek.client.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE, produce
 from odradek.client.producer import Producer
 from odradek.record.builder import encode_batch
@@ -76,7 +78,7 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
         cluster, [NewTopic(name, partitions=2, replication_factor=1, configs={"retention.ms": "123456"})]
     )
     assert (created.name, created.partitions, created.replication_factor) == (name, 2, 1)
-    (topic,) = describe_topics(cluster, [name])
+    topic = wait_for_partitions(cluster, name, 2)
     assert topic.id != ZERO_UUID
     (broker,) = cluster.metadata.brokers
     assert [(each.index, each.leader, each.isr) for each in topic.partitions] == [
@@ -91,10 +93,14 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     wait_until_gone(cluster, name)
 
 
-def wait_for_partitions(cluster: Cluster, name: str, count: int) -> None:
+def wait_for_partitions(cluster: Cluster, name: str, count: int) -> Topic:
     """Apache Kafka answers before every broker knows."""
     deadline = time.monotonic() + SECONDS_MAX
-    while len(describe_topics(cluster, [name])[0].partitions) != count:
+    while True:
+        with suppress(UnknownTopic):
+            (topic,) = describe_topics(cluster, [name])
+            if len(topic.partitions) == count:
+                return topic
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
