@@ -94,6 +94,7 @@ class Shards(Generic[SomeShard]):
         self._loading: dict[int, SomeShard] = {}
         self._partitions: dict[int, Partition] = {}
         self._rewritten: dict[int, _Rewritten] = {}
+        self._without_files: set[int] = set()  # They were to be loaded, but no descriptor was free.
 
     def __iter__(self) -> Iterator[SomeShard]:
         return iter(list(self._shards.values()))
@@ -133,7 +134,10 @@ class Shards(Generic[SomeShard]):
         index = partition.topic_partition.partition
         self.resign(index)
         self._partitions[index] = partition
-        state = self._loading[index] = self._make(partition)
+        self._load_all(partition, now)
+
+    def _load_all(self, partition: Partition, now: Moment) -> None:
+        state = self._loading[partition.topic_partition.partition] = self._make(partition)
         self._load(partition, partition.log.start_offset, state, now)
 
     def _load(self, partition: Partition, start: Offset, state: SomeShard, now: Moment) -> None:
@@ -160,6 +164,10 @@ class Shards(Generic[SomeShard]):
         if failure is None and partition.is_online and partition.log.end_offset > load.end:
             self._load(partition, load.end, state, now)  # Markers of transactions were written meanwhile.
             return
+        if isinstance(failure, DiskFailed) and failure.is_out_of_files:
+            _LOG.warning("%s is loaded later: %s", load.name, failure)
+            self._without_files.add(index)
+            return
         del self._loading[index]
         if failure is not None:
             _LOG.error("%s can't be read, so nobody coordinates what is in it: %s", load.name, failure)
@@ -170,15 +178,19 @@ class Shards(Generic[SomeShard]):
     def resign(self, index: int) -> None:
         """Another broker leads it, or it is gone."""
         self._loading.pop(index, None)
+        self._without_files.discard(index)
         self._rewritten.pop(index, None)
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.end()
 
-    # Bounds.
+    # From time to time.
 
-    def keep_small(self, now: Moment) -> None:
-        """From time to time: a log that has grown far beyond its state is written anew."""
+    def keep_house(self, now: Moment) -> None:
+        """What found no free descriptor is loaded; a log that has grown far beyond its state is written anew."""
+        again, self._without_files = self._without_files, set()
+        for index in again:
+            self._load_all(self._partitions[index], now)
         for index, shard in list(self._shards.items()):
             partition = self._partitions[index]
             if partition.is_online:

@@ -64,5 +64,5 @@ class GroupCoordinator:
 
     def keep_house(self, now: Moment) -> None:
         """About once a second."""
-        self.shards.keep_small(now)
+        self.shards.keep_house(now)
         self._expiry.tick(self.shards, now)

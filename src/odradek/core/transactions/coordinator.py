@@ -161,7 +161,7 @@ class TransactionCoordinator:
 
     def keep_house(self, now: Moment) -> None:
         """About once a second."""
-        self.shards.keep_small(now)
+        self.shards.keep_house(now)
         self._joins = {name: written for name, written in self._joins.items() if not written.is_settled}
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady

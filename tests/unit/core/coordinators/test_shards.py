@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from odradek.core.groups.shard import GroupShard
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import Transaction
+from odradek.log.disk import DiskFailed, File, RealDisk
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.txn_offset_commit import (
@@ -71,6 +73,38 @@ def test_who_asks_while_much_is_loaded_is_told_to_come_again(harness: Harness, m
     harness.settle()
     assert known(harness) == before
     assert Transactional(harness, "t1").begin().error_code == ErrorCode.NONE
+
+
+class OutOfFiles(RealDisk):
+    """No file under `path` can be opened while `is_out`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.is_out = True
+
+    def open(self, path: str) -> File:
+        if self.is_out and path.startswith(self.path):
+            raise DiskFailed(errno.EMFILE, "Too many open files", path)
+        return super().open(path)
+
+
+def test_what_finds_no_descriptor_is_loaded_later(harness: Harness) -> None:
+    producer = Transactional(harness, "t")
+    producer.begin()
+    log = state_partition(harness).log
+    first = log.segments[0].path
+    log.roll(harness.now.wall)
+    producer.begin()
+    before = known(harness)
+    harness.disk = disk = OutOfFiles(first)
+    harness.restart()
+    assert producer.begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    harness.keep_house()
+    assert producer.begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    disk.is_out = False
+    harness.keep_house()
+    assert known(harness) == before
+    assert producer.begin().error_code == ErrorCode.NONE
 
 
 def commit_offset(harness: Harness, producer: Transactional) -> None:
