@@ -13,7 +13,7 @@ for half a megabyte.  What is sent again has the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
@@ -63,12 +63,16 @@ class _Numbering:
 
 
 class Sequences:
-    """The numbers of one producer's batches.  One batch of a partition may be unanswered at a time."""
+    """The numbers of one producer's batches.  One batch of a partition may be unanswered at a time.
+
+    `another` is asked for the identity that follows one without epochs left; it may raise ClientError.
+    """
 
     transactional_id: str | None = None
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, another: Callable[[], Identity]) -> None:
         self.identity = identity
+        self._another = another
         self._partitions: dict[TopicPartition, _Numbering] = {}
 
     @property
@@ -81,6 +85,8 @@ class Sequences:
         numbering = self._partitions.get(partition)
         if numbering is None:
             numbering = self._partitions[partition] = _Numbering(self.identity)
+        elif numbering.identity.epoch > INT16_MAX:
+            numbering = self._partitions[partition] = _Numbering(self._another())
         numbers = stamp(batch, numbering.identity, numbering.next, is_transactional=self.transactional_id is not None)
         numbering.next = (numbering.next + BatchHeader(batch).records_count) & INT32_MAX
         return numbers
@@ -99,7 +105,6 @@ class Sequences:
         """
         numbering = self._partitions.get(partition)
         if numbering is not None:
-            assert numbering.identity.epoch < INT16_MAX, "a producer that fails so often is not repaired by another id"
             numbering.identity = numbering.identity._replace(epoch=numbering.identity.epoch + 1)
             numbering.next = 0
 
@@ -135,8 +140,11 @@ def idempotent(cluster: Cluster) -> Sequences | None:
         check(answer.error_code, "producer id", None)
         return Identity(answer.producer_id, answer.producer_epoch)
 
+    def identity() -> Identity:
+        return cluster.call_any(ask)
+
     try:
-        return Sequences(cluster.call_any(ask))
+        return Sequences(identity(), identity)
     except Unsupported:
         return None
     except ErrorAnswer as error:

@@ -211,7 +211,7 @@ class TransactionSequences(Sequences):
     """The numbers of a transaction's batches.  They are never renewed on the way: the transaction is aborted."""
 
     def __init__(self, requests: TransactionRequests) -> None:
-        super().__init__(requests.identity)
+        super().__init__(requests.identity, lambda: requests.identity)
         self.has_gap = False  # Numbers were given to batches that may not be written.
         self._requests = requests
         self.transactional_id = requests.transactional_id

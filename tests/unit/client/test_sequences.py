@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import INT32_MAX, TopicName, TopicPartition
+from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.client.errors import ErrorAnswer
@@ -141,7 +141,7 @@ def test_bytes_that_cannot_be_changed_are_copied() -> None:
 
 
 def test_each_partition_counts_by_itself_and_wraps() -> None:
-    sequences = Sequences(Identity(7, 0))
+    sequences = Sequences(Identity(7, 0), lambda: Identity(8, 0))
 
     def numbers(partition: TopicPartition, *values: bytes) -> int:
         return Batch.checked(bytes(sequences.stamped(partition, batch(*values)))).base_sequence
@@ -149,6 +149,21 @@ def test_each_partition_counts_by_itself_and_wraps() -> None:
     assert [numbers(T0, b"a", b"b"), numbers(T0, b"c"), numbers(T1, b"d"), numbers(T0, b"e")] == [0, 2, 0, 3]
     sequences._partitions[T1].next = INT32_MAX
     assert [numbers(T1, b"x", b"y"), numbers(T1, b"z")] == [INT32_MAX, 1]
+
+
+def test_without_epochs_left_a_partition_goes_on_under_another_identity() -> None:
+    sequences = Sequences(Identity(7, INT16_MAX - 1), lambda: Identity(8, 0))
+
+    def numbers(partition: TopicPartition) -> tuple[int, int, int]:
+        found = Batch.checked(bytes(sequences.stamped(partition, batch(b"a"))))
+        return found.producer_id, found.producer_epoch, found.base_sequence
+
+    numbers(T0)
+    sequences.renew(T0)
+    assert numbers(T0) == (7, INT16_MAX, 0)
+    sequences.renew(T0)
+    assert [numbers(T0), numbers(T0)] == [(8, 0, 0), (8, 0, 1)]
+    assert numbers(T1) == (7, INT16_MAX - 1, 0)
 
 
 def test_an_identity_as_text() -> None:
