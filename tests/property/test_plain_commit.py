@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -47,6 +46,7 @@ from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from support.alike import Damage, Usual, lengthen
 from support.in_memory import Harness
 from support.members import stable
 
@@ -146,9 +146,7 @@ class Habits:
     """What one committer's requests have in common.  Most of it is as usual."""
 
     def __init__(self, random: Random) -> None:
-        def usually(usual: int, *others: int) -> int:
-            return usual if random.random() < 0.85 else random.choice(others)
-
+        usually = Usual(random, 0.85)
         self.version = random.choice(VERSIONS)
         self.group = random.choice([CLASSIC, CONSUMER, SIMPLE, SIMPLE, ""])
         self.places = random.choice(
@@ -168,7 +166,7 @@ class Habits:
         self.epoch_off = usually(0, -1, 1)
         self.is_somebody_else = random.random() < 0.1
         self.instance_id = usually(0, 1) if self.version >= 7 else 0
-        self.damage = (random.randint(1, 60), random.choice([1, 2, 127, 128])) if random.random() < 0.2 else None
+        self.damage = Damage(random, 60, 0.5) if random.random() < 0.2 else None
         self.is_old = random.random() < 0.2  # It does not hear that the topic was made anew.
 
 
@@ -265,12 +263,9 @@ class Story:
         request = self.request(version)
         frame = bytearray(framed(request, version, self.number))
         self.number += 1
-        if self.habits.damage is not None and self.random.random() < 0.5:
-            place, change = self.habits.damage
-            frame[max(len(frame) - place, 20)] ^= change
-        if self.random.random() < 0.02:
-            frame += b"\0"
-            struct.pack_into(">i", frame, 0, len(frame) - 4)
+        if self.habits.damage is not None:
+            self.habits.damage.hit(frame)
+        lengthen(frame, self.random)
         self.all_do(lambda side: side.play(bytes(frame)))
 
     def request(self, version: int) -> OffsetCommitRequest:

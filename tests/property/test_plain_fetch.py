@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -32,6 +31,7 @@ from odradek.wire.messages.fetch import (
     ReplicaState,
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.alike import Damage, Usual, lengthen
 from support.in_memory import NOW_MS, Harness
 
 VERSIONS = range(4, 19)
@@ -106,9 +106,7 @@ class Habits:
     """What one consumer's requests have in common.  Most of it is as usual."""
 
     def __init__(self, random: Random) -> None:
-        def usually(usual: int, *others: int) -> int:
-            return usual if random.random() < 0.8 else random.choice(others)
-
+        usually = Usual(random, 0.8)
         self.version = random.choice(VERSIONS)
         self.has_session = self.version >= 7 and random.random() < 0.5
         self.partitions = random.choice([[0], [0], [0], [0], [1], [0, 1], [7], []])
@@ -124,7 +122,7 @@ class Habits:
         self.mixes_names_and_ids = random.random() < 0.1
         self.forgotten = [random.choice([0, 1])] if self.version >= 7 and random.random() < 0.1 else []
         self.closes = self.has_session and random.random() < 0.1
-        self.damage = (random.randint(1, 80), random.choice([1, 2, 127, 128])) if random.random() < 0.3 else None
+        self.damage = Damage(random, 80, 0.8) if random.random() < 0.3 else None
         self.is_old = random.random() < 0.2  # It does not hear that the topic was made anew.
 
 
@@ -204,12 +202,9 @@ class Story:
         request = self.request(version)
         frame = bytearray(b"".join(map(_bytes, encode_request(request, version, self.number, "tests"))))
         self.number += 1
-        if self.habits.damage is not None and self.random.random() < 0.8:
-            place, change = self.habits.damage
-            frame[max(len(frame) - place, 20)] ^= change
-        if self.random.random() < 0.02:
-            frame += b"\0"
-            struct.pack_into(">i", frame, 0, len(frame) - 4)
+        if self.habits.damage is not None:
+            self.habits.damage.hit(frame)
+        lengthen(frame, self.random)
         answers = [side.play(bytes(frame)) for side in self.sides]
         assert answers[0] == answers[1], (version, request)
         if isinstance(answers[0][1], bytes):

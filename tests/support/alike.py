@@ -1,0 +1,42 @@
+"""Requests that are much alike, and now and then damaged: what tests of learned requests send."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+ONE_TOO_LONG = 0.02  # How often a frame has a byte too many.
+HEADER_BYTES = 20  # Size, API, version and correlation id, and of the client id what is never damaged.
+
+
+class Usual:
+    """Chooses what is usual with probability `share`, else one of the others."""
+
+    def __init__(self, random: Random, share: float) -> None:
+        self._random = random
+        self._share = share
+
+    def __call__(self, usual: int, *others: int) -> int:
+        return usual if self._random.random() < self._share else self._random.choice(others)
+
+
+class Damage:
+    """Always the same bits of a byte, counted from the end: a value that is as wrong the next time."""
+
+    def __init__(self, random: Random, from_end_max: int, share: float) -> None:
+        """`share` is how many of the frames are hit."""
+        self._random = random
+        self._share = share
+        self._from_end = random.randint(1, from_end_max)
+        self._bits = random.choice([1, 2, 127, 128])
+
+    def hit(self, frame: bytearray) -> None:
+        if self._random.random() < self._share:
+            frame[max(len(frame) - self._from_end, HEADER_BYTES)] ^= self._bits
+
+
+def lengthen(frame: bytearray, random: Random) -> None:
+    """Now and then, by a byte that its own size counts."""
+    if random.random() < ONE_TOO_LONG:
+        frame += b"\0"
+        struct.pack_into(">i", frame, 0, len(frame) - 4)
