@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from uuid import uuid4
 
 import pytest
@@ -30,9 +29,9 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import READ_COMMITTED
 from odradek.client.errors import ErrorAnswer, OffsetOutOfRange, TopicRecreated, UnknownTopic
 from odradek.client.fetch import EARLIEST, LATEST, MAX_TIMESTAMP, Fetcher, list_offsets
-from odradek.client.metadata import Topic
 from odradek.client.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE, produce
 from odradek.client.producer import Producer
+from odradek.client.seen import wait_until_seen
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.record.records import Record, decode
@@ -78,7 +77,8 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
         cluster, [NewTopic(name, partitions=2, replication_factor=1, configs={"retention.ms": "123456"})]
     )
     assert (created.name, created.partitions, created.replication_factor) == (name, 2, 1)
-    topic = wait_for_partitions(cluster, name, 2)
+    assert wait_until_seen(cluster, name, 2)
+    (topic,) = describe_topics(cluster, [name])
     assert topic.id != ZERO_UUID
     (broker,) = cluster.metadata.brokers
     assert [(each.index, each.leader, each.isr) for each in topic.partitions] == [
@@ -87,29 +87,12 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     own = {entry.name: entry.value for entry in describe_topic_configs(cluster, [name])[name] if entry.is_set_on_topic}
     assert own["retention.ms"] == "123456"
     create_partitions(cluster, {name: 5})
-    wait_for_partitions(cluster, name, 5)
+    assert wait_until_seen(cluster, name, 5)
+    assert len(describe_topics(cluster, [name])[0].partitions) == 5
     assert name in [each.name for each in cluster.topics()]
     delete_topics(cluster, [name])
-    wait_until_gone(cluster, name)
-
-
-def wait_for_partitions(cluster: Cluster, name: str, count: int) -> Topic:
-    """Apache Kafka answers before every broker knows."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while True:
-        with suppress(UnknownTopic):
-            (topic,) = describe_topics(cluster, [name])
-            if len(topic.partitions) == count:
-                return topic
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def wait_until_gone(cluster: Cluster, name: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while name in [each.name for each in cluster.topics()]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert wait_until_seen(cluster, name, 0)
+    assert name not in [each.name for each in cluster.topics()]
     with pytest.raises(UnknownTopic):
         describe_topics(cluster, [name])
 
@@ -301,7 +284,7 @@ def test_a_topic_created_again_while_it_is_read(cluster: Cluster, topic: str) ->
     fetcher = Fetcher(cluster, {at(topic, 0): 0})
     assert fetcher.poll(10_000)
     delete_topics(cluster, [topic])
-    wait_until_gone(cluster, topic)
+    assert wait_until_seen(cluster, topic, 0)
     create_topics(cluster, [NewTopic(topic, 3, 1)])
     with pytest.raises(TopicRecreated):
         for _ in range(20):

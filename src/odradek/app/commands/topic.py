@@ -18,6 +18,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import ErrorAnswer
 from odradek.client.metadata import Partition, Topic
 from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.seen import wait_until_seen
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
@@ -63,8 +64,9 @@ def create(
                     raise
                 typer.echo(f"{name} exists already")
             else:
-                count = plural(created.partitions, "partition") if created.partitions >= 0 else "created"
-                typer.echo(f"created {name} ({count})" if created.partitions >= 0 else f"created {name}")
+                wait_until_seen(cluster, name, max(created.partitions, 1))
+                count = f" ({plural(created.partitions, 'partition')})" if created.partitions >= 0 else ""
+                typer.echo(f"created {name}{count}")
 
 
 @app.command("list")
@@ -201,6 +203,7 @@ def grow(
     """Add partitions to a topic.  Records with a key may then go to another partition than before."""
     with connected(bootstrap_server) as cluster:
         admin.create_partitions(cluster, {name: partitions})
+        wait_until_seen(cluster, name, partitions)
     typer.echo(f"{name} has {plural(partitions, 'partition')}")
 
 
@@ -224,4 +227,5 @@ def delete(
                     raise
                 typer.echo(f"{name} does not exist")
             else:
+                wait_until_seen(cluster, name, 0)
                 typer.echo(f"deleted {name}")
