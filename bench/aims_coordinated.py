@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from compare import DEFAULTS, Pair, Results, typical
+from compare import DEFAULTS, SYNCED, Pair, Results, typical
 from work import Numbers
 
 SETTLED_MAX = 1.0  # Times Kafka's.
@@ -52,9 +52,8 @@ def aims(results: Results) -> Iterator[Aim]:
     shares = [Found(share(numbers), case) for case, numbers in _ours(results, "idempotent")]
     yield Aim("idempotent: at least {} of the rate without sequence numbers", IDEMPOTENT_MIN, True, shares)
     pairs = results.pairs("transactions")
-    for like, said in ((True, "with Kafka's durability"), (False, DEFAULTS)):
-        chosen = [pair for pair in pairs if (pair.promise != DEFAULTS) == like]
-        yield from _transactions(chosen, said)
+    for promise, said in (("", "with Kafka's durability"), (SYNCED, "both synced"), (DEFAULTS, DEFAULTS)):
+        yield from _transactions([pair for pair in pairs if pair.promise == promise], said)
 
 
 def _transactions(pairs: Sequence[Pair], said: str) -> Iterator[Aim]:

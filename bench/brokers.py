@@ -189,6 +189,7 @@ class Kafka(Broker):
     """Apache Kafka 4.3.0, KRaft, broker and controller in one process."""
 
     name = "kafka"
+    settings: ClassVar[dict[str, str]] = {}
 
     def prepare(self) -> None:
         import kafka_peer
@@ -204,6 +205,7 @@ class Kafka(Broker):
             "log.dirs": str(self.data),
             "log.initial.task.delay.ms": "1000",  # Until then, half a minute by default, nothing is deleted.
             **BOTH,
+            **self.settings,
         }
         properties = self.folder / "server.properties"
         if (self.data / "meta.properties").exists():
@@ -222,6 +224,13 @@ class Kafka(Broker):
         )
         options = [*KAFKA_FLAGS, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{kafka_peer.jars()}/*"]
         return ["java", *options, "kafka.Kafka", str(self.folder / "server.properties")]
+
+
+class Strict(Kafka):
+    """Syncs whatever is written before it answers, as Odradek does for acks=all and what coordinators keep."""
+
+    name = "kafka-strict"
+    settings: ClassVar[dict[str, str]] = {"log.flush.interval.messages": "1"}
 
 
 class LowerBound(Broker):
@@ -260,4 +269,4 @@ def free_port() -> int:
         return port
 
 
-BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (Odradek, Relaxed, Kafka, LowerBound)}
+BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (Odradek, Relaxed, Kafka, Strict, LowerBound)}

@@ -18,6 +18,7 @@ LIKE_FOR_LIKE = (
     ("odradek-unsynced", "kafka", ""),
     ("odradek-relaxed", "kafka", ""),
     ("odradek", "kafka-synced", SYNCED),
+    ("odradek", "kafka-strict", SYNCED),
     ("odradek", "kafka", DEFAULTS),  # Said only where there is another pair to tell it from.
 )
 

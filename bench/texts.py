@@ -60,8 +60,8 @@ from when a record was due, if it had to wait for the answer before. Meanwhile 1
 offset a second each, each at a moment of its own, over ten other connections. `alone` is the same without them;
 `elsewhere` has them commit to another Odradek beside this one, which tells what the machine's two cores add, and what
 one broker that does both; `ratio` is of `here` to `alone`. A commit is answered when it is as safe as acks=all makes a
-record: Odradek syncs it before, Kafka does not. odradek-relaxed is told not to (log.flush.interval.messages);
-kafka-synced syncs the producer's records, but not the commits.""",
+record: Odradek syncs it before, Kafka does not. odradek-relaxed is told not to (log.flush.interval.messages), and
+kafka-strict to sync whatever is written (the same setting), acks=1 included.""",
     "idempotent": """
 What sequence numbers cost: one producer with five requests in flight and acks=all, with them and without, in turns (the
 load patches each request in both). Neither broker syncs. `without` is the rate of the same load without sequence
@@ -70,8 +70,9 @@ numbers; the ratios beside it are with to without, of the rate and of the broker
 One producer, one transaction after the other, each of 100 records of 100 B in equal parts to all partitions, acks=all.
 `offsets`: each transaction commits an offset of a group, too. `frames` is two requests for each transaction, Produce
 and EndTxn, as clients of 4.0 and later have it, and no client around it; librdkafka and the Java client have their
-default settings. The lines without a remark compare an Odradek that does not sync, as Kafka doesn't; with its defaults
-Odradek has records, decision and markers on disk before it answers. Kafka answers EndTxn before the markers are
+default settings. The lines without a remark compare an Odradek that does not sync, as Kafka doesn't; `synced` ones an
+Odradek with its defaults, which has records, decision and markers on disk before it answers, with a Kafka that is told
+to sync whatever is written (log.flush.interval.messages=1). Kafka answers EndTxn before the markers are
 written, and a transaction that begins sooner than they are has to wait until its broker looks again: after 1 ms here
 (add.partitions.to.txn.retry.backoff.ms), after 20 by default, which is then nearly all that is seen. librdkafka
 registers partitions itself, and when it is too early asks again after as long as it likes. So the rate of one producer
