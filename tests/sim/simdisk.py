@@ -147,6 +147,8 @@ class Folder:
 class SimDisk:
     """Satisfies log.disk.Disk."""
 
+    has_syncs = True
+
     def __init__(self) -> None:
         self.folders: dict[str, Folder] = {"": Folder()}
         self.room: int | None = None  # Bytes that can still be written; None: any.

@@ -31,8 +31,13 @@ class Sync(NamedTuple):
 
     flushes: Mapping[TopicPartition, Flush]
 
+    @property
+    def is_instant(self) -> bool:
+        """True if `run` has no disk to wait for."""
+        return all(flush.is_instant for flush in self.flushes.values())
+
     def run(self) -> Synced:
-        """Milliseconds; meant for a thread."""
+        """Milliseconds, unless it is instant; meant for a thread."""
         return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
 
     def descriptors(self) -> list[int] | None:

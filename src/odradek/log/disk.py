@@ -83,7 +83,12 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """The file system as the log uses it.  Every method raises DiskFailed when the system does."""
+    """The file system as the log uses it.  Every method raises DiskFailed when the system does.
+
+    `has_syncs`: False if no sync does anything, so that there is nothing to wait for.
+    """
+
+    has_syncs: bool
 
     def open(self, path: str) -> File: ...
 
@@ -294,6 +299,8 @@ class RealFile:
 
 class RealDisk:
     """The operating system's files.  Has no state, so any thread may use it."""
+
+    has_syncs = True
 
     def open(self, path: str) -> File:
         return self._open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -47,6 +47,11 @@ class Flush:
     def is_empty(self) -> bool:
         return not (self._files or self._paths or self._directories)
 
+    @property
+    def is_instant(self) -> bool:
+        """True if `run` has no disk to wait for."""
+        return not self._disk.has_syncs
+
     def run(self) -> None:
         try:
             for file in self._files:

@@ -22,6 +22,8 @@ class UnsyncedFile(RealFile):
 
 
 class UnsyncedDisk(RealDisk):
+    has_syncs = False
+
     def _open(self, path: str, flags: int) -> File:
         try:
             return UnsyncedFile(os.open(path, flags, 0o644), path)

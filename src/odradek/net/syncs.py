@@ -1,7 +1,7 @@
 """Syncs of files beside the loop, by threads without the interpreter's lock where that is possible.
 
-What is more than the fdatasync of open files (new files, directories, disks that are none) is left to an ordinary
-thread, as is everything where the package was built without a compiler.  Threads begin as they are needed.
+What is more than the fdatasync of open files (new files, directories) is left to an ordinary thread, as is everything
+where the package was built without a compiler.  Threads begin as they are needed.  Where nothing is synced none is.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ class Syncs:
         self._loop = loop
         self._ended = ended
         self._may_begin = HAS_SYNCER
+        self._is_stopped = False
         self._syncer: Syncer | None = None
         self._threads: list[threading.Thread] = []
         self._under_way: dict[int, Sync] = {}  # Keeps the files open.
         self._begun = 0
 
     def begin(self, sync: Sync) -> bool:
-        """False if only `sync.run` can do it."""
+        """False if only `sync.run` in a thread can do it."""
+        if sync.is_instant:
+            self._loop.call_soon(self._end_instantly, sync)
+            return True
         descriptors = sync.descriptors()
         if descriptors is None or not self._has_thread():
             return False
@@ -53,7 +57,7 @@ class Syncs:
 
     def stop(self) -> None:
         """What has begun is finished; nobody is told."""
-        self._may_begin = False
+        self._may_begin, self._is_stopped = False, True
         syncer, self._syncer = self._syncer, None
         if syncer is None:
             return
@@ -80,6 +84,10 @@ class Syncs:
                 log.warning("files are synced by ordinary threads: %s", error)
             return bool(self._threads)
         return True
+
+    def _end_instantly(self, sync: Sync) -> None:
+        if not self._is_stopped:
+            self._ended(sync.run(), 0.0)
 
     def _some_ended(self) -> None:
         for number, seconds, errors in self._syncer.finished() if self._syncer else ():

@@ -176,6 +176,25 @@ async def test_more_than_open_files_is_for_an_ordinary_thread(tmp_path: Path) ->
 
 
 @on_loop
+async def test_where_nothing_is_synced_nobody_waits_for_a_thread(tmp_path: Path) -> None:
+    unsynced = UnsyncedDisk()
+    gone = str(tmp_path / "gone")
+    async with running() as (syncs, ended):
+        for number in range(3):
+            file = file_in(tmp_path, disk=unsynced)
+            flush = Flush(unsynced, Offset(1), files=[file], paths=[file.path, gone], directories=[str(tmp_path)])
+            assert syncs.begin(Sync({partition(number): flush}))
+        assert not ended.synced, "not before whoever began it is done"
+        await ended.wait_for(3)
+        assert not of_us()
+        assert all(isinstance(flush, Flush) for synced in ended.synced for flush in synced.flushes.values())
+        assert syncs.begin(Sync({partition(0): flush}))
+        syncs.stop()
+        await asyncio.sleep(0.01)
+        assert len(ended.synced) == 3
+
+
+@on_loop
 async def test_a_file_stays_open_until_it_is_synced(tmp_path: Path) -> None:
     gc.collect()  # Of failures in other tests.
     before = descriptors()
