@@ -209,7 +209,7 @@ def test_a_hanging_transaction_is_found_and_ended(kind: str, tmp_path: Path, cap
         for partition in (TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)):
             produce(cluster, {partition: encode_batch([(None, b"%d" % partition.partition, (), now_ms())])})
         hanging = encode_batch([(None, b"hanging", (), now_ms())])
-        produce(cluster, {TopicPartition(TopicName("t"), 1): hanging}, sequences=Careless(identity))
+        produce(cluster, {TopicPartition(TopicName("t"), 1): hanging}, sequences=Careless(identity, lambda: identity))
         assert terminal.json("txn", "find-hanging") == [], "it may still be ended in order"
         assert main(["txn", "find-hanging", "--older-than", "0s", "--json", "-b", address]) == 1
         (found,) = json.loads(capfd.readouterr().out)
