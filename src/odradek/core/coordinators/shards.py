@@ -190,7 +190,10 @@ class Shards(Generic[SomeShard]):
         """What found no free descriptor is loaded; a log that has grown far beyond its state is written anew."""
         again, self._without_files = self._without_files, set()
         for index in again:
-            self._load_all(self._partitions[index], now)
+            if self._partitions[index].is_online:
+                self._load_all(self._partitions[index], now)
+            else:
+                self.resign(index)
         for index, shard in list(self._shards.items()):
             partition = self._partitions[index]
             if partition.is_online:

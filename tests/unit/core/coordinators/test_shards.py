@@ -88,23 +88,37 @@ class OutOfFiles(RealDisk):
         return super().open(path)
 
 
-def test_what_finds_no_descriptor_is_loaded_later(harness: Harness) -> None:
-    producer = Transactional(harness, "t")
+def start_out_of_files(harness: Harness, producer: Transactional) -> OutOfFiles:
+    """A broker whose state lies in two segments, of which it can't open the first."""
     producer.begin()
     log = state_partition(harness).log
-    first = log.segments[0].path
+    disk = OutOfFiles(log.segments[0].path)
     log.roll(harness.now.wall)
     producer.begin()
-    before = known(harness)
-    harness.disk = disk = OutOfFiles(first)
+    harness.disk = disk
     harness.restart()
     assert producer.begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return disk
+
+
+def test_what_finds_no_descriptor_is_loaded_later(harness: Harness) -> None:
+    producer = Transactional(harness, "t")
+    disk = start_out_of_files(harness, producer)
     harness.keep_house()
     assert producer.begin().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     disk.is_out = False
     harness.keep_house()
-    assert known(harness) == before
+    assert list(known(harness)) == ["t"]
     assert producer.begin().error_code == ErrorCode.NONE
+
+
+def test_what_goes_offline_before_a_descriptor_is_free_is_not_loaded(harness: Harness) -> None:
+    producer = Transactional(harness, "t")
+    disk = start_out_of_files(harness, producer)
+    state_partition(harness).take_offline()
+    disk.is_out = False
+    harness.keep_house()
+    assert producer.begin().error_code == ErrorCode.NOT_COORDINATOR
 
 
 def commit_offset(harness: Harness, producer: Transactional) -> None:
