@@ -1,6 +1,6 @@
 """Odradek, Apache Kafka and a lower bound, doing the same work in one run.
 
-    python bench/run.py                      everything, about 35 minutes
+    python bench/run.py                      everything, about 40 minutes
     python bench/run.py --quick              the cases that matter most
     python bench/run.py --only small         groups, or parts of names; --list names them
     python bench/run.py --targets odradek    no comparison, while something is being made faster

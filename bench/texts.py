@@ -83,7 +83,7 @@ METHOD = """
 ## How it is measured
 
     (source scripts/venv)                # makes .venv
-    .venv/bin/python bench/run.py        # about 35 minutes; --quick for the cases that matter most
+    .venv/bin/python bench/run.py        # about 40 minutes; --quick for the cases that matter most
     bench/report
 
 - The load comes from requests that are encoded once and sent as they are, by one process for each client; it counts
