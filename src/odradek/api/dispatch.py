@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
 
 from odradek.api import api_versions, log_fields, plain_commit, plain_fetch, plain_produce, produce
 from odradek.api.call import Call, Peer
@@ -30,8 +29,6 @@ from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 
 log = logging.getLogger(__name__)
-
-_Answered: TypeAlias = "Encoded | Parked[Encoded] | produce.Staged"
 
 _PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
 # Who answers requests that are like one before; None for any other.
@@ -87,7 +84,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     return outcome
 
 
-def _answer(api: Api, call: Call, request: Request, body: object) -> _Answered:
+def _answer(api: Api, call: Call, request: Request, body: object) -> Encoded | Parked[Encoded] | produce.Staged:
     try:
         answer = api.handle(call, body)
         return answer if isinstance(answer, produce.Staged) else encoded(request, answer)
