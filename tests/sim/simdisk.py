@@ -106,9 +106,6 @@ class SimFile:
             raise DiskFailed(errno.EIO, "sync failed", self.path)
         self._node.sync()
 
-    def sync_fileno(self) -> int:
-        return -1
-
     def size(self) -> int:
         return len(self._node.live)
 

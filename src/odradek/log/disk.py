@@ -72,10 +72,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def fileno(self) -> int:
-        """For sendfile; -1 where there is no such thing."""
-
-    def sync_fileno(self) -> int:
-        """What fdatasync does all of `sync` for; -1 if only `sync` itself does it."""
+        """For sendfile, and for fdatasync where the disk has syncs; -1 where there is no such thing."""
 
 
 class Lock(Protocol):
@@ -200,9 +197,6 @@ class NoFile:
     def fileno(self) -> int:
         return -1
 
-    def sync_fileno(self) -> int:
-        return -1
-
 
 EMPTY_SLICE = FileSlice(NoFile(), 0, 0)
 
@@ -288,9 +282,6 @@ class RealFile:
             raise DiskFailed.of(error, self.path) from None
 
     def fileno(self) -> int:
-        return self._fd
-
-    def sync_fileno(self) -> int:
         return self._fd
 
     def __del__(self) -> None:

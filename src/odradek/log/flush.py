@@ -66,9 +66,9 @@ class Flush:
 
     def descriptors(self) -> list[int] | None:
         """Those whose fdatasync is all there is to it, as long as this object is there; None if only `run` can."""
-        if self._paths or self._directories:
+        if self._paths or self._directories or self.is_instant:
             return None
-        found = [file.sync_fileno() for file in self._files]
+        found = [file.fileno() for file in self._files]
         return None if -1 in found else found
 
     def ended(self, errors: Sequence[int]) -> None:

@@ -17,9 +17,6 @@ class UnsyncedFile(RealFile):
     def sync(self) -> None:
         """Not waited for."""
 
-    def sync_fileno(self) -> int:
-        return -1
-
 
 class UnsyncedDisk(RealDisk):
     has_syncs = False

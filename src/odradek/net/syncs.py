@@ -34,7 +34,6 @@ class Syncs:
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Synced, float], None]) -> None:
         self._loop = loop
         self._ended = ended
-        self._may_begin = HAS_SYNCER
         self._is_stopped = False
         self._syncer: Syncer | None = None
         self._threads: list[threading.Thread] = []
@@ -57,7 +56,7 @@ class Syncs:
 
     def stop(self) -> None:
         """What has begun is finished; nobody is told."""
-        self._may_begin, self._is_stopped = False, True
+        self._is_stopped = True
         syncer, self._syncer = self._syncer, None
         if syncer is None:
             return
@@ -69,8 +68,10 @@ class Syncs:
 
     def _has_thread(self) -> bool:
         """One that is free, or as many as there may be."""
-        if not self._may_begin or len(self._under_way) < len(self._threads) or len(self._threads) == THREADS_MAX:
-            return self._may_begin
+        if not HAS_SYNCER or self._is_stopped:
+            return False
+        if len(self._under_way) < len(self._threads) or len(self._threads) == THREADS_MAX:
+            return True
         try:
             if self._syncer is None:
                 self._syncer = native.Syncer()
