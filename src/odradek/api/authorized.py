@@ -5,22 +5,9 @@ Without access control everything that applies to a resource is allowed, and sai
 
 from __future__ import annotations
 
-from enum import IntEnum
+from odradek.core.access import Operation
 
 NOT_ASKED = -(1 << 31)
-
-
-class Operation(IntEnum):
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 def _bits(*operations: Operation) -> int:

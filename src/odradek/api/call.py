@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from odradek.api.commit_outlines import CommitOutlines
 from odradek.api.fetch_outlines import FetchOutlines
+from odradek.api.gate import ADMITTED, Admission
 from odradek.api.outlines import Outlines
+from odradek.base.errors import Refused
 from odradek.base.units import CorrelationId
+from odradek.core.access import CLUSTER_NAME, DENIED, Operation, Principal, ResourceType, Rights
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.moment import Moment
@@ -23,9 +26,18 @@ class Peer:
     advertised: Endpoint | None  # What advertised.listeners says for this listener.
     address: str
     software: str = "unknown"
+    admission: Admission = ADMITTED  # Of its last request.
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
     fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
     commit_outlines: CommitOutlines = field(default_factory=CommitOutlines)
+
+    def admitted(self, admission: Admission) -> None:
+        """Takes the gate's answer about the next request.  What was learned under other rules is forgotten."""
+        last, self.admission = self.admission, admission
+        if admission.version != last.version or admission.principal != last.principal:
+            self.outlines = Outlines()
+            self.fetch_outlines = FetchOutlines()
+            self.commit_outlines = CommitOutlines()
 
     @property
     def client_host(self) -> str:
@@ -53,6 +65,27 @@ class Call:
     client_id: str | None
     correlation_id: CorrelationId
     now: Moment
+    admission: Admission = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admission = self.peer.admission  # The peer's is that of its next request soon.
+
+    @property
+    def principal(self) -> Principal:
+        return self.admission.principal
+
+    @property
+    def rights(self) -> Rights:
+        return self.admission.rights
+
+    def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """True if the request's principal may do that."""
+        return self.admission.rights.allows(operation, resource, name)
+
+    def check(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raises Refused with the resource type's own code (such as TOPIC_AUTHORIZATION_FAILED) unless `may`."""
+        if not self.admission.rights.allows(operation, resource, name):
+            raise Refused(DENIED[resource], f"{self.principal} may not {operation.name} {resource.name} {name}")
 
     def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
         """The address under which this client finds a broker; None if it has none on this client's listener."""
