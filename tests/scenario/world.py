@@ -8,14 +8,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
-from odradek.api.dispatch import dispatch
-from odradek.api.outcome import Encoded, Staged
+from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.core.parked import Parked
-from odradek.wire.client import encode_request
-from odradek.wire.connection import Connection
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from support.in_memory import Harness
+from support.in_memory import Harness, frame_of
 
 Answer = TypeVar("Answer")
 
@@ -65,26 +62,20 @@ class World:
     ) -> None:
         """On a connection of its own.  `hear` says what the answer is, if it is worth a word, and remembers what the
         client will need of it."""
-        broker = self.harness.broker
 
         def heard(encoded: Encoded) -> None:
             said = hear(self.harness.decoded(encoded, version, answer))
             if said is not None:
                 self.tell(who, said)
 
-        frame = b"".join(map(bytes, encode_request(message, version, next(self._correlation), who)))  # type: ignore[arg-type]
-        (request,) = Connection().receive_data(frame)
-        outcome = dispatch(broker, self.harness.peer, request, self.harness.now)
-        if isinstance(outcome, Staged):
-            broker.commit(self.harness.now)
-            outcome = outcome.finish()
-        if isinstance(outcome, Parked):
-            parked = cast("Parked[object]", outcome)
-            broker.lot.park(parked)
-            self._waiting[parked] = Waiting(who, heard)
+        talk = self.harness.talk()
+        talk.receive_data(frame_of(message, version, next(self._correlation), who))
+        self.harness.go_on(talk)
+        for parked in talk.parked:
+            self._waiting[cast("Parked[object]", parked)] = Waiting(who, heard)
             self._asked.append(who)
-        else:
-            heard(outcome)
+            return
+        heard(talk.data_to_send() or None)
 
     def tell(self, who: str, what: str) -> None:
         self._told.append((who, what))

@@ -8,15 +8,27 @@ from pathlib import Path
 from typing import TypeVar
 
 from odradek.api.call import Peer
+from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.outcome import Encoded, Staged
+from odradek.api.gate import Gate, OpenGate
+from odradek.api.outcome import Encoded
 from odradek.base.units import BrokerId, ProducerId, TimestampMs
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators.shards import Load
-from odradek.core.effects import Changed, Chores, CreateTopics, DeleteTopics, Effect, GrowTopics, Sync, TakeProducerIds
+from odradek.core.effects import (
+    Changed,
+    Chores,
+    CreateTopics,
+    DeleteTopics,
+    Effect,
+    GrowTopics,
+    Sync,
+    TakeProducerIds,
+    Work,
+)
 from odradek.core.entropy import Entropy
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
@@ -26,13 +38,28 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import FileSlice, RealDisk
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
-from odradek.wire.errors import Malformed
+from odradek.wire.request import Request
 
 NOW_MS = 1_700_000_000_000
 US = BrokerId(1)
 CLIENT = "tests"
 
 Answer = TypeVar("Answer")
+
+
+class InMemoryHost:
+    """What a conversation without a socket belongs to."""
+
+    def __init__(self, broker: Broker, gate: Gate) -> None:
+        self.broker = broker
+        self.gate = gate
+        self.dispatch: Dispatch = dispatch
+
+    def wants_each(self, api_key: int) -> bool:
+        return False
+
+    def answered(self, request: Request, began: float) -> None:
+        """Nobody counts."""
 
 
 class Harness:
@@ -51,7 +78,7 @@ class Harness:
         self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
         self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
         self.broker = self._open()
-        self._connection = Connection()
+        self.gate: Gate = OpenGate()
         self._correlation = itertools.count(1)
 
     def _open(self) -> Broker:
@@ -83,8 +110,7 @@ class Harness:
 
     def send(self, message: object, version: int) -> Encoded | Parked[Encoded]:
         """The encoded answer, None if there is none, or the request parked in the broker's lot."""
-        chunks = encode_request(message, version, next(self._correlation), CLIENT)
-        return self._send(b"".join(chunk for chunk in chunks if isinstance(chunk, bytes)))
+        return self._send(frame_of(message, version, next(self._correlation), CLIENT))
 
     def send_raw(self, api_key: int, version: int, body: bytes) -> Encoded:
         """A request with a body of any bytes behind a header of version 1."""
@@ -94,25 +120,37 @@ class Harness:
         return outcome
 
     def send_frame(self, frame: bytes) -> Encoded | Parked[Encoded]:
-        """Any bytes that are one frame by their length.  After Malformed the next one comes on a new connection."""
-        try:
-            return self._send(frame)
-        except Malformed:
-            self._connection = Connection()
-            raise
+        """Any bytes that are one frame by their length.  Raises Malformed."""
+        return self._send(frame)
 
     def _send(self, frame: bytes) -> Encoded | Parked[Encoded]:
-        (request,) = self._connection.receive_data(frame)
-        outcome = dispatch(self.broker, self.peer, request, self.now)
-        if isinstance(outcome, Staged):
-            self.broker.commit(self.now)
-            outcome = outcome.finish()
-        if isinstance(outcome, Parked):
-            self.broker.lot.park(outcome)
-        else:
-            self._connection.answer(request, outcome)
-            self._connection.data_to_send()
-        return outcome
+        """On a conversation of its own, so that what waits holds nothing up."""
+        talk = self.talk()
+        talk.receive_data(frame)
+        self.go_on(talk)
+        for parked in talk.parked:
+            return parked
+        if talk.ending is not None:
+            raise talk.ending.reason
+        return talk.data_to_send() or None
+
+    def talk(self, peer: Peer | None = None, gate: Gate | None = None) -> Conversation:
+        """A new connection's; its bytes are the caller's to give and take."""
+        return Conversation(InMemoryHost(self.broker, gate or self.gate), peer or self.peer, Connection(), lambda: None)
+
+    def go_on(self, talk: Conversation) -> None:
+        """As far as it goes at once, threads' work included."""
+        while True:
+            while talk.step(self.now, 0):
+                pass
+            talk.commit(self.now, 0)
+            works = self.broker.works.copy()
+            if not works:
+                return
+            self.broker.works.clear()
+            for work in works:
+                work.run()
+                work.ended()
 
     def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
         """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""
@@ -154,6 +192,9 @@ class Harness:
         match effect:
             case Sync():
                 self.broker.synced(effect.run(), self.now)
+            case Work():
+                effect.run()
+                effect.ended()
             case Chores():
                 assert effect.run() == []
             case TakeProducerIds():
@@ -171,6 +212,11 @@ class Harness:
                     topic = self.broker.view.topics[name]
                     grown[name] = type(topic)(name, topic.id, topic.partitions + growth.added, topic.configs)
                 self.broker.changed(Changed(effect.token, grown), self.now)
+
+
+def frame_of(message: object, version: int, correlation: int, client: str) -> bytes:
+    chunks = encode_request(message, version, correlation, client)
+    return b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
 
 
 def _later(now: Moment, ms: int) -> Moment:

@@ -1,27 +1,35 @@
-"""From a request to its handler: is the API known, the version in range, the body whole.
+"""From a request to its handler: is it let in, is the API known, the version in range, the body whole.
 
 The kinds of failure part here.  A Refused becomes the API's answer with that error code.  Malformed bytes and
 unknown APIs close the connection, as there is no answer to them.  Anything else that escapes a handler is a bug of
-ours: it is logged with its request and answered UNKNOWN_SERVER_ERROR, and the other connections live on.
+ours: it is logged with its request, answered UNKNOWN_SERVER_ERROR, and the other connections live on.
+
+What is large is not done at once: a body of very many elements is read by a thread, a handler that is a generator goes
+on in slices, and an answer that took slices is encoded by a thread, too.  Order and errors are those of any request.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
+from types import GeneratorType
+from typing import cast
 
 from odradek.api import api_versions, log_fields, plain_commit, plain_fetch, plain_produce, produce
 from odradek.api.call import Call, Peer
-from odradek.api.outcome import NO_BODY, Encoded, Outcome, Staged, encoded
+from odradek.api.outcome import NO_BODY, Done, Encoded, Outcome, Slices, Staged, Steps, Wait, encoded
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId
 from odradek.core.broker import Broker
+from odradek.core.effects import Work
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.compile import decode
-from odradek.wire.errors import Malformed
+from odradek.wire.compile import decode, decode_small
+from odradek.wire.errors import Malformed, TooManyElements
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.offset_commit import OffsetCommitRequest
 from odradek.wire.messages.produce import ProduceRequest
@@ -32,7 +40,7 @@ log = logging.getLogger(__name__)
 
 _PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
 # Who answers requests that are like one before; None for any other.
-_PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Outcome]] = {
+_PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Done]] = {
     _PRODUCE: plain_produce.stage,
     int(ApiKey.FETCH): plain_fetch.answer,
     int(ApiKey.OFFSET_COMMIT): plain_commit.answer,
@@ -42,58 +50,136 @@ _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Outcome]] = {
 class StagedProduce(Staged):
     """Any produce on its way."""
 
-    __slots__ = ("_produce", "_request")
+    __slots__ = ("_produce", "_request", "_throttle_ms")
 
-    def __init__(self, request: Request, staged: produce.Staged) -> None:
+    def __init__(self, request: Request, staged: produce.Staged, throttle_ms: int) -> None:
         self._request = request
         self._produce = staged
+        self._throttle_ms = throttle_ms
 
     def finish(self) -> Encoded | Parked[Encoded]:
-        return encoded(self._request, self._produce.settle())
+        return encoded(self._request, self._produce.settle(), self._throttle_ms)
 
 
 def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
-    """The encoded answer, None for a request without one, the request parked, or staged.
+    """The encoded answer, None for a request without one, the request parked, staged, or in steps.
 
-    Raises Malformed, which closes the connection.
+    `peer.admission` is the gate's answer about it.  Raises Malformed, which closes the connection.
     """
     if request.api_key != _PRODUCE:
         broker.commit(now)  # What came before is there for whoever asks.
-    take_plain = _PLAIN.get(request.api_key)
-    if take_plain is not None:
-        plain = take_plain(broker, peer, request, now)
-        if plain is not None:
-            return plain
+    if peer.admission.is_plain:
+        take_plain = _PLAIN.get(request.api_key)
+        if take_plain is not None:
+            plain = take_plain(broker, peer, request, now)
+            if plain is not None:
+                return plain
     api = BY_KEY.get(request.api_key)
     if api is None or request.api_version not in api.versions:
         return _unsupported(request)
     received = request.body
     request.body = NO_BODY
-    # Bytes after the body are left alone, as Kafka does.
-    body: object = decode(api.request, request.api_version, received)
     call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
-    outcome = _answer(api, call, request, body)
-    if isinstance(outcome, produce.Staged):
-        assert isinstance(body, ProduceRequest)
-        plain_produce.learn(peer, request, received, body, outcome)
-        return StagedProduce(request, outcome)
-    if isinstance(body, FetchRequest):
-        plain_fetch.learn(broker, peer, request, received, body)
-    elif isinstance(body, OffsetCommitRequest):
-        plain_commit.learn(broker, peer, request, received, body)
-    return outcome
-
-
-def _answer(api: Api, call: Call, request: Request, body: object) -> Encoded | Parked[Encoded] | produce.Staged:
     try:
-        answer = api.handle(call, body)
-        return answer if isinstance(answer, produce.Staged) else encoded(request, answer)
-    except Refused as refused:
-        answer = api.refuse(call, body, refused.code)
-    except (AssertionError, ConnectionAbortedError):
-        raise
-    except Exception:
-        log.exception(
+        # Bytes after the body are left alone, as Kafka does.
+        body: object = decode_small(api.request, request.api_version, received, REQUEST_ELEMENTS_INLINE_MAX)
+    except TooManyElements:
+        return _read_beside(_Asked(api, call, request, received))
+    return _Asked(api, call, request, received).handle(body)
+
+
+def _read_beside(asked: _Asked) -> Steps:
+    """Has a thread read the body, and goes on from there.  Raises Malformed."""
+    call, request = asked.call, asked.request
+    resumed = yield Work(partial(decode, asked.api.request, request.api_version, asked.received))
+    if resumed.error is not None:
+        raise resumed.error
+    call.now, call.admission = resumed.now, call.peer.admission
+    outcome = asked.handle(resumed.value)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+class _Asked:
+    """One request of a known API and version, on its way through its handler."""
+
+    __slots__ = ("api", "call", "received", "request")
+
+    def __init__(self, api: Api, call: Call, request: Request, received: memoryview) -> None:
+        self.api = api
+        self.call = call
+        self.request = request
+        self.received = received
+
+    def handle(self, body: object) -> Outcome:
+        admission = self.call.admission
+        try:
+            if admission.refused:
+                raise Refused(admission.refused, "the gate refuses the request")
+            answer = self.api.handle(self.call, body)
+            if isinstance(answer, GeneratorType):  # Generator, of the abc, takes three times as long.
+                try:
+                    wait = next(answer)
+                except StopIteration as done:
+                    answer = done.value
+                else:
+                    return self._in_slices(body, answer, wait)
+            return self._outcome(body, answer)
+        except Exception as error:
+            return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
+
+    def _in_slices(self, body: object, slices: Slices, wait: Wait) -> Steps:
+        """The rest of a handler that has come to its first `yield`."""
+        call = self.call
+        try:
+            while True:
+                resumed = yield wait
+                call.now, call.admission = resumed.now, call.peer.admission
+                if call.admission.refused:
+                    raise Refused(call.admission.refused, "the gate refuses the request by now")
+                try:
+                    wait = slices.send(resumed.value) if resumed.error is None else slices.throw(resumed.error)
+                except StopIteration as done:
+                    answer = done.value
+                    break
+            if answer is None or isinstance(answer, Parked | produce.Staged):
+                return self._outcome(body, answer)
+        except Exception as error:
+            answer = self._refusal(body, error)
+            if answer is None:
+                return None
+        finally:
+            slices.close()
+        throttle_ms = call.admission.throttle_ms
+        resumed = yield Work(partial(encoded, self.request, answer, throttle_ms))
+        if resumed.error is not None:
+            return encoded(self.request, self._refusal(body, resumed.error), throttle_ms)
+        return cast(Encoded, resumed.value)
+
+    def _outcome(self, body: object, answer: object) -> Done:
+        """What the handler's answer is to the connection; the next request like this one may be plain."""
+        call, request, received = self.call, self.request, self.received
+        if isinstance(answer, produce.Staged):
+            assert isinstance(body, ProduceRequest)
+            plain_produce.learn(call.peer, request, received, body, answer)
+            return StagedProduce(request, answer, call.admission.throttle_ms)
+        outcome = encoded(request, answer, call.admission.throttle_ms)
+        if isinstance(body, FetchRequest):
+            plain_fetch.learn(call.broker, call.peer, request, received, body)
+        elif isinstance(body, OffsetCommitRequest):
+            plain_commit.learn(call.broker, call.peer, request, received, body)
+        return outcome
+
+    def _refusal(self, body: object, error: Exception) -> object | None:
+        """The API's answer to what was raised.  Raises it again if it is not for an answer to tell."""
+        api, call, request = self.api, self.call, self.request
+        if isinstance(error, Refused):
+            answer = api.refuse(call, body, error.code)
+            if answer is None:  # Of a produce with acks 0: its client looks again when it is closed, as in Kafka.
+                raise ConnectionAbortedError(f"{api.key.title} is refused, and there is no answer to say so: {error}")
+            return answer
+        if isinstance(error, AssertionError | ConnectionAbortedError):
+            raise error
+        log.error(
             "%s v%d from %s (client %r, correlation id %d) failed here",
             api.key.name,
             call.version,
@@ -101,9 +187,9 @@ def _answer(api: Api, call: Call, request: Request, body: object) -> Encoded | P
             call.client_id,
             call.correlation_id,
             extra=log_fields.of_request(call.peer, request),
+            exc_info=error,
         )
-        answer = api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return encoded(request, answer)
+        return api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _unsupported(request: Request) -> Encoded:

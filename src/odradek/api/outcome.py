@@ -1,10 +1,18 @@
-"""What dispatch comes back with: an answer, or something that will have one."""
+"""What dispatch comes back with: an answer, or something that will have one.
+
+Encoded          the answer's bytes, None where there is none (acks 0)
+Parked[Encoded]  the answer comes when something has happened, or at a deadline; the next request is handled
+Staged           a produce whose batches have their places; the broker's next commit writes them
+Steps            not done yet: handled on in slices, or when a thread is through; the next request waits
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Generator
+from typing import NamedTuple, TypeAlias
 
+from odradek.core.effects import Work
+from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.wire.primitives import Chunk
 from odradek.wire.request import Request
@@ -28,15 +36,60 @@ class Staged:
         raise NotImplementedError
 
 
-Outcome: TypeAlias = Encoded | Parked[Encoded] | Staged
+class Resumed(NamedTuple):
+    """What a request in steps goes on with: the time, and what its Work came to (a value, or an error)."""
+
+    now: Moment
+    value: object = None
+    error: Exception | None = None
 
 
-def encoded(request: Request, answer: object) -> Encoded | Parked[Encoded]:
+# What a request in steps waits for: a thread's work, an event (its value is what `then` gives), or only its next turn.
+PAUSE = None
+Wait: TypeAlias = Work | Parked[object] | None
+Done: TypeAlias = Encoded | Parked[Encoded] | Staged
+Steps: TypeAlias = Generator[Wait, Resumed, Done]
+Outcome: TypeAlias = Done | Steps
+
+# A handler may be written as a generator of the same kind: it gets a Work's value from the `yield`, or its error is
+# raised there; its return value is its answer.
+Slices: TypeAlias = Generator[Wait, object, object]
+
+
+def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | Parked[Encoded]:
     """A handler's answer in the request's version: a message, None, or a message parked."""
     if isinstance(answer, Parked):
-        return Parked(answer.condition, answer.deadline, _encoder(request, answer.then))
+        return Parked(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
+    if throttle_ms:
+        tell_throttled(answer, throttle_ms)
     return None if answer is None else encode_response(request, answer)
 
 
-def _encoder(request: Request, then: Callable[[], object]) -> Callable[[], Encoded]:
-    return lambda: encode_response(request, then())
+def tell_throttled(answer: object, throttle_ms: int) -> None:
+    """Puts the throttle time into an answer that has a field for it (KIP-219)."""
+    if hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = throttle_ms
+
+
+def _encoder(request: Request, then: Callable[[], object], throttle_ms: int) -> Callable[[], Encoded]:
+    def encode() -> Encoded:
+        answer = then()
+        if throttle_ms:
+            tell_throttled(answer, throttle_ms)
+        return encode_response(request, answer)
+
+    return encode
+
+
+def drained(steps: Steps, now: Moment) -> Done:
+    """Goes through all steps at once, doing their work here; for tests that can wait."""
+    resumed: Resumed | None = None
+    while True:
+        try:
+            wait = next(steps) if resumed is None else steps.send(resumed)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        assert not isinstance(wait, Parked), "an event can't be waited for here"
+        if wait is not PAUSE:
+            wait.run()
+        resumed = Resumed(now) if wait is PAUSE else Resumed(now, wait.value, wait.error)

@@ -14,20 +14,21 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, cast
 
 from odradek.api.call import Peer
+from odradek.api.conversation import Dispatch
 from odradek.api.log_fields import Fields, of_request
-from odradek.api.outcome import Encoded, Outcome, Staged
+from odradek.api.outcome import Done, Encoded, Outcome, Staged, Steps
 from odradek.app.logs import REQUESTS, iso_time
 from odradek.base.errors import ErrorCode
 from odradek.core.broker import Broker
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.net.shell import Dispatch, Shell
+from odradek.net.shell import Shell
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.client import decode_response
@@ -80,6 +81,16 @@ def _logged(dispatch: Dispatch, broker: Broker, peer: Peer, request: Request, no
     came = _Came(fields, time.monotonic())
     with _failure_written(came):
         outcome = dispatch(broker, peer, request, now)
+    return _in_steps(came, request, outcome) if isinstance(outcome, Generator) else _done(came, request, outcome)
+
+
+def _in_steps(came: _Came, request: Request, steps: Steps) -> Steps:
+    with _failure_written(came):
+        outcome = yield from steps
+    return _done(came, request, outcome)
+
+
+def _done(came: _Came, request: Request, outcome: Done) -> Done:
     return _LoggedStaged(came, request, outcome) if isinstance(outcome, Staged) else _answered(came, request, outcome)
 
 

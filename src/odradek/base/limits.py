@@ -14,6 +14,9 @@ REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX = 512 * KIB
 DECODED_ELEMENTS_MAX = 1_000_000
 # A peer's message may not hold up the others while it is decoded: this many take a tenth of a second.
 REQUEST_ELEMENTS_MAX = 100_000
+# With more than this a body is read by a thread, and its handler works in slices of so many: a millisecond or two.
+REQUEST_ELEMENTS_INLINE_MAX = 1_000
+SLICE_ELEMENTS = 100
 TAGGED_FIELDS_MAX = 1_000
 # A connection's receive buffer begins small, grows to the second while reads fill it with few requests, and may keep
 # the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than
@@ -61,7 +64,7 @@ SEND_BUFFERS_MAX = 256
 FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
 FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 
-assert REQUEST_ELEMENTS_MAX <= DECODED_ELEMENTS_MAX
+assert REQUEST_ELEMENTS_INLINE_MAX < REQUEST_ELEMENTS_MAX <= DECODED_ELEMENTS_MAX
 assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT <= INT32_MAX, "index positions are 32-bit"

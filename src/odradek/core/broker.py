@@ -24,7 +24,18 @@ from odradek.core.coordinators.durable import NextSteps, Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.coordinators.state_log import Producer
-from odradek.core.effects import Change, Changed, Chore, Chores, CreateTopics, Effect, Sync, Synced, TakeProducerIds
+from odradek.core.effects import (
+    Change,
+    Changed,
+    Chore,
+    Chores,
+    CreateTopics,
+    Effect,
+    Sync,
+    Synced,
+    TakeProducerIds,
+    Work,
+)
 from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.groups.coordinator import GroupCoordinator
@@ -88,6 +99,7 @@ class Broker:
         self._making: dict[TopicName, Change] = {}  # State topics that were asked for.
         self._chores: list[Chore] = []
         self._loads: list[Load] = []
+        self.works: list[Work] = []  # That requests have asked for, and that nobody has begun.
         self._tokens = 0
         self.timers = Timers()
         self._asks_ids = False
@@ -390,6 +402,9 @@ class Broker:
         if self._loads:
             effects.extend(self._loads)
             self._loads.clear()
+        if self.works:
+            effects.extend(self.works)
+            self.works.clear()
         if self._unsynced and self._syncs < SYNCS_AT_ONCE:
             effects.extend(self._begin_syncs())
         return effects

@@ -127,8 +127,33 @@ class TakeProducerIds(NamedTuple):
     at_least: ProducerId
 
 
+class Work:
+    """What a request needs computed beside the loop before it can be handled on: records looked into, a huge body read.
+
+    `run` may be called in any thread and never raises; `ended` is called on the loop afterwards.
+    """
+
+    __slots__ = ("_run", "error", "then", "value")
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self._run = run
+        self.value: object = None
+        self.error: Exception | None = None
+        self.then: Callable[[], None] | None = None  # Whoever waits; None once nobody does.
+
+    def run(self) -> None:
+        try:
+            self.value = self._run()
+        except Exception as error:
+            self.error = error
+
+    def ended(self) -> None:
+        if self.then is not None:
+            self.then()
+
+
 Change = CreateTopics | GrowTopics | DeleteTopics
-Effect = Sync | Chores | Load | TakeProducerIds | Change
+Effect = Sync | Chores | Load | TakeProducerIds | Work | Change
 
 
 class Changed(NamedTuple):

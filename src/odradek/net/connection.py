@@ -1,8 +1,8 @@
-"""One client's connection: asyncio's callbacks on one side, sans-I/O parsing and dispatch on the other.
+"""One client's connection: asyncio's callbacks on one side, its conversation on the other.
 
 No task and no coroutine: bytes that arrive are parsed, dispatched and answered before the callback returns, and what
-can't be answered yet is parked in the core.  Reading pauses while the peer does not take its answers, or has too many
-requests waiting, so a slow reader slows only itself.
+can't be answered yet is parked in the core.  Reading pauses while the peer does not take its answers, has too many
+requests waiting, or is muted, so a slow reader slows only itself.
 
 One read may bring thousands of requests, and their answers may be a thousand times as large.  So a connection stops in
 the middle when its turn is over or its answers take too much memory, and goes on when the loop comes round again or the
@@ -14,21 +14,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from odradek.api import log_fields
 from odradek.api.call import Peer
-from odradek.api.outcome import Encoded, Staged
+from odradek.api.conversation import Conversation
+from odradek.api.outcome import Staged
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
+from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
-from odradek.core.moment import Moment
-from odradek.core.parked import Parked
 from odradek.net.intake import LEFT_BYTES_MIN, Intake
 from odradek.net.outbox import Outbox
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Chunk
+from odradek.wire.primitives import Buffer
 from odradek.wire.request import Request
 
 if TYPE_CHECKING:
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOBODY = Connection(buffer_bytes=0)
-TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others.
+TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others,
+LONG_TURN_SECONDS = 0.002  # and with a request that takes many turns.
 READ_BYTES_PER_TURN = 1024 * 1024  # Then it is the other connections' turn.
-STAGED_PER_CHECK = 16
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -50,17 +48,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._shell = listener.shell
         share = listener.budget.join(self._balance, self._is_too_slow)
         self._wire = Connection(listener.request_bytes_max, share=share)
-        self._parked: dict[Parked[Encoded], tuple[Request, float]] = {}  # With when each came.
-        self._unhandled: deque[Request] = deque()
-        self._staged: list[tuple[Request, Staged]] = []
         self._intake: Intake | None = None
-        self._asked_for_intake = -1  # About the request with that sequence.
-        self._held_bytes = 0  # Of answers that were made and have not gone to the outbox.
         self._is_behind = False  # The peer, and too far, when that was last balanced.
         self._is_reading_paused = False
         self._read_in_turn = 0
         self._has_read_enough = False  # The loop would read on from this socket while there is something in it.
         self._is_going_on = False
+        self._unmute: asyncio.TimerHandle | None = None
         self._is_closing = False
         self.last_active = 0
 
@@ -70,6 +64,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
+        self._talk = Conversation(self._shell, self._peer, self._wire, self._may_go_on)
         self.last_active = self._shell.now().steady
         if self._listener.admit(self, self._peer.address.rpartition(":")[0]):
             self._shell.traffic.connections_accepted += 1
@@ -80,14 +75,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
         self._drop_intake()
-        self._unhandled.clear()
-        self._wire.leave()
-        self._wire = NOBODY
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._talk.leave()
         self._outbox.drop()
         self._listener.forget(self)
-        for parked in self._parked:
-            self._shell.broker.lot.forget(parked)
-        self._parked.clear()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._wire.get_buffer(sizehint)
@@ -100,10 +92,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._read_in_turn > READ_BYTES_PER_TURN and not self._has_read_enough:
             self._has_read_enough = True
             self._shell.soon(self._next_turn)
-        requests: list[Request] = []
+        requests = 0
         try:
-            requests = self._wire.buffer_updated(nbytes)
-            self._unhandled.extend(requests)
+            requests = self._talk.received(nbytes)
             self._work()
             if self._wire.missing_bytes >= LEFT_BYTES_MIN:
                 self._begin_intake()
@@ -114,7 +105,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.abort()
         self._shell.settle()
         busy_poll = self._shell.busy_poll
-        if busy_poll is not None and len(requests) == 1 and self._has_all_answers():
+        if busy_poll is not None and requests == 1 and self._has_all_answers():
             busy_poll.answered()
 
     def eof_received(self) -> bool:
@@ -122,24 +113,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # The shell's side.
 
-    def answer_parked(self, parked: Parked[Encoded]) -> None:
-        waiting = self._parked.pop(parked, None)
-        if waiting is None:
-            return
-        request, began = waiting
-        try:
-            self._handled(request, parked.then(), began)
-        except AssertionError:
-            raise
-        except Exception:
-            self._failed(request)
-
     def send(self) -> None:
-        chunks = self._wire.data_to_send()
-        if chunks:
-            # Only what waits for a parked answer stays.
-            self._held_bytes = self._held_bytes - _in_memory(chunks) if self._parked else 0
-            self._outbox.put(chunks)
+        self._outbox.put(self._talk.data_to_send())
         self._balance()
 
     def close(self) -> None:
@@ -154,7 +129,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def close_if_idle(self, steady_before: int) -> None:
         if self._outbox.has_moved() or (self._intake is not None and self._intake.has_moved()):
             self.last_active = self._shell.now().steady
-        elif self.last_active < steady_before and not self._parked:
+        elif self.last_active < steady_before and not self._talk.is_waiting:
             log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
             if self._is_closing or self._outbox.is_backed_up:
                 self.abort()  # It has not read for as long.
@@ -164,81 +139,32 @@ class ClientConnection(asyncio.BufferedProtocol):
     # What was received, and what becomes of it.
 
     def _work(self) -> None:
-        """One turn: handle requests until there are no more, the time is over, or the peer is too far behind."""
+        """One turn: go on until nothing is left, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
+        talk = self._talk
         if self._is_behind:
             self._outbox.look()
         if not self._is_behind:
-            self._handle_requests(now, began)
-        if not self._unhandled:
+            while talk.step(now, began):
+                spent = time.monotonic() - began
+                if spent > (LONG_TURN_SECONDS if talk.is_in_steps else TURN_SECONDS) or self._is_too_far_behind():
+                    break
+            talk.commit(now, began)
+        if not talk.has_unhandled:
             self._wire.all_looked_at()
-        if self._wire.failure is not None and not self._unhandled and not self._is_closing:
+        if talk.ending is not None:
+            self._end()
+        elif self._wire.failure is not None and not talk.has_unhandled and not self._is_closing:
             self._give_up(self._wire.failure)
-        self.send()
-
-    def _handle_requests(self, now: Moment, began: float) -> None:
-        shell, peer, unhandled, staged = self._shell, self._peer, self._unhandled, self._staged
-        end = began + TURN_SECONDS
-        while unhandled:
-            request = unhandled.popleft()
-            try:
-                outcome = shell.dispatch(shell.broker, peer, request, now)
-            except (Malformed, ConnectionAbortedError) as reason:
-                self._finish_staged(now, began)
-                self._give_up(reason, request)
-                return
-            if isinstance(outcome, Staged):
-                staged.append((request, outcome))
-                if len(staged) % STAGED_PER_CHECK:
-                    continue  # They are quick.
-            else:
-                self._handled(request, outcome, began)
-            if time.monotonic() > end or self._is_too_far_behind():
-                break
-        self._finish_staged(now, began)
-
-    def _finish_staged(self, now: Moment, began: float) -> None:
-        """What was staged is written, and then it can be answered."""
-        if not self._staged:
-            return
-        staged, self._staged = self._staged, []
-        self._shell.broker.commit(now)
-        for request, one in staged:
-            try:
-                outcome = one.finish()
-            except ConnectionAbortedError as reason:
-                self._give_up(reason, request)
-                return
-            except AssertionError:
-                raise
-            except Exception:
-                self._failed(request)
-                return
-            self._handled(request, outcome, began)
-
-    def _failed(self, request: Request) -> None:
-        """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""
-        fields = log_fields.of_request(self._peer, request)
-        log.exception("%r from %s failed here after it had waited", request, self._peer.address, extra=fields)
-        self.abort()
-
-    def _handled(self, request: Request, outcome: Encoded | Parked[Encoded], began: float) -> None:
-        if isinstance(outcome, Parked):
-            outcome.owner = self
-            self._parked[outcome] = request, began
-            self._shell.broker.lot.park(outcome)
         else:
-            if outcome is not None:
-                self._held_bytes += _in_memory(outcome)
-            self._wire.answer(request, outcome)
-            self._shell.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
+            self.send()
+            if talk.mute_until > now.steady:
+                self._mute(talk.mute_until - now.steady)
 
     def _is_too_far_behind(self) -> bool:
-        return (
-            self._outbox.is_backed_up
-            or self._held_bytes > SEND_BUFFER_HIGH_BYTES
-            or self._wire.in_flight - len(self._unhandled) > REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
+        return self._outbox.is_backed_up or self._talk.is_too_far_ahead(
+            REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
         )
 
     def _has_all_answers(self) -> bool:
@@ -250,12 +176,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         too_far = self._is_behind = self._is_too_far_behind()
-        if self._unhandled and not too_far and not self._is_going_on:
+        has_unhandled = self._talk.has_unhandled
+        if has_unhandled and not too_far and not self._is_going_on and self._talk.can_go_on(self._shell.now()):
             self._is_going_on = True
             self._shell.loop.call_soon(self._go_on)
-        has_enough = self._has_read_enough or self._intake is not None
+        has_enough = self._has_read_enough or self._intake is not None or self._unmute is not None
         # A peer that is behind and asks for nothing more is read from: pausing costs as much as a small request.
-        is_paused = bool(self._unhandled) or has_enough or self._wire.is_starved
+        is_paused = has_unhandled or has_enough or self._wire.is_starved
         if is_paused == self._is_reading_paused:
             return
         self._is_reading_paused = is_paused
@@ -269,38 +196,62 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._has_read_enough = False
         self._balance()
 
+    def _may_go_on(self) -> None:
+        """Something happened to the conversation outside of a turn: answers, an ending, or a wait that is over."""
+        if self._is_closing:
+            return
+        if self._talk.ending is not None:
+            self._end()
+            return
+        self.send()
+        now = self._shell.now().steady
+        if self._talk.mute_until > now:
+            self._mute(self._talk.mute_until - now)
+
     def _go_on(self) -> None:
         self._is_going_on = False
         if not self._is_closing:
             self._work()
             self._shell.settle()
 
+    def _mute(self, milliseconds: int) -> None:
+        """Nothing is read or handled for so long."""
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._unmute = self._shell.loop.call_later(milliseconds / SECOND_MS, self._unmuted)
+        self._balance()
+
+    def _unmuted(self) -> None:
+        self._unmute = None
+        left = self._talk.mute_until - self._shell.now().steady
+        if left > 0 and not self._is_closing:  # The timer's clock is not as coarse as ours.
+            self._mute(left)
+        else:
+            self._balance()
+
     # Large produce requests (intake.py).
 
     def _begin_intake(self) -> None:
         """Let a mover receive the rest of the request of which the front is there, if it is one of those."""
-        if self._unhandled or self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
+        if self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
             return
-        request = self._wire.front()
-        if request is None or request.sequence == self._asked_for_intake:
-            return
-        self._asked_for_intake = request.sequence
-        descriptor = self._transport.get_extra_info("socket").fileno()
-        self._intake = Intake.begin(self._shell, self._wire, self._peer, request, descriptor, self)
-        self._balance()
+        large = self._talk.begin_large(self._shell.now())
+        if large is not None:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            self._intake = Intake.begin(self._shell, self._talk, large, descriptor, self)
+            self._balance()
 
     def intake_done(self, request: Request, outcome: Staged) -> None:
         self._intake = None
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        self._staged.append((request, outcome))
-        self._finish_staged(now, began)
-        self.send()
+        self._talk.large_done(request, outcome, now, began)
+        self._may_go_on()
         self._shell.settle()
 
-    def intake_handed_back(self, requests: list[Request]) -> None:
+    def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
         self._intake = None
-        self._unhandled.extend(requests)
+        self._talk.hand_back(parts, size)
         self._balance()
 
     def intake_lost(self) -> None:
@@ -312,11 +263,22 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._intake.drop()
             self._intake = None
 
+    # The end.
+
     def _is_too_slow(self) -> None:
         """It holds memory that others wait for, and brings next to nothing."""
         peer = self._peer
         log.warning("%s is closed: slow, and others wait for its memory", peer.address, extra=log_fields.of_peer(peer))
         self.abort()
+
+    def _end(self) -> None:
+        """The conversation is over."""
+        ending = self._talk.ending
+        assert ending is not None
+        if ending.is_broken:
+            self.abort()
+        else:
+            self._give_up(ending.reason, ending.request)
 
     def _give_up(self, reason: Exception, request: Request | None = None) -> None:
         peer = self._peer
@@ -325,21 +287,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._close_after_answers()
 
     def _close_after_answers(self) -> None:
+        if self._is_closing:
+            return
         self._is_closing = True
         self._drop_intake()
-        self._unhandled.clear()
         self._transport.pause_reading()
-        self._wire.leave()
-        self._outbox.put(self._wire.data_to_send())
+        self._outbox.put(self._talk.leave())
         self._outbox.close_when_empty()
-
-
-def _in_memory(chunks: list[Chunk]) -> int:
-    size = 0
-    for chunk in chunks:
-        if isinstance(chunk, bytes):
-            size += len(chunk)
-    return size
 
 
 def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:

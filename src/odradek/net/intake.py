@@ -11,13 +11,12 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.api import large_produce
-from odradek.api.call import Peer
+from odradek.api.conversation import Conversation
 from odradek.api.large_produce import LargeProduce
 from odradek.api.outcome import Staged
 from odradek.net.shell import Shell
-from odradek.wire.api_keys import ApiKey
-from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
+from odradek.wire.primitives import Buffer
 from odradek.wire.request import Request
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ class Owner(Protocol):
 
     def intake_done(self, request: Request, outcome: Staged) -> None: ...
 
-    def intake_handed_back(self, requests: list[Request]) -> None:
-        """It is received as any other now; `requests` has it if all of it is there."""
+    def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
+        """The request of `size` bytes is received as any other; `parts` are what has come of it.  Raises Malformed."""
 
     def intake_lost(self) -> None:
         """The connection can't go on."""
@@ -43,9 +42,9 @@ class Owner(Protocol):
 class Intake:
     """Made by `begin`."""
 
-    def __init__(self, shell: Shell, wire: Connection, owner: Owner, large: LargeProduce) -> None:
+    def __init__(self, shell: Shell, talk: Conversation, owner: Owner, large: LargeProduce) -> None:
         self._shell = shell
-        self._wire = wire
+        self._talk = talk
         self._owner = owner
         self._large = large
         self._front = b""  # Of the request, as it came.
@@ -53,21 +52,13 @@ class Intake:
         self._transfer: Transfer | None = None
 
     @classmethod
-    def begin(  # noqa: PLR0917
-        cls, shell: Shell, wire: Connection, peer: Peer, request: Request, socket: int, owner: Owner
-    ) -> Intake | None:
-        """`request` is the wire's `front`.  None if it goes on being received as it began."""
-        if request.api_key != ApiKey.PRODUCE or shell.wants_each(request.api_key):
-            return None
-        body_bytes = len(request.body) + wire.missing_bytes
-        large = large_produce.begin(shell.broker, peer, request, body_bytes, shell.now())
-        if large is None:
-            return None
-        intake = cls(shell, wire, owner, large)
+    def begin(cls, shell: Shell, talk: Conversation, large: LargeProduce, socket: int, owner: Owner) -> Intake | None:
+        """None if the request goes on being received as it began."""
+        intake = cls(shell, talk, owner, large)
         if not intake._start(socket):
             large.forget()
             return None
-        intake._front = wire.set_aside()
+        intake._front = talk.wire.set_aside()
         return intake
 
     def _start(self, socket: int) -> bool:
@@ -117,7 +108,7 @@ class Intake:
             error = OSError(transfer.error, os.strerror(transfer.error))
             self._owner.intake_done(large.request, large.failed(error, now))
             return
-        outcome = large.finish(transfer.crc, transfer.tail, now)
+        outcome = self._talk.finish_large(large, transfer.crc, transfer.tail, now)
         if outcome is not None:
             self._owner.intake_done(large.request, outcome)
         else:
@@ -142,5 +133,7 @@ class Intake:
         if len(written) != transfer.moved:  # What could not be written is nowhere.
             self._owner.intake_lost()
             return
-        parts = (self._front, written, transfer.tail)
-        self._owner.intake_handed_back(self._wire.hand_back(parts, self._large.request.size))
+        try:
+            self._owner.intake_handed_back((self._front, written, transfer.tail), self._large.request.size)
+        except Malformed:
+            self._owner.intake_lost()

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from odradek.api.call import Peer
+from odradek.api.conversation import Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.outcome import Encoded, Outcome
+from odradek.api.gate import Gate, OpenGate
+from odradek.api.outcome import Encoded
 from odradek.api.table import BY_KEY, Api
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
@@ -34,6 +35,7 @@ from odradek.core.effects import (
     Sync,
     Synced,
     TakeProducerIds,
+    Work,
 )
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
@@ -55,13 +57,12 @@ MOVERS_DEFAULT = 3  # num.network.threads
 _new_tuple = tuple.__new__
 
 Result = TypeVar("Result")
-Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
 
 
 class Answerable(Protocol):
-    """A connection, as the shell sees it: the owner of parked requests."""
+    """A conversation, as the shell sees it: the owner of parked requests."""
 
-    def answer_parked(self, parked: Parked[Encoded]) -> None: ...
+    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None: ...
 
     def send(self) -> None: ...
 
@@ -83,6 +84,7 @@ class Shell:
         self._syncs = Syncs(loop, self._synced)
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
+        self.gate: Gate = OpenGate()
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
@@ -122,6 +124,10 @@ class Shell:
     def now(self) -> Moment:
         # What Moment(...) makes, in half of the time: every turn begins with it.
         return _new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
+
+    def answered(self, request: Request, began: float) -> None:
+        """A request that came at `began`, of time.monotonic, has its answer."""
+        self.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
 
     def settle(self) -> None:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
@@ -198,9 +204,10 @@ class Shell:
 
     def _answer(self, completed: list[Parked[object]]) -> None:
         owners: dict[Answerable, None] = {}
+        now = self.now()
         for parked in completed:
-            owner: Answerable = parked.owner  # type: ignore[assignment]  # Only connections park requests.
-            owner.answer_parked(parked)  # type: ignore[arg-type]  # And what they park was encoded by dispatch.
+            owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
+            owner.answer_parked(parked, now)  # type: ignore[arg-type]  # And what they park was encoded by dispatch.
             owners[owner] = None
         for owner in owners:
             owner.send()
@@ -212,6 +219,8 @@ class Shell:
                     self.in_thread(lambda: _timed(effect), lambda done: self._synced(*done.result()))
             case Chores():
                 self.in_thread(effect.run, _log_failures)
+            case Work():
+                self.in_thread(effect.run, lambda _: self._worked(effect))
             case Load():
                 self.in_thread(effect.run, self._load_ended)
             case TakeProducerIds():
@@ -225,6 +234,10 @@ class Shell:
     def _synced(self, synced: Synced, seconds: float) -> None:
         self.traffic.syncs.add(seconds)
         self.broker.synced(synced, self.now())
+        self.settle()
+
+    def _worked(self, work: Work) -> None:
+        work.ended()
         self.settle()
 
     def _load_ended(self, done: Future[Loaded]) -> None:

@@ -12,17 +12,18 @@ too, that one is woken as ever and tells ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Protocol, cast
 
 from odradek.api.call import Call, Peer
-from odradek.api.outcome import Encoded, Outcome, Staged
+from odradek.api.conversation import Dispatch
+from odradek.api.outcome import Encoded, Outcome, Staged, drained
 from odradek.api.table import BY_KEY
 from odradek.base.units import SECOND_MS, CorrelationId
 from odradek.core.broker import Broker
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.net.shell import Dispatch, Shell
+from odradek.net.shell import Shell
 from odradek.testing.error_answers import ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults
 from odradek.testing.topics_named import topics_of
@@ -86,8 +87,10 @@ class _Faulty:
         raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
 
     def _served(self, request: Request) -> Encoded | Parked[Encoded]:
-        """As dispatch serves it, and through with what was staged."""
+        """As dispatch serves it, and through with what was staged, and with what it would do in slices."""
         outcome = self._dispatch(self._broker, self._peer, request, self._now)
+        if isinstance(outcome, Generator):
+            outcome = drained(outcome, self._now)
         if isinstance(outcome, Staged):
             self._broker.commit(self._now)
             return outcome.finish()
@@ -122,20 +125,20 @@ class Late:
         inner.owner = self
         shell.broker.lot.park(inner)
 
-    def answer_parked(self, parked: Parked[Encoded]) -> None:
+    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
         lot = self._shell.broker.lot
         lot.forget(self.parked)
-        self.parked.deadline = self._shell.now().steady + self._delay_ms
+        self.parked.deadline = now.steady + self._delay_ms
         lot.park(self.parked)
 
     def send(self) -> None:
         """The connection has nothing to send yet."""
 
 
-class Abortable(Protocol):
-    """The connection that owns a parked request."""
+class Breakable(Protocol):
+    """The conversation that owns a parked request."""
 
-    def abort(self) -> None: ...
+    def break_off(self) -> None: ...
 
 
 class Lost:
@@ -147,9 +150,9 @@ class Lost:
         inner.owner = self
         shell.broker.lot.park(inner)
 
-    def answer_parked(self, parked: Parked[Encoded]) -> None:
+    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
         self._shell.broker.lot.forget(self.parked)
-        cast(Abortable, self.parked.owner).abort()
+        cast(Breakable, self.parked.owner).break_off()
 
     def send(self) -> None:
         """There is nothing to send."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from struct import error as struct_error
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from odradek.wire.layout import layout
 from odradek.wire.primitives import Buffer, Splices
@@ -19,7 +19,15 @@ from odradek.wire.read_source import reader_source
 from odradek.wire.write_source import writer_source
 
 T = TypeVar("T")
-Reader = Callable[[Buffer, int], tuple[T, int]]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Reader(Protocol[T_co]):
+    """read(data, at) -> (message, position after it).  `left` bounds the elements of all its arrays together."""
+
+    def __call__(self, data: Buffer, at: int, left: int = ..., /) -> tuple[T_co, int]: ...
+
+
 Writer = Callable[[bytearray, T, Splices], None]
 
 _READERS: dict[tuple[type, int], Reader[object]] = {}
@@ -57,6 +65,15 @@ def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
     Bytes after the message are ignored, as Apache Kafka 4.3.0 does for every API that was tried.
     """
     message, _ = reader(cls, version)(data, offset)
+    return message
+
+
+def decode_small(cls: type[T], version: int, data: Buffer, elements_max: int) -> T:
+    """The same for a body whose arrays have at most `elements_max` elements together.
+
+    Raises TooManyElements, a Malformed, for a larger one, which may be whole all the same: `decode` tells.
+    """
+    message, _ = reader(cls, version)(data, 0, elements_max)
     return message
 
 

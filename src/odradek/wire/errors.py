@@ -11,6 +11,10 @@ class Malformed(ValueError):
     """These bytes are no message of the protocol; nothing after them on the same connection can be trusted."""
 
 
+class TooManyElements(Malformed):
+    """An array claims more elements than its bytes, or the bound that the reader was given, allow."""
+
+
 def cut_short(what: str, size: int, available: int) -> Malformed:
     return Malformed(f"{what} needs {size} bytes, {available} are left")
 
@@ -26,7 +30,7 @@ def null_refused(what: str) -> Malformed:
 
 
 def array_too_long(what: str, count: int, available: int) -> Malformed:
-    return Malformed(f"{what} can't hold {count} elements in {available} bytes within the bounds of one message")
+    return TooManyElements(f"{what} can't hold {count} elements in {available} bytes within the bounds of one message")
 
 
 def tag_mismatch(what: str, size: int, used: int) -> Malformed:

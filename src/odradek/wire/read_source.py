@@ -26,9 +26,11 @@ from odradek.wire.source import Source, bytes_of
 
 
 def reader_source(layout: StructLayout, name: str) -> tuple[str, dict[str, object]]:
-    """The text of `def name(data, at)`, and the global names it needs."""
+    """The text of `def name(data, at, left)`, and the global names it needs."""
     source = _ReaderSource()
-    with source.block(f"def {name}(data, at):"):
+    is_from_client = schema_of(layout.cls).kind in ("request", "data")
+    elements_max = REQUEST_ELEMENTS_MAX if is_from_client else DECODED_ELEMENTS_MAX
+    with source.block(f"def {name}(data, at, left={elements_max}):"):
         source.whole(layout)
     return source.text(), source.names
 
@@ -58,8 +60,6 @@ class _ReaderSource(Source):
     def whole(self, layout: StructLayout) -> None:
         self.emit("data = data if type(data) is memoryview else memoryview(data)")
         self.emit("limit = len(data)")
-        is_from_client = schema_of(layout.cls).kind in ("request", "data")
-        self.emit(f"left = {REQUEST_ELEMENTS_MAX if is_from_client else DECODED_ELEMENTS_MAX}")
         with self.block("try:"):
             self.struct(layout, "m")
             self.flush()

@@ -1,0 +1,405 @@
+"""One connection's requests, from received bytes to answers in order: what h11 is for bytes, for requests.  No I/O.
+
+    bytes  ──> receive ──> step ──> gate ──> dispatch ──┬─ Encoded ──────────────> data_to_send
+                             ^                          ├─ Staged ──> commit ─────>
+                             │                          ├─ Parked ──> the lot ────>  (the next request is handled)
+                             └──── under way <──────────┴─ Steps                     (the next request waits)
+
+`step` does one request, a run of produces, or one slice of a long request, and says whether more can be done at once;
+when a turn is over is for the caller to say, who then calls `commit`.  A request in steps is the one state in which a
+request waits before it is staged: for its next slice, for a thread, for an event.  What follows on the connection waits
+behind it, other connections pass.
+
+The gate is asked once for each request, before its handler and before the fast paths.  A request that it throttles is
+served, its answer says so, and the connection is muted from then on (KIP-219): until `mute_until` nothing is handled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from odradek.api import large_produce, log_fields
+from odradek.api.call import Peer
+from odradek.api.gate import Gate
+from odradek.api.large_produce import LargeProduce
+from odradek.api.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
+from odradek.core.broker import Broker
+from odradek.core.effects import Work
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
+from odradek.wire.primitives import Buffer, Chunk
+from odradek.wire.request import Request
+
+log = logging.getLogger(__name__)
+
+NOBODY = Connection(buffer_bytes=0)
+STAGED_PER_STEP = 16  # They are quick, and written together.
+
+Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
+
+
+class Host(Protocol):
+    """What the conversations of one broker share."""
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def gate(self) -> Gate: ...
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """It may be one that does something before or after: a request log, a fault that a test asks for."""
+
+    def wants_each(self, api_key: int) -> bool:
+        """True if `dispatch` must see every request of the API, the large ones too."""
+
+    def answered(self, request: Request, began: float) -> None:
+        """A request that came at `began`, as `step` was told, has its answer."""
+
+
+class Ending(NamedTuple):
+    """Why a conversation is over.  Answers that are ready are sent first, unless a bug of ours has broken it."""
+
+    reason: Exception
+    request: Request | None = None
+    is_broken: bool = False
+
+
+class _UnderWay(NamedTuple):
+    """The request that is in steps, and when it came."""
+
+    request: Request
+    steps: Steps
+    began: float
+
+
+class _Waiting(NamedTuple):
+    """A parked request, when it came, and how long its answer mutes the connection."""
+
+    request: Request
+    began: float
+    throttle_ms: int
+
+
+class Conversation:
+    """`ready` is called when something happened outside of `step`: there may be answers, or more may be done."""
+
+    def __init__(self, host: Host, peer: Peer, wire: Connection, ready: Callable[[], None]) -> None:
+        self._host = host
+        self._ready = ready
+        self.peer = peer
+        self.wire = wire
+        self.ending: Ending | None = None
+        self.mute_until = 0  # On the steady clock.
+        self._is_throttled = False  # A throttled request waits for its answer, and with it what follows.
+        self._held_bytes = 0  # Of answers in memory that were made and not taken.
+        self._unhandled: deque[Request] = deque()
+        self._staged: list[tuple[Request, Staged]] = []
+        self._parked: dict[Parked[Encoded], _Waiting] = {}
+        self._under_way: _UnderWay | None = None
+        self._waits_for: Wait = PAUSE  # The request under way does.
+        self._came: tuple[object, Exception | None] = (None, None)  # Of what it waited for.
+        self._tried_large = -1  # The request with that sequence.
+
+    # Bytes in.
+
+    def received(self, nbytes: int) -> int:
+        """Takes `nbytes` that were put into the wire's buffer; returns how many requests they completed.
+
+        Raises Malformed.
+        """
+        requests = self.wire.buffer_updated(nbytes)
+        self._unhandled.extend(requests)
+        return len(requests)
+
+    def receive_data(self, data: Buffer) -> None:
+        """The same for bytes that lie elsewhere.  Raises Malformed."""
+        self._unhandled.extend(self.wire.receive_data(data))
+
+    # What there is to know.
+
+    @property
+    def has_unhandled(self) -> bool:
+        """True while received requests wait: the receive buffer must be left alone."""
+        return bool(self._unhandled) or self._under_way is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while the peer waits for answers that only an event or a deadline brings."""
+        return bool(self._parked) or self._waits_for is not PAUSE
+
+    @property
+    def parked(self) -> Collection[Parked[Encoded]]:
+        """The requests that wait for an event or a deadline, the oldest first."""
+        return self._parked.keys()
+
+    def can_go_on(self, now: Moment) -> bool:
+        """True if `step` would find something to do."""
+        if not self._unhandled and self._under_way is None:
+            return False
+        return self._waits_for is PAUSE and not self._is_throttled and now.steady >= self.mute_until
+
+    @property
+    def is_in_steps(self) -> bool:
+        """True while a long request is under way."""
+        return self._under_way is not None
+
+    def is_too_far_ahead(self, requests_max: int, bytes_max: int) -> bool:
+        """True if the peer has more requests without an answer, or bytes of answers not taken, than it may have."""
+        return self._held_bytes > bytes_max or self.wire.in_flight - len(self._unhandled) > requests_max
+
+    # Work.
+
+    def step(self, now: Moment, began: float) -> bool:
+        """Does a request, a run of produces, or a slice of a long request.  True if more can be done at once.
+
+        `began` says when, on whatever clock `Host.answered` compares it with.
+        """
+        if not self.can_go_on(now):
+            return False
+        if self._under_way is not None:
+            self._resume(self._under_way, now)
+        else:
+            self._handle_next(now, began)
+        return self.can_go_on(now)
+
+    def commit(self, now: Moment, began: float) -> None:
+        """Has the broker write what was staged, and makes its answers."""
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, []
+        self._host.broker.commit(now)
+        for request, one in staged:
+            try:
+                outcome = one.finish()
+            except ConnectionAbortedError as reason:
+                self._end(reason, request)
+                return
+            except AssertionError:
+                raise
+            except Exception as error:
+                self._break(error, request)
+                return
+            self._handled(request, outcome, now, began)
+
+    def _handle_next(self, now: Moment, began: float) -> None:
+        unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
+        broker, dispatch, ask = host.broker, host.dispatch, host.gate.ask
+        while unhandled:
+            request = unhandled.popleft()
+            admission = ask(peer, request, now)
+            if admission is not peer.admission:
+                peer.admitted(admission)
+            try:
+                outcome = dispatch(broker, peer, request, now)
+            except (Malformed, ConnectionAbortedError) as reason:
+                self.commit(now, began)
+                self._end(reason, request)
+                return
+            if isinstance(outcome, Staged):
+                staged.append((request, outcome))
+                if len(staged) % STAGED_PER_STEP and not admission.throttle_ms:
+                    continue
+                self.commit(now, began)
+            elif outcome is None or isinstance(outcome, (list, Parked)):
+                self._handled(request, outcome, now, began)
+            else:
+                self._under_way = _UnderWay(request, outcome, began)
+                self._advance(self._under_way, None, now)
+            return
+
+    def _handled(self, request: Request, outcome: Encoded | Parked[Encoded], now: Moment, began: float) -> None:
+        throttle_ms = self.peer.admission.throttle_ms
+        if isinstance(outcome, Parked):
+            outcome.owner = self
+            self._parked[outcome] = _Waiting(request, began, throttle_ms)
+            self._is_throttled = throttle_ms > 0
+            self._host.broker.lot.park(outcome)
+        else:
+            self._answer(request, outcome, began)
+            if throttle_ms:
+                self.mute_until = now.steady + throttle_ms
+
+    def _answer(self, request: Request, answer: Encoded, began: float) -> None:
+        if answer is not None:
+            self._held_bytes += in_memory(answer)
+        self.wire.answer(request, answer)
+        self._host.answered(request, began)
+
+    # A request in steps.
+
+    def _resume(self, under_way: _UnderWay, now: Moment) -> None:
+        (value, error), self._came = self._came, (None, None)
+        # Time has passed: who it is and what he may do is asked again.
+        admission = self._host.gate.ask(self.peer, under_way.request, now)
+        if admission is not self.peer.admission:
+            self.peer.admitted(admission)
+        self._advance(under_way, Resumed(now, value, error), now)
+
+    def _advance(self, under_way: _UnderWay, resumed: Resumed | None, now: Moment) -> None:
+        request, steps, began = under_way
+        try:
+            wait = next(steps) if resumed is None else steps.send(resumed)
+        except StopIteration as done:
+            self._under_way = None
+            outcome: Done = done.value
+            if isinstance(outcome, Staged):
+                self._staged.append((request, outcome))
+                self.commit(now, began)
+            else:
+                self._handled(request, outcome, now, began)
+        except (Malformed, ConnectionAbortedError) as reason:
+            self._under_way = None
+            self.commit(now, began)
+            self._end(reason, request)
+        except AssertionError:
+            raise
+        except Exception as error:
+            self._under_way = None
+            self._break(error, request)
+        else:
+            self._wait_for(wait)
+
+    def _wait_for(self, wait: Wait) -> None:
+        self._waits_for = wait
+        if isinstance(wait, Work):
+            wait.then = self._worked
+            self._host.broker.works.append(wait)
+        elif wait is not PAUSE:
+            wait.owner = self
+            self._host.broker.lot.park(wait)
+
+    def _worked(self) -> None:
+        work = self._waits_for
+        assert isinstance(work, Work)
+        self._waits_for, self._came = PAUSE, (work.value, work.error)
+        self._ready()
+
+    # Events.
+
+    def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
+        """What a request waited for has happened, or its time is over.  Called by whoever looks after the lot."""
+        if parked is self._waits_for:
+            self._waits_for, self._came = PAUSE, (parked.then(), None)
+            return
+        waiting = self._parked.pop(parked, None)
+        if waiting is None:
+            return
+        try:
+            answer = parked.then()
+        except AssertionError:
+            raise
+        except Exception as error:
+            self._break(error, waiting.request)
+            return
+        self._answer(waiting.request, answer, waiting.began)
+        if waiting.throttle_ms:
+            self._is_throttled = False
+            self.mute_until = now.steady + waiting.throttle_ms
+
+    def send(self) -> None:
+        """Called when all parked requests that something has completed are answered."""
+        self._ready()
+
+    def data_to_send(self) -> list[Chunk]:
+        """The answers whose turn has come, each given once."""
+        chunks = self.wire.data_to_send()
+        if chunks:
+            # Only what waits for an answer before it stays.
+            self._held_bytes = self._held_bytes - in_memory(chunks) if self._parked or self._under_way else 0
+        return chunks
+
+    def leave(self) -> list[Chunk]:
+        """The end: nothing is handled any more.  Returns the answers that are ready."""
+        lot = self._host.broker.lot
+        self._unhandled.clear()
+        if self._under_way is not None:
+            self._under_way.steps.close()
+            self._under_way = None
+        if isinstance(self._waits_for, Work):
+            self._waits_for.then = None
+        elif self._waits_for is not PAUSE:
+            lot.forget(self._waits_for)
+        self._waits_for = PAUSE
+        for parked in self._parked:
+            lot.forget(parked)
+        self._parked.clear()
+        self._ready = _nobody
+        wire, self.wire = self.wire, NOBODY
+        wire.leave()
+        return wire.data_to_send()
+
+    def break_off(self) -> None:
+        """The connection is to be closed at once, without the answers that are ready."""
+        self.ending = Ending(ConnectionAbortedError("broken off"), is_broken=True)
+        self._ready()
+
+    def _end(self, reason: Exception, request: Request) -> None:
+        self._unhandled.clear()
+        self.ending = Ending(reason, request)
+
+    def _break(self, error: Exception, request: Request) -> None:
+        """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""
+        peer = self.peer
+        fields = log_fields.of_request(peer, request)
+        log.error("%r from %s failed here after it had waited", request, peer.address, extra=fields, exc_info=error)
+        self._unhandled.clear()
+        self.ending = Ending(error, request, is_broken=True)
+
+    # Large produce requests, whose rest is received past the wire (large_produce.py).
+
+    def begin_large(self, now: Moment) -> LargeProduce | None:
+        """The request of which the front is there, if its rest can go straight to the log.  It is tried once."""
+        if self.has_unhandled or self._is_throttled or now.steady < self.mute_until:
+            return None
+        request = self.wire.front()
+        if request is None or request.sequence == self._tried_large:
+            return None
+        self._tried_large = request.sequence
+        if request.api_key != ApiKey.PRODUCE or self._host.wants_each(request.api_key):
+            return None
+        if not self._admits_large(request, now):
+            return None
+        body_bytes = len(request.body) + self.wire.missing_bytes
+        return large_produce.begin(self._host.broker, self.peer, request, body_bytes, now)
+
+    def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> Staged | None:
+        """All of it was received.  None if it must be handled as one that was received here: give it to `hand_back`."""
+        version = self.peer.admission.version
+        if not self._admits_large(large.request, now) or self.peer.admission.version != version:
+            return None
+        return large.finish(crc, tail, now)
+
+    def large_done(self, request: Request, outcome: Staged, now: Moment, began: float) -> None:
+        self._staged.append((request, outcome))
+        self.commit(now, began)
+
+    def hand_back(self, parts: Sequence[Buffer], size: int) -> None:
+        """The request of `size` bytes that was begun as a large one is received here after all.  Raises Malformed."""
+        self._unhandled.extend(self.wire.hand_back(parts, size))
+
+    def _admits_large(self, request: Request, now: Moment) -> bool:
+        admission = self._host.gate.ask(self.peer, request, now)
+        if admission is not self.peer.admission:
+            self.peer.admitted(admission)
+        return admission.is_plain
+
+
+def _nobody() -> None:
+    """Nobody is there any more to be told."""
+
+
+def in_memory(chunks: list[Chunk]) -> int:
+    """Bytes of answers that are in memory, and not slices of files."""
+    size = 0
+    for chunk in chunks:
+        if isinstance(chunk, bytes):
+            size += len(chunk)
+    return size
