@@ -115,12 +115,14 @@ class Conversation:
 
         Raises Malformed.
         """
+        assert not self.has_unhandled, "their bodies lie where these bytes have gone"
         requests = self.wire.buffer_updated(nbytes)
         self._unhandled.extend(requests)
         return len(requests)
 
     def receive_data(self, data: Buffer) -> None:
         """The same for bytes that lie elsewhere.  Raises Malformed."""
+        assert not self.has_unhandled, "their bodies lie where these bytes would go"
         self._unhandled.extend(self.wire.receive_data(data))
 
     # What there is to know.
