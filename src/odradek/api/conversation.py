@@ -99,6 +99,7 @@ class Conversation:
         self.ending: Ending | None = None
         self.mute_until = 0  # On the steady clock.
         self._is_throttled = False  # A throttled request waits for its answer, and with it what follows.
+        self._is_held_up = False  # By a request under way, throttled or muted: what follows may have to wait.
         self._held_bytes = 0  # Of answers in memory that were made and not taken.
         self._unhandled: deque[Request] = deque()
         self._staged: list[tuple[Request, Staged]] = []
@@ -164,13 +165,39 @@ class Conversation:
 
         `began` says when, on whatever clock `Host.answered` compares it with.
         """
-        if not self.can_go_on(now):
-            return False
-        if self._under_way is not None:
-            self._resume(self._under_way, now)
-        else:
-            self._handle_next(now, began)
-        return self.can_go_on(now)
+        if self._is_held_up:
+            if not self.can_go_on(now):
+                return False
+            self.mute_until = 0
+            if self._under_way is not None:
+                self._resume(self._under_way, now)
+                return self.can_go_on(now)
+            self._is_held_up = False
+        unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
+        broker, dispatch, ask = host.broker, host.dispatch, host.gate.ask
+        while unhandled:
+            request = unhandled.popleft()
+            admission = ask(peer, request, now)
+            if admission is not peer.admission:
+                peer.admitted(admission)
+            try:
+                outcome = dispatch(broker, peer, request, now)
+            except (Malformed, ConnectionAbortedError) as reason:
+                self.commit(now, began)
+                self._end(reason, request)
+                return False
+            if isinstance(outcome, Staged):
+                staged.append((request, outcome))
+                if len(staged) % STAGED_PER_STEP and not admission.throttle_ms:
+                    continue
+                self.commit(now, began)
+            elif outcome is None or isinstance(outcome, (list, Parked)):
+                self._handled(request, outcome, now, began)
+            else:
+                self._under_way, self._is_held_up = _UnderWay(request, outcome, began), True
+                self._advance(self._under_way, None, now)
+            break
+        return self.can_go_on(now) if self._is_held_up else bool(unhandled)
 
     def commit(self, now: Moment, began: float) -> None:
         """Has the broker write what was staged, and makes its answers."""
@@ -191,49 +218,25 @@ class Conversation:
                 return
             self._handled(request, outcome, now, began)
 
-    def _handle_next(self, now: Moment, began: float) -> None:
-        unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
-        broker, dispatch, ask = host.broker, host.dispatch, host.gate.ask
-        while unhandled:
-            request = unhandled.popleft()
-            admission = ask(peer, request, now)
-            if admission is not peer.admission:
-                peer.admitted(admission)
-            try:
-                outcome = dispatch(broker, peer, request, now)
-            except (Malformed, ConnectionAbortedError) as reason:
-                self.commit(now, began)
-                self._end(reason, request)
-                return
-            if isinstance(outcome, Staged):
-                staged.append((request, outcome))
-                if len(staged) % STAGED_PER_STEP and not admission.throttle_ms:
-                    continue
-                self.commit(now, began)
-            elif outcome is None or isinstance(outcome, (list, Parked)):
-                self._handled(request, outcome, now, began)
-            else:
-                self._under_way = _UnderWay(request, outcome, began)
-                self._advance(self._under_way, None, now)
-            return
-
     def _handled(self, request: Request, outcome: Encoded | Parked[Encoded], now: Moment, began: float) -> None:
         throttle_ms = self.peer.admission.throttle_ms
         if isinstance(outcome, Parked):
             outcome.owner = self
             self._parked[outcome] = _Waiting(request, began, throttle_ms)
-            self._is_throttled = throttle_ms > 0
-            self._host.broker.lot.park(outcome)
-        else:
-            self._answer(request, outcome, began)
             if throttle_ms:
-                self.mute_until = now.steady + throttle_ms
-
-    def _answer(self, request: Request, answer: Encoded, began: float) -> None:
-        if answer is not None:
-            self._held_bytes += in_memory(answer)
-        self.wire.answer(request, answer)
+                self._is_throttled = self._is_held_up = True
+            self._host.broker.lot.park(outcome)
+            return
+        if outcome is not None:
+            self._held_bytes += in_memory(outcome)
+        self.wire.answer(request, outcome)
         self._host.answered(request, began)
+        if throttle_ms:
+            self._mute(now, throttle_ms)
+
+    def _mute(self, now: Moment, throttle_ms: int) -> None:
+        self._is_throttled, self._is_held_up = False, True
+        self.mute_until = now.steady + throttle_ms
 
     # A request in steps.
 
@@ -250,7 +253,7 @@ class Conversation:
         try:
             wait = next(steps) if resumed is None else steps.send(resumed)
         except StopIteration as done:
-            self._under_way = None
+            self._is_done()
             outcome: Done = done.value
             if isinstance(outcome, Staged):
                 self._staged.append((request, outcome))
@@ -258,16 +261,19 @@ class Conversation:
             else:
                 self._handled(request, outcome, now, began)
         except (Malformed, ConnectionAbortedError) as reason:
-            self._under_way = None
+            self._is_done()
             self.commit(now, began)
             self._end(reason, request)
         except AssertionError:
             raise
         except Exception as error:
-            self._under_way = None
+            self._is_done()
             self._break(error, request)
         else:
             self._wait_for(wait)
+
+    def _is_done(self) -> None:
+        self._under_way, self._is_held_up = None, False
 
     def _wait_for(self, wait: Wait) -> None:
         self._waits_for = wait
@@ -301,10 +307,12 @@ class Conversation:
         except Exception as error:
             self._break(error, waiting.request)
             return
-        self._answer(waiting.request, answer, waiting.began)
+        if answer is not None:
+            self._held_bytes += in_memory(answer)
+        self.wire.answer(waiting.request, answer)
+        self._host.answered(waiting.request, waiting.began)
         if waiting.throttle_ms:
-            self._is_throttled = False
-            self.mute_until = now.steady + waiting.throttle_ms
+            self._mute(now, waiting.throttle_ms)
 
     def send(self) -> None:
         """Called when all parked requests that something has completed are answered."""

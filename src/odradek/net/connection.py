@@ -113,10 +113,6 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # The shell's side.
 
-    def send(self) -> None:
-        self._outbox.put(self._talk.data_to_send())
-        self._balance()
-
     def close(self) -> None:
         """Send what is ready, then close."""
         self._close_after_answers()
@@ -153,14 +149,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             talk.commit(now, began)
         if not talk.has_unhandled:
             self._wire.all_looked_at()
-        if talk.ending is not None:
-            self._end()
-        elif self._wire.failure is not None and not talk.has_unhandled and not self._is_closing:
-            self._give_up(self._wire.failure)
-        else:
-            self.send()
-            if talk.mute_until > now.steady:
-                self._mute(talk.mute_until - now.steady)
+            if self._wire.failure is not None and talk.ending is None:
+                self._give_up(self._wire.failure)
+        self._may_go_on()
 
     def _is_too_far_behind(self) -> bool:
         return self._outbox.is_backed_up or self._talk.is_too_far_ahead(
@@ -177,9 +168,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         too_far = self._is_behind = self._is_too_far_behind()
         has_unhandled = self._talk.has_unhandled
-        if has_unhandled and not too_far and not self._is_going_on and self._talk.can_go_on(self._shell.now()):
-            self._is_going_on = True
-            self._shell.loop.call_soon(self._go_on)
+        if has_unhandled and not too_far and not self._is_going_on:
+            self._go_on_soon()
         has_enough = self._has_read_enough or self._intake is not None or self._unmute is not None
         # A peer that is behind and asks for nothing more is read from: pausing costs as much as a small request.
         is_paused = has_unhandled or has_enough or self._wire.is_starved
@@ -191,22 +181,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
 
+    def _go_on_soon(self) -> None:
+        if self._talk.can_go_on(self._shell.now()):
+            self._is_going_on = True
+            self._shell.loop.call_soon(self._go_on)
+
     def _next_turn(self) -> None:
         self._read_in_turn = 0
         self._has_read_enough = False
         self._balance()
 
     def _may_go_on(self) -> None:
-        """Something happened to the conversation outside of a turn: answers, an ending, or a wait that is over."""
+        """Something has happened to the conversation: there are answers, an ending, or a wait that is over."""
+        talk = self._talk
         if self._is_closing:
             return
-        if self._talk.ending is not None:
+        if talk.ending is not None:
             self._end()
             return
-        self.send()
-        now = self._shell.now().steady
-        if self._talk.mute_until > now:
-            self._mute(self._talk.mute_until - now)
+        chunks = talk.data_to_send()
+        if chunks:
+            self._outbox.put(chunks)
+        self._balance()
+        if talk.mute_until and self._unmute is None:
+            self._mute(talk.mute_until - self._shell.now().steady)
 
     def _go_on(self) -> None:
         self._is_going_on = False
@@ -216,8 +214,6 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _mute(self, milliseconds: int) -> None:
         """Nothing is read or handled for so long."""
-        if self._unmute is not None:
-            self._unmute.cancel()
         self._unmute = self._shell.loop.call_later(milliseconds / SECOND_MS, self._unmuted)
         self._balance()
 

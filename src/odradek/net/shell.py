@@ -45,7 +45,6 @@ from odradek.net.busy_poll import BusyPoll
 from odradek.net.movers import Movers
 from odradek.net.syncs import Syncs
 from odradek.net.traffic import Traffic
-from odradek.wire.request import Request
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +86,7 @@ class Shell:
         self.gate: Gate = OpenGate()
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
+        self.answered = self.traffic.answered
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
         # One at a time, so that they end, and come back, in the order in which they were asked for.
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
@@ -124,10 +124,6 @@ class Shell:
     def now(self) -> Moment:
         # What Moment(...) makes, in half of the time: every turn begins with it.
         return _new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
-
-    def answered(self, request: Request, began: float) -> None:
-        """A request that came at `began`, of time.monotonic, has its answer."""
-        self.traffic.answered(request.api_key, request.api_version, time.monotonic() - began)
 
     def settle(self) -> None:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""

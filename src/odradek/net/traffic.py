@@ -5,6 +5,10 @@ The hot path adds to attributes and nothing else; whoever shows them (app/metric
 
 from __future__ import annotations
 
+import time
+
+from odradek.wire.request import Request
+
 MICROSECONDS = 1_000_000
 BUCKETS = 27  # Bucket n counts what took less than 2ⁿ µs; the last but one ends at 33 s, the last has no end.
 
@@ -43,8 +47,10 @@ class Traffic:
         self.requests: dict[tuple[int, int], Latencies] = {}
         self.syncs = Latencies()
 
-    def answered(self, api_key: int, api_version: int, seconds: float) -> None:
-        latencies = self.requests.get((api_key, api_version))
+    def answered(self, request: Request, began: float) -> None:
+        """Counts a request that came at `began`, of time.monotonic, and has its answer now."""
+        key = request.api_key, request.api_version
+        latencies = self.requests.get(key)
         if latencies is None:
-            latencies = self.requests[api_key, api_version] = Latencies()
-        latencies.add(seconds)
+            latencies = self.requests[key] = Latencies()
+        latencies.add(time.monotonic() - began)
