@@ -9,6 +9,7 @@ from odradek.api.call import Call
 from odradek.api.fencing import fenced_as
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.parked import Parked
@@ -19,6 +20,8 @@ WITHOUT_EPOCHS = 0
 
 
 def handle(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Parked[AddOffsetsToTxnResponse]:
+    call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if not body.transactional_id:
         raise Refused(ErrorCode.INVALID_REQUEST)
     broker = call.broker

@@ -14,6 +14,7 @@ from odradek.api.call import Call
 from odradek.api.fencing import fenced_as
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import Producer
@@ -51,6 +52,8 @@ class _Added(NamedTuple):
 
 
 def handle(call: Call, body: AddPartitionsToTxnRequest) -> Response | Parked[Response]:
+    if call.version >= MANY_SINCE:
+        call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     added = [_add(call, transaction) for transaction in _transactions(call, body)]
     writes = [one.written for one in added if one.written is not None]
     return AllWritten(writes).then(lambda: _answer(call, added), call.now)
@@ -82,6 +85,8 @@ def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> _Added:
     names = _names(transaction.topics)
+    if not _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
+        return _Added(transaction, dict.fromkeys(names, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     wrong = {name: code for name in names if (code := _why_not(call, name))}
     if wrong:
         return _Added(transaction, dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
@@ -97,9 +102,16 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> _Added:
     return _Added(transaction, dict.fromkeys(names, ErrorCode.NONE), written)
 
 
+def _may_write(call: Call, resource: ResourceType, name: str) -> bool:
+    """Brokers, who send the later versions, have been asked for all of it at once."""
+    return call.version >= MANY_SINCE or call.may(Operation.WRITE, resource, name)
+
+
 def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
     """Clients do not write to the brokers' own topics."""
     if name.topic in INTERNAL_TOPICS and call.version < MANY_SINCE:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not _may_write(call, ResourceType.TOPIC, name.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = call.broker.view.topics.get(name.topic)
     is_there = topic is not None and 0 <= name.partition < len(topic.partitions)

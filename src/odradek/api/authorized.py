@@ -1,54 +1,64 @@
 """Authorized operations as a bit field (KIP-430): bit n is the operation with code n.
 
-Without access control everything that applies to a resource is allowed, and said to be.
+Those that apply to a kind of resource, as far as the request's principal may do them to this one.
 """
 
 from __future__ import annotations
 
-from odradek.core.access import Operation
+from odradek.api.call import Call
+from odradek.core.access import CLUSTER_NAME, EVERYTHING, Operation, ResourceType
 
 NOT_ASKED = -(1 << 31)
+NOTHING = 0
+
+_SUPPORTED = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+_ALL = {resource: sum(1 << one for one in operations) for resource, operations in _SUPPORTED.items()}
 
 
-def _bits(*operations: Operation) -> int:
-    return sum(1 << operation for operation in operations)
+def topic(call: Call, name: str) -> int:
+    return _bits(call, ResourceType.TOPIC, name)
 
 
-_TOPIC = _bits(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-_GROUP = _bits(
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-_CLUSTER = _bits(
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
+def group(call: Call, group_id: str) -> int:
+    return _bits(call, ResourceType.GROUP, group_id)
 
 
-def topic(asked: bool) -> int:
-    return _TOPIC if asked else NOT_ASKED
+def cluster(call: Call, asked: bool) -> int:
+    """Nothing at all is told to who may not describe the cluster."""
+    if not asked:
+        return NOT_ASKED
+    is_seen = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
+    return _bits(call, ResourceType.CLUSTER, CLUSTER_NAME) if is_seen else NOTHING
 
 
-def cluster(asked: bool) -> int:
-    return _CLUSTER if asked else NOT_ASKED
-
-
-def group(asked: bool) -> int:
-    return _GROUP if asked else NOT_ASKED
+def _bits(call: Call, resource: ResourceType, name: str) -> int:
+    if call.rights is EVERYTHING:  # Metadata asks for each of all topics.
+        return _ALL[resource]
+    return sum(1 << one for one in _SUPPORTED[resource] if call.may(one, resource, name))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from odradek.api.commit_outlines import CommitOutlines
 from odradek.api.fetch_outlines import FetchOutlines
@@ -11,7 +12,7 @@ from odradek.api.gate import ADMITTED, Admission
 from odradek.api.outlines import Outlines
 from odradek.base.errors import Refused
 from odradek.base.units import CorrelationId
-from odradek.core.access import CLUSTER_NAME, DENIED, Operation, Principal, ResourceType, Rights
+from odradek.core.access import CLUSTER_NAME, DENIED, EVERYTHING, Operation, Principal, ResourceType, Rights
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.moment import Moment
@@ -86,6 +87,13 @@ class Call:
         """Raises Refused with the resource type's own code (such as TOPIC_AUTHORIZATION_FAILED) unless `may`."""
         if not self.admission.rights.allows(operation, resource, name):
             raise Refused(DENIED[resource], f"{self.principal} may not {operation.name} {resource.name} {name}")
+
+    @property
+    def sees(self) -> Callable[[str], bool] | None:
+        """What tells whether the request's principal may describe a topic; None where he may describe every one."""
+        if self.rights is EVERYTHING:
+            return None
+        return partial(self.rights.allows, Operation.DESCRIBE, ResourceType.TOPIC)
 
     def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
         """The address under which this client finds a broker; None if it has none on this client's listener."""

@@ -12,6 +12,7 @@ from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.consumer import ConsumerGroup, steps
 from odradek.core.groups.consumer.member import Member
@@ -45,13 +46,18 @@ def _find(
 ) -> tuple[wire.DescribedGroup, Partition | None]:
     """The group, and where what is told of it is written; None: nothing has to be waited for."""
     try:
+        call.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = call.broker.groups.shard_of(group_id)
         group = call.broker.groups.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     except Refused as refused:
         return _refused(group_id, refused), None
-    described = _described(call, group, authorized.group(body.include_authorized_operations))
+    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
+    described = _described(call, group, operations)
+    if not all(call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in _assigned_topics(described)):
+        text = "The group has topics assigned that the client may not describe."
+        return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
     described.rebalances = rebalances.described(group.rebalances, body.include_rebalances)
     return described, shard.log.partition
 
@@ -103,6 +109,11 @@ def _member(call: Call, group: ConsumerGroup, member: Member) -> wire.Member:
         target_assignment=_assignment(call, group.kept.target_of(member.id)),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
+
+
+def _assigned_topics(group: wire.DescribedGroup) -> set[str]:
+    assignments = [part for member in group.members for part in (member.assignment, member.target_assignment)]
+    return {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}
 
 
 def _assignment(call: Call, *parts: Mapping[Uuid, Iterable[int]]) -> wire.Assignment:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer import heartbeating, steps
 from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
@@ -26,6 +27,7 @@ def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Response | Parked
     try:
         if CONSUMER not in configs.list("group.coordinator.rebalance.protocols"):
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer")
+        _check_allowed(call, body)
         heartbeating.check(asked, steps.assignor_names(configs), makes_member_ids=call.version == 0)
         beat = heartbeating.heartbeat(call.broker.groups.shard_of(asked.group_id), asked, call.now)
     except Refused as refused:
@@ -39,6 +41,13 @@ def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Response | Parked
 
 def refuse(call: Call, body: ConsumerGroupHeartbeatRequest, code: ErrorCode) -> Response:
     return _refused(Refused(code))
+
+
+def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> None:
+    """Raises Refused: who names a topic that it may not describe is refused as a whole."""
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    for topic in body.subscribed_topic_names or ():
+        call.check(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
@@ -55,6 +64,7 @@ def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
         regex=body.subscribed_topic_regex,
         assignor=body.server_assignor,
         owned=None if body.topic_partitions is None else _owned(body.topic_partitions),
+        sees=call.sees,
     )
 
 

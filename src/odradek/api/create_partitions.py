@@ -11,6 +11,7 @@ from odradek.api.call import Call
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
+from odradek.core.access import Operation, ResourceType
 from odradek.core.effects import Growth, GrowTopics
 from odradek.core.parked import Parked
 from odradek.wire.messages.create_partitions import (
@@ -52,6 +53,7 @@ def _plans(call: Call, body: CreatePartitionsRequest) -> Plans:
 
 
 def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:
+    call.check(Operation.ALTER, ResourceType.TOPIC, topic.name)
     known = call.broker.view.topics.get(TopicName(topic.name))
     if known is None:
         text = "This server does not host this topic-partition."

@@ -13,6 +13,7 @@ from odradek.api.call import Call
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import CreateTopics
 from odradek.core.parked import Parked
@@ -68,6 +69,8 @@ def _plans(call: Call, body: CreateTopicsRequest) -> Plans:
 
 def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
     planner, view = call.broker.planner, call.broker.view
+    if not call.may(Operation.CREATE, ResourceType.CLUSTER):
+        call.check(Operation.CREATE, ResourceType.TOPIC, topic.name)
     planner.check_name(topic.name, view)
     overrides = {config.name: config.value for config in topic.configs}
     call.broker.configs.check_topic(overrides)
@@ -104,6 +107,8 @@ def _refused(name: str, refused: Refused) -> CreatableTopicResult:
 
 
 def _created(call: Call, topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
+    if not call.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        return _created_unseen(topic, is_dry)
     return CreatableTopicResult(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -121,4 +126,16 @@ def _created(call: Call, topic: TopicInfo, is_dry: bool) -> CreatableTopicResult
             )
             for entry in call.broker.configs.for_topic(topic.configs).describe()
         ],
+    )
+
+
+def _created_unseen(topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
+    """For who may not see what it was configured to be."""
+    return CreatableTopicResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        name=topic.name,
+        topic_id=ZERO_UUID if is_dry else topic.id,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        configs=[],
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.offset_delete import delete_group
 from odradek.core.parked import Parked
@@ -36,6 +37,7 @@ def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGrou
 def _delete(call: Call, group_id: str) -> Partition | ErrorCode:
     """The partition in which it was forgotten, or why it was not."""
     try:
+        call.check(Operation.DELETE, ResourceType.GROUP, group_id)
         shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
         delete_group(shard, group_id, call.now)
     except Refused as refused:

@@ -14,6 +14,7 @@ from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import DeleteTopics
 from odradek.core.parked import Parked
@@ -70,7 +71,10 @@ def _found(call: Call, asked: list[_Asked]) -> Found:
     named = Counter(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
     results: Found = []
     for one, topic in found.items():
-        if isinstance(topic, Refused) or named[topic.name] == 1:
+        if isinstance(topic, Refused):
+            is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            results.append((_as_told(call, one) if is_hidden else one, topic))
+        elif named[topic.name] == 1:
             results.append((one, topic))
         elif one.name is not None:
             results.append((_Asked(topic.name, topic.id), twice))
@@ -78,14 +82,26 @@ def _found(call: Call, asked: list[_Asked]) -> Found:
 
 
 def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
-    view = call.broker.view
-    if asked.name is None:
-        return view.topic_by_id(asked.id) or Refused(
-            ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
-        )
-    known = view.topics.get(TopicName(asked.name))
+    name = call.broker.view.names.get(asked.id) if asked.name is None else TopicName(asked.name)
+    if name is None:
+        return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    if not _may_delete(call, name):
+        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     text = "This server does not host this topic-partition."
-    return known or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    return call.broker.view.topics.get(name) or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
+def _may_delete(call: Call, name: str) -> bool:
+    is_for_all = call.may(Operation.DELETE, ResourceType.CLUSTER)
+    return is_for_all or call.may(Operation.DELETE, ResourceType.TOPIC, name)
+
+
+def _as_told(call: Call, asked: _Asked) -> _Asked:
+    """With its name, if it is known by its id and may be described."""
+    name = call.broker.view.names.get(asked.id)
+    if asked.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return asked
+    return _Asked(name, asked.id)
 
 
 def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> DeleteTopicsResponse:

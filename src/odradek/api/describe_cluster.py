@@ -27,7 +27,7 @@ def handle(call: Call, body: DescribeClusterRequest) -> DescribeClusterResponse:
         cluster_id=view.cluster_id,
         controller_id=view.controller,
         brokers=_brokers(call),
-        cluster_authorized_operations=authorized.cluster(body.include_cluster_authorized_operations),
+        cluster_authorized_operations=authorized.cluster(call, body.include_cluster_authorized_operations),
     )
 
 

@@ -11,7 +11,8 @@ from enum import IntEnum
 from odradek.api.call import Call
 from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core import topic_names
+from odradek.core import access, topic_names
+from odradek.core.access import Operation
 from odradek.core.configs.definition import ConfigEntry
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -76,8 +77,10 @@ def _entries(call: Call, resource: DescribeConfigsResource) -> Iterable[ConfigEn
     # An empty list asks for nothing in particular, as null does.
     names = resource.configuration_keys or None
     if resource.resource_type == ResourceType.TOPIC:
+        call.check(Operation.DESCRIBE_CONFIGS, access.ResourceType.TOPIC, resource.resource_name)
         return _topic_entries(call, resource.resource_name, names)
     if resource.resource_type == ResourceType.BROKER:
+        call.check(Operation.DESCRIBE_CONFIGS, access.ResourceType.CLUSTER)
         return _broker_entries(call, resource.resource_name, names)
     raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource.resource_type}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.classic.members import Member
 from odradek.core.groups.classic.states import State
@@ -33,7 +34,9 @@ def refuse(call: Call, body: DescribeGroupsRequest, code: ErrorCode) -> Describe
 
 
 def _group(call: Call, body: DescribeGroupsRequest, group_id: str) -> DescribedGroup:
-    operations = authorized.group(body.include_authorized_operations)
+    if not call.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _refused(group_id, Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
     try:
         group = call.broker.groups.shard_of(group_id, may_be_empty=True).groups.get(group_id)
     except Refused as refused:

@@ -7,6 +7,7 @@ from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core import topic_names
+from odradek.core.access import Operation, ResourceType
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -39,6 +40,7 @@ def _partition(call: Call, topic: TopicName, index: int) -> PartitionResponse:
     try:
         if topic not in call.broker.view.topics:
             topic_names.checked(topic)
+        call.check(Operation.READ, ResourceType.TOPIC, topic)
         log = call.broker.partition(topic, index).log
     except Refused as refused:
         return _refused(index, refused)

@@ -13,6 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core import topic_names
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import PartitionInfo, TopicInfo
 from odradek.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -30,22 +31,26 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPar
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # Or the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
+    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Of those that were named.
     for name in (name for name in names if name >= first):
+        if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if body.topics:
+                hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if room <= 0:
-            return DescribeTopicPartitionsResponse(
-                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
-            )
+            cursor = Cursor(topic_name=name, partition_index=0)
+            return DescribeTopicPartitionsResponse(topics=topics + hidden, next_cursor=cursor)
         topic = view.topics.get(TopicName(name))
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(call, name))
             continue
         start = from_partition if name == first else 0
         topics.append(_described(call, topic, start, start + room))
         room -= len(topics[-1].partitions)
         if start + len(topics[-1].partitions) < len(topic.partitions):
             cursor = Cursor(topic_name=name, partition_index=start + len(topics[-1].partitions))
-            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
-    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
+            return DescribeTopicPartitionsResponse(topics=topics + hidden, next_cursor=cursor)
+    return DescribeTopicPartitionsResponse(topics=topics + hidden, next_cursor=None)
 
 
 def refuse(call: Call, body: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
@@ -62,13 +67,13 @@ def _start(body: DescribeTopicPartitionsRequest) -> tuple[str, int]:
     return body.cursor.topic_name, body.cursor.partition_index
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(call: Call, name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         topic_names.checked(name)
     except Refused as refused:
         return _refused(name, refused.code)
     answer = _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    answer.topic_authorized_operations = authorized.topic(True)
+    answer.topic_authorized_operations = authorized.topic(call, name)
     return answer
 
 
@@ -83,7 +88,7 @@ def _described(call: Call, topic: TopicInfo, start: int, end: int) -> DescribeTo
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(call, start + place, info) for place, info in enumerate(topic.partitions[start:end])],
-        topic_authorized_operations=authorized.topic(True),
+        topic_authorized_operations=authorized.topic(call, topic.name),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek.api import repeats
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.transactions.states import Transaction
 from odradek.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -27,6 +28,7 @@ def refuse(call: Call, body: DescribeTransactionsRequest, code: ErrorCode) -> De
 
 def _describe(call: Call, transactional_id: str) -> TransactionState:
     try:
+        call.check(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise Refused(ErrorCode.INVALID_REQUEST)
         shard = call.broker.transactions.shards.find(transactional_id)
@@ -43,15 +45,20 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=transaction.started,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        topics=_topics(transaction),
+        topics=_topics(call, transaction),
     )
 
 
-def _topics(transaction: Transaction) -> list[TopicData]:
+def _topics(call: Call, transaction: Transaction) -> list[TopicData]:
+    """Those that may be described."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(partition)
-    return [TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
+    return [
+        TopicData(topic=topic, partitions=indexes)
+        for topic, indexes in by_topic.items()
+        if call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    ]
 
 
 def _refused(transactional_id: str, code: ErrorCode) -> TransactionState:

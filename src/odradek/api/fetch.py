@@ -18,6 +18,7 @@ from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
@@ -40,7 +41,11 @@ CURRENT_LEADER_SINCE = 16
 NO_RECORDS = b""
 # A partition that nobody has was never read, and Apache Kafka then says that it has no aborted transactions; after a
 # read that failed it says nothing of them.
-_NEVER_READ = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+_NEVER_READ = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
 _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
@@ -67,7 +72,10 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
 
 
 class _Fetch:
-    """One fetch and what it needs to be tried again when data has come.  Holds nothing of the request's bytes."""
+    """One fetch and what it needs to be tried again when data has come.  Holds nothing of the request's bytes.
+
+    Every partition is asked about at each fetch of a session; one that waits is answered by the rights it came with.
+    """
 
     def __init__(self, call: Call, body: FetchRequest) -> None:
         self.broker = call.broker
@@ -80,6 +88,8 @@ class _Fetch:
         replica = body.replica_state.replica_id if call.version >= REPLICA_STATE_SINCE else body.replica_id
         self._is_follower = replica >= 0
         self._by_name: dict[TopicPartition, Wanted] = {}
+        self._rights = call.rights
+        self._readable: dict[TopicName, bool] = {}
 
     def found(self) -> dict[TopicPartition, int]:
         """What a first try found, by partition: what a long poll starts from."""
@@ -122,9 +132,10 @@ class _Fetch:
         index = wanted.key.partition
         partition = None
         try:
+            name = self._allowed(wanted.key)
             if wanted.max_bytes < 0 or self._max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
-            partition = self._find(wanted.key)
+            partition = self._find(name, wanted.key)
             if self._is_follower:
                 # Nobody else is among the replicas, so far.
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
@@ -137,8 +148,24 @@ class _Fetch:
                 data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
             return data
 
-    def _find(self, key: FetchKey) -> Partition:
-        name = self.broker.topic_name(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
+    def _allowed(self, key: FetchKey) -> TopicName | None:
+        """The topic's name, None if no topic has that id.  Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
+        name = self._name(key)
+        if self._is_follower:
+            is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        elif name is None:
+            is_allowed = True
+        elif name in self._readable:
+            is_allowed = self._readable[name]
+        else:
+            is_allowed = self._readable[name] = self._rights.allows(Operation.READ, ResourceType.TOPIC, name)
+        if not is_allowed:
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return name
+
+    def _find(self, name: TopicName | None, key: FetchKey) -> Partition:
+        if name is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         return self.broker.partition(name, key.partition)
 
     def _respond(self, read: list[tuple[Wanted, PartitionData]]) -> FetchResponse:

@@ -9,12 +9,11 @@ COORDINATOR_NOT_AVAILABLE to try again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from odradek.api.call import Call
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_BROKER, SECOND_MS, TopicName
+from odradek.base.units import NO_BROKER, SECOND_MS
+from odradek.core.access import DENIED, Operation, ResourceType
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators.hashing import partition_for
 from odradek.core.parked import Parked
@@ -23,22 +22,22 @@ from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorR
 MANY_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 CREATION_MS_MAX = 5 * SECOND_MS
+_RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 
 def handle(call: Call, body: FindCoordinatorRequest) -> FindCoordinatorResponse | Parked[FindCoordinatorResponse]:
     topic = _TOPICS.get(body.key_type)
     keys = _keys(call, body)
-    if topic is None or not keys:
-        return _answer(call, keys, topic)
+    if topic is None or not any(_may_ask(call, body.key_type, key) for key in keys):
+        return _answer(call, body)
     try:
         change = call.broker.state_topic(topic)
     except Refused as refused:
-        detail = refused.detail
-        return _shaped(call, [_nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, detail) for key in keys])
+        return _answer(call, body, refused.detail)
     if change is None:
-        return _answer(call, keys, topic)
-    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: _answer(call, keys, topic))
+        return _answer(call, body)
+    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: _answer(call, body))
 
 
 def refuse(call: Call, body: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:
@@ -49,8 +48,14 @@ def _keys(call: Call, body: FindCoordinatorRequest) -> list[str]:
     return body.coordinator_keys if call.version >= MANY_KEYS_SINCE else [body.key]
 
 
-def _answer(call: Call, keys: Sequence[str], topic: TopicName | None) -> FindCoordinatorResponse:
-    return _shaped(call, [_find(call, key, topic) for key in keys])
+def _may_ask(call: Call, key_type: int, key: str) -> bool:
+    resource = _RESOURCES.get(key_type)
+    return resource is None or call.may(Operation.DESCRIBE, resource, key)
+
+
+def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> FindCoordinatorResponse:
+    """`detail` says why the state topic can't be made."""
+    return _shaped(call, [_find(call, body.key_type, key, detail) for key in _keys(call, body)])
 
 
 def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
@@ -62,12 +67,15 @@ def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:
     )
 
 
-def _find(call: Call, key: str, topic: TopicName | None) -> Coordinator:
+def _find(call: Call, key_type: int, key: str, detail: str) -> Coordinator:
+    topic = _TOPICS.get(key_type)
     if topic is None:
         return _nowhere(key, ErrorCode.INVALID_REQUEST, "this key type is not known here")
+    if not _may_ask(call, key_type, key):
+        return _nowhere(key, DENIED[_RESOURCES[key_type]])
     known = call.broker.view.topics.get(topic)
     if known is None:
-        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)
     leader = known.partitions[partition_for(key, len(known.partitions))].leader
     broker = call.broker.view.brokers.get(leader)
     endpoint = None if broker is None else call.endpoint_of(broker)

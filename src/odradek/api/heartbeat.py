@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Heartbeat
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     shard = call.broker.groups.shard_of(body.group_id)
     asked = Heartbeat(body.member_id, body.group_instance_id, body.generation_id)
     membership.heartbeat(shard, body.group_id, asked, call.now)

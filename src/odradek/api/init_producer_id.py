@@ -14,6 +14,7 @@ from odradek.api.call import Call
 from odradek.api.fencing import fenced_as
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
+from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.parked import Parked
 from odradek.core.transactions.beginning import Asked, Began
@@ -25,6 +26,7 @@ NOT_SAID = -1
 
 
 def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | Parked[InitProducerIdResponse]:
+    _check_allowed(call, body)
     if body.transactional_id == "" or (body.producer_id == NOT_SAID) != (body.producer_epoch == NOT_SAID):
         raise Refused(ErrorCode.INVALID_REQUEST)
     deadline = call.now.steady + WAIT_MS_MAX
@@ -40,6 +42,16 @@ def handle(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse | 
 
 def refuse(call: Call, body: InitProducerIdRequest, code: ErrorCode) -> InitProducerIdResponse:
     return _answer(call, Began(code))
+
+
+def _check_allowed(call: Call, body: InitProducerIdRequest) -> None:
+    """Raises Refused.  Whoever may write to any topic may do so with a producer id (KIP-679)."""
+    if body.transactional_id is not None:
+        call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        if body.enable2_pc:
+            call.check(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    elif not call.rights.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        call.check(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
 def _check(call: Call, body: InitProducerIdRequest) -> None:

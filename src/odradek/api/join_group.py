@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Join, Joined
 from odradek.core.parked import NEVER, Parked
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
+# Of these a member that had an id has none any more, or is not let in to have one.
+_WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
 def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse]:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if body.group_id:
         _check_session_timeout(call, body)
     shard = call.broker.groups.shard_of(body.group_id)
@@ -32,8 +36,8 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
 
 
 def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
-    is_out = code is ErrorCode.GROUP_MAX_SIZE_REACHED  # A member that had an id has none any more.
-    return _answer(call, Joined(code, "" if is_out else body.member_id))
+    is_nobody = code in _WITHOUT_MEMBER_ID
+    return _answer(call, Joined(code, "" if is_nobody else body.member_id))
 
 
 def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
@@ -59,6 +63,7 @@ def _asked(call: Call, body: JoinGroupRequest) -> Join:
         reason=body.reason or "",
         needs_member_id=call.version >= MEMBER_ID_REQUIRED_SINCE,
         skips_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
+        sees=call.sees,
     )
 
 

@@ -1,5 +1,5 @@
-"""Which partitions of a request there are.  Those that there are not are refused one by one, and come first in the
-answer, as Apache Kafka has it."""
+"""Which partitions of a request there are, of topics that its principal may read.  The others are refused one by one,
+and come first in the answer, as Apache Kafka has it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.access import Operation, ResourceType, Rights
 from odradek.core.cluster import ClusterView, TopicInfo
 
 
@@ -42,13 +43,15 @@ class Partitions(Generic[P]):
 
     __slots__ = ("_codes", "known")
 
-    def __init__(self, view: ClusterView, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool) -> None:
+    def __init__(
+        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool
+    ) -> None:
         self.known: list[Known[P]] = []
         self._codes: Codes = {}
         for one, partitions in asked:
             topic = view.topic_by_id(one.id) if by_id else view.topics.get(TopicName(one.name))
-            if topic is None:
-                code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            code = _why_not(rights, one.name if topic is None else topic.name, topic, by_id)
+            if topic is None or code:
                 self._refuse(one, partitions, code)
                 continue
             count = len(topic.partitions)
@@ -68,3 +71,12 @@ class Partitions(Generic[P]):
         for one, code in zip(self.known, of_known, strict=False):
             codes.setdefault(one.asked, []).append((one.wanted.partition_index, code))
         return codes
+
+
+def _why_not(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
+    """NONE if the topic is there and may be read.  Who may not read it is not told whether it is there."""
+    if topic is None and by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not rights.allows(Operation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Leaver, Left
 from odradek.core.parked import Parked
@@ -19,6 +20,7 @@ MANY_SINCE = 3
 
 
 def handle(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse | Parked[LeaveGroupResponse]:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     shard = call.broker.groups.shard_of(body.group_id)
     leavers = _leavers(call, body)
     try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.group import Group
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -18,6 +19,7 @@ def handle(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
     shards = call.broker.groups.shards
     if shards.is_loading:
         return refuse(call, body, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    sees_all = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
     states, types = _lower(body.states_filter), _lower(body.types_filter)
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
@@ -26,6 +28,7 @@ def handle(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
             for shard in shards
             for group in shard.groups.values()
             if _is_in(group.state, states) and _is_in(group.type, types)
+            if sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)
         ],
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.patterns import Pattern
 from odradek.core.transactions.states import Transaction, TransactionState
 from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -25,7 +26,7 @@ def handle(call: Call, body: ListTransactionsRequest) -> ListTransactionsRespons
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in body.state_filters if name not in STATES],
-        transaction_states=[_listed(one) for one in transactions if wanted.includes(one)],
+        transaction_states=[_listed(one) for one in transactions if wanted.includes(one) and _may_describe(call, one)],
     )
 
 
@@ -33,6 +34,10 @@ def refuse(call: Call, body: ListTransactionsRequest, code: ErrorCode) -> ListTr
     return ListTransactionsResponse(
         throttle_time_ms=0, error_code=code, unknown_state_filters=[], transaction_states=[]
     )
+
+
+def _may_describe(call: Call, one: Transaction) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.id)
 
 
 class _Wanted:

@@ -19,6 +19,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core import topic_names
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
@@ -62,6 +63,7 @@ def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
     room = PARTITIONS_PER_REQUEST_MAX
     for name in sorted(names - broker.view.topics.keys()):
         try:
+            _check_create(call, name)
             spec = state_topics.spec(TopicName(name), broker.configs, broker.view)
             topic = broker.planner.new_topic(spec, broker.view)
         except Refused:
@@ -71,6 +73,13 @@ def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
             break  # The others are made when the client asks again.
         planned.append(topic)
     return planned
+
+
+def _check_create(call: Call, name: str) -> None:
+    """Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
+    call.check(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if not call.may(Operation.CREATE, ResourceType.CLUSTER):
+        call.check(Operation.CREATE, ResourceType.TOPIC, name)
 
 
 def _may_create(call: Call, body: MetadataRequest) -> bool:
@@ -84,7 +93,7 @@ def _answer(call: Call, body: MetadataRequest) -> MetadataResponse:
         cluster_id=view.cluster_id,
         controller_id=view.controller,
         topics=_topics(call, body),
-        cluster_authorized_operations=authorized.cluster(body.include_cluster_authorized_operations),
+        cluster_authorized_operations=authorized.cluster(call, body.include_cluster_authorized_operations),
     )
 
 
@@ -100,8 +109,13 @@ def _topics(call: Call, body: MetadataRequest) -> list[MetadataResponseTopic]:
     with_operations = body.include_topic_authorized_operations
     may_create = _may_create(call, body)
     if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
-        return [_described(call, topic, with_operations) for topic in view.topics.values()]
+        topics = [topic for topic in view.topics.values() if _may_describe(call, topic.name)]
+        return [_described(call, topic, with_operations) for topic in topics]
     return [_asked_for(call, topic, may_create, with_operations) for topic in _once_each(body.topics)]
+
+
+def _may_describe(call: Call, name: str) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _has_id(topic: MetadataRequestTopic) -> bool:
@@ -116,14 +130,18 @@ def _asked_for(
     call: Call, asked: MetadataRequestTopic, may_create: bool, with_operations: bool
 ) -> MetadataResponseTopic:
     view = call.broker.view
-    operations = authorized.topic(with_operations and asked.topic_id == ZERO_UUID)
+    operations = authorized.NOT_ASKED
     try:
-        if asked.topic_id != ZERO_UUID:
-            return _described(call, view.topics[call.broker.topic_name(Uuid(asked.topic_id))], with_operations)
-        known = view.topics.get(TopicName(asked.name or ""))
+        by_id = asked.topic_id != ZERO_UUID
+        text = call.broker.topic_name(Uuid(asked.topic_id)) if by_id else TopicName(asked.name or "")
+        call.check(Operation.DESCRIBE, ResourceType.TOPIC, text)
+        known = view.topics.get(text)
         if known is not None:
             return _described(call, known, with_operations)
-        name = topic_names.checked(asked.name or "")
+        if may_create:
+            _check_create(call, text)
+        operations = authorized.topic(call, text) if with_operations else operations
+        name = topic_names.checked(text)
         if may_create and name != topic_names.METADATA_TOPIC:
             call.broker.planner.new_topic(TopicSpec(name), view)  # Says why it was not made.
         return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
@@ -142,7 +160,7 @@ def _unknown(
         error_code=code,
         name=name,
         topic_id=asked.topic_id,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=name in INTERNAL_TOPICS and _may_describe(call, name),
         partitions=[],
         topic_authorized_operations=operations,
     )
@@ -155,7 +173,7 @@ def _described(call: Call, topic: TopicInfo, with_operations: bool) -> MetadataR
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(call, index, info) for index, info in enumerate(topic.partitions)],
-        topic_authorized_operations=authorized.topic(with_operations),
+        topic_authorized_operations=authorized.topic(call, topic.name) if with_operations else authorized.NOT_ASKED,
     )
 
 

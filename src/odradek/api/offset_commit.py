@@ -16,6 +16,7 @@ from odradek.api.known_partitions import Asked, Codes, Partitions
 from odradek.api.offset_places import places_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.offset_commit import Committer, commit
 from odradek.core.parked import Parked
 from odradek.wire.messages.offset_commit import (
@@ -30,8 +31,9 @@ TOPIC_IDS_SINCE = 10
 
 
 def handle(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse | Parked[OffsetCommitResponse]:
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
-    partitions = Partitions(call.broker.view, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    partitions = Partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
     if not partitions.known:
         return response(partitions.codes(()))
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked, Partitions
 from odradek.base.errors import ErrorCode
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.offset_delete import delete
 from odradek.core.parked import Parked
 from odradek.wire.messages.offset_delete import (
@@ -20,8 +21,9 @@ from odradek.wire.messages.offset_delete import (
 
 
 def handle(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse | Parked[OffsetDeleteResponse]:
+    call.check(Operation.DELETE, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
-    partitions = Partitions(call.broker.view, asked, by_id=False)
+    partitions = Partitions(call.broker.view, call.rights, asked, by_id=False)
     shard = call.broker.groups.shard_of(body.group_id)
     places = [(topic.name, wanted.partition_index) for _, topic, wanted in partitions.known]
     deleted = delete(shard, body.group_id, places, call.now)

@@ -18,6 +18,7 @@ from odradek.api.known_partitions import Asked
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.offset_fetch import Fetched, FetchedTopic, GroupReader, nothing_for
 from odradek.core.parked import Parked
@@ -85,6 +86,7 @@ def _topics(group: OffsetFetchRequestGroup) -> Topics | None:
 
 def _find(call: Call, group: _Group, is_stable: bool) -> _Found | ErrorCode:
     try:
+        call.check(Operation.DESCRIBE, ResourceType.GROUP, group.id)
         shard = call.broker.groups.shard_of(group.id, may_be_empty=True)
         reader = GroupReader(shard, group.id, group.member_id, group.epoch, is_stable=is_stable)
     except Refused as refused:
@@ -94,9 +96,17 @@ def _find(call: Call, group: _Group, is_stable: bool) -> _Found | ErrorCode:
 
 
 def _all(call: Call, reader: GroupReader) -> list[FetchedTopic]:
-    """By id only what has one."""
+    """By id only what has one; nothing of topics that may not be described."""
     by_id = call.version >= TOPIC_IDS_SINCE
-    return [topic for topic in reader.all(call.broker.view) if topic.id != ZERO_UUID or not by_id]
+    return [
+        topic
+        for topic in reader.all(call.broker.view)
+        if (topic.id != ZERO_UUID or not by_id) and _may_describe(call, topic.name)
+    ]
+
+
+def _may_describe(call: Call, topic: str) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _topic(call: Call, reader: GroupReader, asked: Asked, partitions: list[int]) -> FetchedTopic:
@@ -104,12 +114,18 @@ def _topic(call: Call, reader: GroupReader, asked: Asked, partitions: list[int])
     if call.version >= TOPIC_IDS_SINCE:
         known = view.names.get(topic_id)
         if known is None:
-            unknown = nothing_for(ErrorCode.UNKNOWN_TOPIC_ID)
-            return FetchedTopic(name, topic_id, [(index, unknown) for index in partitions])
+            return _nothing(asked, partitions, ErrorCode.UNKNOWN_TOPIC_ID)
         name = known
-    elif name in view.topics:
+    if not _may_describe(call, name):
+        return _nothing(asked, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if call.version < TOPIC_IDS_SINCE and name in view.topics:
         topic_id = view.topics[name].id
     return FetchedTopic(name, topic_id, [(index, reader.find(name, topic_id, index)) for index in partitions])
+
+
+def _nothing(asked: Asked, partitions: Iterable[int], code: ErrorCode) -> FetchedTopic:
+    nothing = nothing_for(code)
+    return FetchedTopic(TopicName(asked.name), asked.id, [(index, nothing) for index in partitions])
 
 
 def _answer(
@@ -129,12 +145,7 @@ def _refused(call: Call, group: _Group, code: ErrorCode) -> OffsetFetchResponseG
     """Before v2 there is no place for an error but at each partition."""
     if call.version >= ERROR_OF_ALL_SINCE:
         return _told(group, [], code)
-    nothing = nothing_for(code)
-    topics = [
-        FetchedTopic(TopicName(asked.name), ZERO_UUID, [(index, nothing) for index in partitions])
-        for asked, partitions in group.topics or ()
-    ]
-    return _told(group, topics)
+    return _told(group, [_nothing(asked, partitions, code) for asked, partitions in group.topics or ()])
 
 
 def _told(group: _Group, topics: Iterable[FetchedTopic], code: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponseGroup:

@@ -17,6 +17,7 @@ from odradek.api.offset_places import places_of
 from odradek.api.outcome import NO_BODY, Encoded
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
 from odradek.core.groups.offset_commit import NO_RETENTION
 from odradek.core.groups.repeated_commit import RepeatedCommit
@@ -50,11 +51,14 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     """A request was read from `received`: the next one like it may be plain."""
     if len(received) > BODY_BYTES_MAX or body.retention_time_ms != NO_RETENTION:
         return
+    rights = peer.admission.rights
+    if not rights.allows(Operation.READ, ResourceType.GROUP, body.group_id):
+        return
     if not peer.commit_outlines.may_learn(body.group_id, received):
         return
     version = request.api_version
     asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
-    partitions = Partitions(broker.view, asked, by_id=version >= TOPIC_IDS_SINCE)
+    partitions = Partitions(broker.view, rights, asked, by_id=version >= TOPIC_IDS_SINCE)
     count = len(partitions.known)
     if not 0 < count <= PARTITIONS_MAX or count != sum(len(topic.partitions) for topic in body.topics):
         return

@@ -14,6 +14,7 @@ from odradek.api.outcome import Encoded
 from odradek.base.errors import Refused
 from odradek.base.units import NO_EPOCH, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
 from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, Session
 from odradek.core.moment import Moment
@@ -93,7 +94,9 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     (part,) = topic.partitions
     by_id = version >= TOPIC_IDS_SINCE
     name = broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.topic)
-    if name is not None and (at := TopicPartition(name, part.partition)) in broker.partitions:
+    if name is None or not peer.admission.rights.allows(Operation.READ, ResourceType.TOPIC, name):
+        return
+    if (at := TopicPartition(name, part.partition)) in broker.partitions:
         known.learn(version, body, at, wanted_of(topic, part, by_id), received.tobytes())
 
 

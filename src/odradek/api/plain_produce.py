@@ -67,8 +67,15 @@ def staged(  # noqa: PLR0917
 
 
 def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.Staged) -> None:
-    """A request was read from `received` and staged: the next one like it may be plain."""
+    """A request was read from `received` and staged: the next one like it may be plain.
+
+    What was staged was allowed.  The transactional id was asked only if the batch was of a transaction; the next one
+    may be.
+    """
+    transactional_id = body.transactional_id
     if body.acks == produce.ACKS_NONE:
+        return
+    if transactional_id is not None and not produce.may_write(peer.admission.rights, transactional_id):
         return
     if len(body.topic_data) == len(done.appended) == 1 == len(body.topic_data[0].partition_data):
         name = done.appended[0].name

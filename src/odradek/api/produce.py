@@ -19,6 +19,7 @@ from odradek.api.produce_parts import is_transactional, topic_name
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
 from odradek.core import ingress
+from odradek.core.access import Operation, ResourceType, Rights
 from odradek.core.broker import Broker
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import Producer
@@ -103,7 +104,7 @@ class Appended(NamedTuple):
 
 def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | None:
     transactional = _transactional(body)
-    wrong = _wrong_as_a_whole(body, transactional)
+    wrong = _wrong_as_a_whole(call, body, transactional)
     if wrong is not None:
         return refuse(call, body, wrong)
     if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
@@ -124,13 +125,18 @@ def _transactional(body: ProduceRequest) -> list[BatchHeader]:
     ]
 
 
-def _wrong_as_a_whole(body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
+def _wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
     if transactional:
-        if body.transactional_id is None:
+        if body.transactional_id is None or not may_write(call.rights, body.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if len({(batch.producer_id, batch.producer_epoch) for batch in transactional if batch.has_producer_id}) > 1:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return None if body.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def may_write(rights: Rights, transactional_id: str) -> bool:
+    """True if batches may be of transactions with that id."""
+    return rights.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:

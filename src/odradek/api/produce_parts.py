@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
+from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
 from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
@@ -15,9 +16,10 @@ _ATTRIBUTES_AT = 22  # The lower byte: the records may be anything yet.
 
 
 def topic_name(call: Call, topic: TopicProduceData) -> TopicName:
-    """Raises Refused(UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION)."""
+    """Raises Refused(UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION)."""
     by_id = call.version >= TOPIC_IDS_SINCE
     name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
+    call.check(Operation.WRITE, ResourceType.TOPIC, name)
     if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     return name

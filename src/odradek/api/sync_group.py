@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Sync, Synced
 from odradek.core.parked import NEVER, Parked
@@ -18,6 +19,7 @@ PROTOCOL_SINCE = 5
 def handle(call: Call, body: SyncGroupRequest) -> SyncGroupResponse | Parked[SyncGroupResponse]:
     if call.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "without a protocol")
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     shard = call.broker.groups.shard_of(body.group_id)
     promise = membership.sync(shard, body.group_id, _asked(body), call.now)
     if promise.value is not None:

@@ -18,6 +18,7 @@ from odradek.api.known_partitions import Asked, Partitions
 from odradek.api.offset_places import places_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId
+from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.groups.offset_commit import Committer, commit
@@ -37,8 +38,10 @@ FENCED_NEVER = JOINS_SINCE + 1
 
 
 def handle(call: Call, body: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Parked[TxnOffsetCommitResponse]:
+    call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+    call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
-    partitions = Partitions(call.broker.view, asked, by_id=False)
+    partitions = Partitions(call.broker.view, call.rights, asked, by_id=False)
     if not partitions.known:
         return _answer(partitions, ())
     try:

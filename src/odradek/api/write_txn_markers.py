@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import Producer
 from odradek.core.parked import Parked
@@ -27,6 +28,8 @@ Ends = list[tuple[WritableTxnMarker, dict[TopicPartition, Written | ErrorCode]]]
 
 
 def handle(call: Call, body: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Parked[WriteTxnMarkersResponse]:
+    if not call.may(Operation.ALTER, ResourceType.CLUSTER):
+        call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     ends: Ends = [(one, _write(call, one)) for one in body.markers if one.topics]
     writes = [end for _, written in ends for end in written.values() if isinstance(end, Written)]
     return AllWritten(writes).then(lambda: _answer(ends), call.now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
@@ -27,6 +27,7 @@ class Join(NamedTuple):
     reason: str  # The client's; "" if it gave none.
     needs_member_id: bool  # A new dynamic member is first told its id, and joins with it then.
     skips_assignment: bool  # It understands being told so.
+    sees: Callable[[str], bool] | None = None  # The topics that it may describe; None: all.
 
 
 class JoinedMember(NamedTuple):

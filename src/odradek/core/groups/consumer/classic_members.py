@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 def join(group: ConsumerGroup, asked: Join, now: Moment) -> Promise[Joined]:
     """Raises Refused, and the group is as it was: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, ..."""
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
+    draft.sees = asked.sees
     member_id = asked.member_id or to_text(runtime.entropy.new_uuid())
     joining.check_room(draft, member_id)
     subscription = _checked(draft.state, asked)

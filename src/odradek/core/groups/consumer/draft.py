@@ -5,7 +5,7 @@ Every step sees what those before it decided, and nothing has happened until all
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.core.coordinators.durable import Written
@@ -33,6 +33,7 @@ class Draft:
         self.configs = shard.runtime.configs
         self.records: list[StateRecord] = []
         self.reasons: list[str] = []  # Why the group's epoch rises.
+        self.sees: Callable[[str], bool] | None = None  # The topics that who asks may describe; None: all.
         self.has_looked_at_topics = self.has_looked_at_regexes = False
         self._is_copy = group is None
         self._gone: list[str] = []  # Ids of members.

@@ -5,7 +5,7 @@ who is it? ──> what does it say? ──> steps.py ──> one batch into the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
@@ -41,6 +41,7 @@ class Heartbeat(NamedTuple):
     regex: str | None
     assignor: str | None
     owned: Assignment | None
+    sees: Callable[[str], bool] | None = None  # The topics that it may describe; None: all.
 
 
 class Beat(NamedTuple):
@@ -90,6 +91,7 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
     if asked.epoch < JOIN_EPOCH:
         return _leave(shard, asked, now)
     draft, upgraded = migration.opened(shard, asked.group_id, may_make=asked.epoch == JOIN_EPOCH)
+    draft.sees = asked.sees
     joining.check_room(draft, asked.member_id)
     member_id = asked.member_id or to_text(shard.runtime.entropy.new_uuid())
     before = _member(draft, asked, member_id)

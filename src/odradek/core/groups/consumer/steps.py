@@ -71,8 +71,13 @@ def _is_due(draft: Draft, now: Moment) -> bool:
 
 
 def _put(draft: Draft, pattern: str, now: Moment) -> bool:
-    """False: it matches what it matched before."""
+    """False: it matches what it matched before.
+
+    What matches counts for every member with that pattern, and is what this one may describe, as in Apache Kafka.
+    """
     matched = regexes.matching(pattern, draft.view.topics)
+    if draft.sees is not None:
+        matched = frozenset(filter(draft.sees, matched))
     if draft.state.regexes.get(pattern) == matched:
         return False
     draft.add(records.regex(draft.state.id, pattern, matched, now.wall))
