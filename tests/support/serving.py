@@ -26,6 +26,7 @@ class Serving:
         self.directory = directory
         self._options = options
         self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
+        self.program = ["-m", "odradek"]
         self.environment: dict[str, str] = {}  # Of the next process, beside ours.
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -47,7 +48,7 @@ class Serving:
         arguments = [f"--override={key}={value}" for key, value in self._overrides.items()]
         with (self.directory / "stderr.txt").open("a") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "odradek", "serve", *self._options, *arguments],
+                [sys.executable, *self.program, "serve", *self._options, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

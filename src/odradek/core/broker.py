@@ -1,7 +1,7 @@
 """The broker: owns every partition, session and parked request, and turns events into decisions.
 
     requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
-    events   ──> changed, synced, tick ──> lot.take_completed()   what can be answered now
+    events   ──> changing, synced, tick ──> lot.take_completed()   what can be answered now
 
 Nothing here waits, reads a clock or draws a random number.
 """
@@ -9,7 +9,7 @@ Nothing here waits, reads a clock or draws a random number.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
@@ -287,25 +287,32 @@ class Broker:
         return change
 
     def changed(self, event: Changed, now: Moment) -> None:
-        """A change of topics ended: open, grow or drop logs, then wake who waits for it."""
+        """Carries out the end of a change of topics at once; `changing` does it in slices."""
+        for _ in self.changing(event, now):
+            pass
+
+    def changing(self, event: Changed, now: Moment) -> Iterator[None]:
+        """Opens, grows or drops the logs of changed topics, then wakes who waits for the change.
+
+        Yields after each partition: then other events may be handled, but no other change.  A topic is there with all
+        of its partitions, or not at all; one after the other.
+        """
         for name, topic in event.topics.items():
-            if topic is None:
-                self._drop(name, now)
-            else:
-                self.view = self.view.with_topics([topic])
-                self._open(topic, now)
+            yield from self._drop(name, now) if topic is None else self._open(topic, now)
         for name in [name for name, change in self._making.items() if change.token == event.token]:
             del self._making[name]
-        if event.topics:
-            self.groups.topics_changed([name for name, topic in event.topics.items() if topic is None], now)
+        deleted = [name for name, topic in event.topics.items() if topic is None]
+        if deleted:
+            yield from self.groups.topics_deleted(deleted, now)
         self.lot.happened(event.token, event)
 
     def open_logs(self, now: Moment) -> None:
         """Open what the cluster says is here; after a crash that takes long.  Logs of topics that were deleted
         meanwhile are deleted too.
         """
-        for topic in self.view.topics.values():
-            self._open(topic, now)
+        for topic in list(self.view.topics.values()):
+            for _ in self._open(topic, now):
+                pass
         self._may_hang = not all(directory.clean_shutdown for directory in self.storage)
 
     def start(self, now: Moment) -> None:
@@ -324,8 +331,11 @@ class Broker:
             with suppress(Refused):
                 self.end_transaction(name, marker, now)
 
-    def _open(self, topic: TopicInfo, now: Moment) -> None:
+    def _open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
+        """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""
         configs = self.configs.for_topic(topic.configs)
+        opened: dict[TopicPartition, Partition] = {}
+        unopened: dict[TopicPartition, None] = {}
         for index, info in enumerate(topic.partitions):
             if self.id not in info.replicas:
                 continue
@@ -333,8 +343,17 @@ class Broker:
             present = self.partitions.get(name)
             if present is not None:
                 present.info = info
-                continue
-            self._install(Partition(name, self._log(name, topic.id, configs, now), info, configs), now)
+            else:
+                log = self._log(name, topic.id, configs, now, unopened)
+                opened[name] = Partition(name, log, info, configs)
+            yield
+        self.view.put(topic)
+        self.partitions.update(opened)
+        self._unopened.update(unopened)
+        if self._coordinates and topic.name in self._shards:
+            for partition in opened.values():
+                self._coordinate(partition, now)
+                yield
 
     def _install(self, partition: Partition, now: Moment) -> None:
         self.partitions[partition.topic_partition] = partition
@@ -346,8 +365,18 @@ class Broker:
         if shards is not None and partition.is_online:
             shards.adopt(partition, now)
 
-    def _log(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: Moment) -> Log | None:
-        """The partition's log; None if its disk fails: the partition is then there, offline."""
+    def _log(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        configs: TopicConfigs,
+        now: Moment,
+        unopened: dict[TopicPartition, None],
+    ) -> Log | None:
+        """The partition's log; None if its disk fails: the partition is then there, offline.
+
+        It is put into `unopened` if it should be tried again.
+        """
         try:
             log = self.storage.open(name, topic_id, configs, now.wall)
             if log is not None and log.recovery_point < log.end_offset:
@@ -356,7 +385,7 @@ class Broker:
         except (DiskFailed, Refused) as failed:
             _LOG.error("%s is offline: %s", name, failed)
             if isinstance(failed, DiskFailed) and failed.is_full:
-                self._unopened[name] = None
+                unopened[name] = None
             return None
         return log
 
@@ -364,26 +393,34 @@ class Broker:
         topic, present = self.view.topics.get(name.topic), self.partitions.get(name)
         if topic is None or present is None or present.is_online:
             return
-        log = self._log(name, topic.id, present.configs, now)
+        log = self._log(name, topic.id, present.configs, now, self._unopened)
         if log is not None:
             self._install(Partition(name, log, present.info, present.configs), now)
             self.lot.happened(name)
 
-    def _drop(self, topic: TopicName, now: Moment) -> None:
+    def _drop(self, topic: TopicName, now: Moment) -> Iterator[None]:
+        """Takes a topic out of sight, then deletes its logs.  Yields after each log."""
         known = self.view.topics.get(topic)
-        self.view = self.view.without_topics([topic])
-        for index in range(len(known.partitions) if known else 0):
-            name = TopicPartition(topic, index)
-            partition = self.partitions.pop(name, None)
-            if partition is not None:
-                partition.take_offline()  # Whoever waits for a write to it waits in vain.
-                # What can't be renamed now is deleted when a topic of the same name is made.
-                with suppress(DiskFailed):
-                    self.storage.delete(name, now.wall)
-                self._unsynced.pop(name, None)
-                if topic in self._shards:
-                    self._shards[topic].resign(index)
-                self.lot.happened(name)
+        self.view.remove(topic)
+        names = [TopicPartition(topic, index) for index in range(len(known.partitions) if known else 0)]
+        gone = [name for name in names if self._take_out(name)]
+        for name in gone:
+            # What can't be renamed now is deleted when a topic of the same name is made.
+            with suppress(DiskFailed):
+                self.storage.delete(name, now.wall)
+            self.lot.happened(name)
+            yield
+
+    def _take_out(self, name: TopicPartition) -> bool:
+        """Forgets a partition; False if it is not here."""
+        partition = self.partitions.pop(name, None)
+        if partition is None:
+            return False
+        partition.take_offline()  # Whoever waits for a write to it waits in vain.
+        self._unsynced.pop(name, None)
+        if name.topic in self._shards:
+            self._shards[name.topic].resign(name.partition)
+        return True
 
     # The shell's side.
 

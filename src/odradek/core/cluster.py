@@ -1,6 +1,7 @@
 """What this broker knows of the cluster: brokers, topics and who leads what.
 
-Values only, replaced whole when the metadata tree changes.  The one part of the core that coordination/ may import.
+Brokers, partitions and topics are values.  The view that has them changes in place, so that a change costs what it
+changes and not what there is.  The one part of the core that coordination/ may import.
 """
 
 from __future__ import annotations
@@ -57,31 +58,72 @@ class TopicInfo(NamedTuple):
         return self.name in INTERNAL_TOPICS
 
 
-class ClusterView(NamedTuple):
-    """The cluster as last read from the metadata tree."""
+class ClusterView:
+    """The cluster as this broker knows it now.
 
-    cluster_id: str
-    controller: BrokerId = NO_BROKER
-    brokers: Mapping[BrokerId, BrokerInfo] = MappingProxyType({})
-    topics: Mapping[TopicName, TopicInfo] = MappingProxyType({})
-    names: Mapping[Uuid, TopicName] = MappingProxyType({})
+    `put` and `remove` change it: who goes through `topics` and pauses meanwhile takes a list of them first, and who
+    keeps what follows from them keeps the `version` it was for.
+    """
+
+    __slots__ = ("_alike", "_names", "_topics", "brokers", "cluster_id", "controller", "names", "topics", "version")
+
+    def __init__(
+        self,
+        cluster_id: str,
+        controller: BrokerId = NO_BROKER,
+        brokers: Mapping[BrokerId, BrokerInfo] = MappingProxyType({}),
+        topics: Iterable[TopicInfo] = (),
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.controller = controller
+        self.brokers = brokers
+        self._topics: dict[TopicName, TopicInfo] = {}
+        self._names: dict[Uuid, TopicName] = {}
+        self._alike: dict[str, dict[TopicName, None]] = {}
+        self.topics: Mapping[TopicName, TopicInfo] = self._topics
+        self.names: Mapping[Uuid, TopicName] = self._names  # A topic made before ids existed (Kafka 2.7) has none.
+        self.version = 0  # Of the topics: another number after each change.
+        for topic in topics:
+            self.put(topic)
 
     def topic_by_id(self, topic_id: Uuid) -> TopicInfo | None:
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def with_topics(self, topics: Iterable[TopicInfo]) -> ClusterView:
-        """The same cluster with these topics added, or replaced where the name is known."""
-        by_name = {**self.topics, **{topic.name: topic for topic in topics}}
-        return self._replace(topics=by_name, names=_names(by_name))
+    def collides_with(self, name: TopicName) -> TopicName | None:
+        """The first of the topics that can't exist beside one of this name, or None."""
+        return next(iter(self._alike.get(collision_key(name), ())), None)
 
-    def without_topics(self, gone: Iterable[TopicName]) -> ClusterView:
-        by_name = dict(self.topics)
-        for name in gone:
-            by_name.pop(name, None)
-        return self._replace(topics=by_name, names=_names(by_name))
+    def put(self, topic: TopicInfo) -> None:
+        """Adds a topic, or replaces the one of its name."""
+        before = self._topics.get(topic.name)
+        if before is not None and before.id != topic.id:
+            self._names.pop(before.id, None)
+        self._topics[topic.name] = topic
+        if topic.id != ZERO_UUID:
+            self._names[topic.id] = topic.name
+        if _may_collide(topic.name):
+            self._alike.setdefault(collision_key(topic.name), {})[topic.name] = None
+        self.version += 1
+
+    def remove(self, name: TopicName) -> None:
+        """Takes a topic out, if it is there."""
+        topic = self._topics.pop(name, None)
+        if topic is None:
+            return
+        self._names.pop(topic.id, None)
+        if _may_collide(name):
+            alike = self._alike[collision_key(name)]
+            del alike[name]
+            if not alike:
+                del self._alike[collision_key(name)]
+        self.version += 1
 
 
-def _names(topics: Mapping[TopicName, TopicInfo]) -> dict[Uuid, TopicName]:
-    # A topic made before ids existed (Kafka 2.7 and older) has none.
-    return {topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID}
+def collision_key(name: str) -> str:
+    """Names that are equal under this key can't both exist: metric names hold '_' for '.'."""
+    return name.replace(".", "_")
+
+
+def _may_collide(name: str) -> bool:
+    return "." in name or "_" in name

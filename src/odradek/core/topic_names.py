@@ -25,10 +25,5 @@ def checked(name: str) -> TopicName:
     return TopicName(name)
 
 
-def collision_key(name: str) -> str:
-    """Names that are equal under this key can't both exist: metric names hold '_' for '.'."""
-    return name.replace(".", "_")
-
-
 def _invalid(detail: str) -> Refused:
     return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, detail)

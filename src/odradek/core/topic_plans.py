@@ -52,7 +52,10 @@ class Planner(NamedTuple):
             raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} may not be made by a client")
         if name in view.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        refuse_collision(name, view)
+        other = view.collides_with(name)
+        if other is not None:
+            text = f"Topic '{name}' collides with existing topic: {other}"
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         return name
 
     def _replicas(self, spec: TopicSpec, brokers: list[BrokerId]) -> list[tuple[BrokerId, ...]]:
@@ -88,16 +91,6 @@ class Planner(NamedTuple):
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         _check_added(count - present)
         return tuple(map(_led_by_first, assignment.checked_manual(list(enumerate(assignments)), brokers)))
-
-
-def refuse_collision(name: TopicName, view: ClusterView) -> None:
-    key = topic_names.collision_key(name)
-    if key == name and "_" not in name:
-        return
-    for other in view.topics:
-        if topic_names.collision_key(other) == key:
-            text = f"Topic '{name}' collides with existing topic: {other}"
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
 def _check_count(name: str, present: int, count: int) -> None:

@@ -91,8 +91,7 @@ class Metadata:
     def view(self) -> ClusterView:
         """The cluster as the tree has it now."""
         brokers = {BrokerId(int(name)): self._broker(name) for name in self._tree.children(layout.BROKER_IDS)}
-        view = ClusterView(self._cluster_id, self._controller(), brokers)
-        return view.with_topics(self.topics().values())
+        return ClusterView(self._cluster_id, self._controller(), brokers, self.topics().values())
 
     def topics(self) -> dict[TopicName, TopicInfo]:
         names = map(TopicName, self._tree.children(layout.TOPICS))

@@ -43,6 +43,8 @@ from odradek.core.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.movers import Movers
+from odradek.net.pools import Pool, Pools
+from odradek.net.slices import Slices
 from odradek.net.syncs import Syncs
 from odradek.net.traffic import Traffic
 
@@ -50,7 +52,7 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
 LATE_MS = 100  # A timer that is so late shows that the loop was held up.
-THREADS_MAX = 8
+CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
 
 _new_tuple = tuple.__new__
@@ -87,7 +89,8 @@ class Shell:
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
         self.answered = self.traffic.answered
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek")
+        self._pools = Pools()
+        self._slices = Slices(loop, self.settle)
         # One at a time, so that they end, and come back, in the order in which they were asked for.
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
         self._timer: asyncio.TimerHandle | None = None
@@ -136,14 +139,13 @@ class Shell:
             self._start(effect)
         self._set_timer()
 
-    def in_thread(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
-        """Do something slow beside the loop; `then` gets its future, done, back on the loop."""
-        self._submit(self._threads, work, then)
-
-    def _submit(
-        self, threads: ThreadPoolExecutor, work: Callable[[], Result], then: Callable[[Future[Result]], None]
+    def in_thread(
+        self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
     ) -> None:
-        future = threads.submit(work)
+        """Do something slow beside the loop; `then` gets its future, done, back on the loop."""
+        self._when_done(self._pools.submit(pool, work), then)
+
+    def _when_done(self, future: Future[Result], then: Callable[[Future[Result]], None]) -> None:
         future.add_done_callback(lambda done: self._back_on_loop(then, done))
 
     def soon(self, work: Callable[[], None]) -> None:
@@ -162,6 +164,7 @@ class Shell:
 
     def stop_answering(self) -> None:
         """Everyone who waits gets the answer there is now."""
+        self._slices.finish()
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -173,9 +176,9 @@ class Shell:
         self.movers.stop()
         self._syncs.stop()
         self._changes.shutdown(wait=True)
-        self._threads.shutdown(wait=True)
+        self._pools.stop()
         now = self.now()
-        with ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-closing") as threads:
+        with ThreadPoolExecutor(CLOSING_THREADS_MAX, thread_name_prefix="odradek-closing") as threads:
             closings = [closing for directory in self.broker.storage for closing in directory.begin_close(now.wall)]
             for _ in threads.map(lambda closing: closing.run(), closings):
                 pass
@@ -189,8 +192,9 @@ class Shell:
             self._timer.cancel()
         self.movers.stop()
         self._syncs.stop()
-        for threads in (self._changes, self._threads):
-            threads.shutdown(wait=True, cancel_futures=True)
+        self._slices.drop()
+        self._changes.shutdown(wait=True, cancel_futures=True)
+        self._pools.stop(cancels=True)
         for directory in self.broker.storage:
             directory.abandon()
 
@@ -212,17 +216,17 @@ class Shell:
         match effect:
             case Sync():
                 if not self._syncs.begin(effect):
-                    self.in_thread(lambda: _timed(effect), lambda done: self._synced(*done.result()))
+                    self.in_thread(lambda: _timed(effect), lambda done: self._synced(*done.result()), Pool.SYNCS)
             case Chores():
-                self.in_thread(effect.run, _log_failures)
+                self.in_thread(effect.run, _log_failures, Pool.CHORES)
             case Work():
-                self.in_thread(effect.run, lambda _: self._worked(effect))
+                self.in_thread(effect.run, lambda _: self._worked(effect), Pool.WORK)
             case Load():
-                self.in_thread(effect.run, self._load_ended)
+                self.in_thread(effect.run, self._load_ended, Pool.LOADS)
             case TakeProducerIds():
-                self._submit(self._changes, lambda: self._take_ids(effect), self._took_ids)
+                self.in_thread(lambda: self._take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
             case CreateTopics() | GrowTopics() | DeleteTopics():
-                self._submit(self._changes, lambda: self._change(effect), self._change_ended)
+                self._when_done(self._changes.submit(lambda: self._change(effect)), self._change_ended)
 
     def _change(self, change: Change) -> Changed:
         return make_logs(self.broker, self._change_metadata(change), self.now().wall)
@@ -248,8 +252,7 @@ class Shell:
         self.settle()
 
     def _change_ended(self, done: Future[Changed]) -> None:
-        self.broker.changed(done.result(), self.now())
-        self.settle()
+        self._slices.add(self.broker.changing(done.result(), self.now()))
 
     # One timer for everything that waits for a time.
 

@@ -145,7 +145,7 @@ def test_even_if_nobody_saw_it_go(group: GroupOffsets, version: int) -> None:
     view = group.harness.broker.view
     topic = view.topics[TopicPartition(*A).topic]  # type: ignore[arg-type]
     anew = topic._replace(id=group.harness.broker.entropy.new_uuid())
-    group.harness.broker.view = view.with_topics([anew])
+    view.put(anew)
     assert topic_id(group.harness, "t") == anew.id
     assert group.fetch([A, C], version) == {A: NOTHING, C: Kept(7)}
     assert group.fetch(None, max(version, 2)) == {C: Kept(7)}

@@ -70,6 +70,3 @@ class Group(Protocol):
 
     def end(self) -> None:
         """Its shard goes to another broker: cancel timers, answer who waits with NOT_COORDINATOR."""
-
-    def topics_changed(self, now: Moment) -> None:
-        """Topics were made, grown or deleted."""

@@ -110,9 +110,6 @@ class ClassicGroup(Rebalancing):
     def generation_changed(self) -> None:
         self._has_looked = False
 
-    def topics_changed(self, now: Moment) -> None:
-        """Its members look after that."""
-
     # Keeping.
 
     def records(self) -> Iterable[StateRecord]:

@@ -75,10 +75,9 @@ class Draft:
         if self.reasons:
             group.rebalances.add(group.id, Rebalance(now.wall, group.kept.epoch - 1, "; ".join(self.reasons)))
         if self.has_looked_at_topics:
-            group.has_stale_topics = False
+            group.has_looked_at_topics()
         if self.has_looked_at_regexes:
-            group.has_stale_regexes = False
-            group.resolved_at = now.steady
+            group.has_looked_at_regexes(now)
         return group, written
 
     def _write(self, now: Moment) -> Written:

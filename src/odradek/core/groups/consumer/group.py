@@ -44,8 +44,8 @@ class ConsumerGroup:
         self.shard = shard
         self.kept = GroupState(group_id)
         self.rebalances = Rebalances()
-        self.has_stale_topics = True  # They are to be looked at with the next heartbeat.
-        self.has_stale_regexes = True
+        self._topics_seen: int | None = None  # Versions of the cluster's topics that were looked at.
+        self._regexes_seen: int | None = None
         self.resolved_at: int | None = None  # When regexes were last held against all topics (steady clock).
         self._rang = rang
         self._alarms: dict[tuple[Alarm, str], Session] = {}
@@ -182,6 +182,24 @@ class ConsumerGroup:
         else:
             self.cancel(Alarm.REBALANCE, member.id)
 
+    # The topics of the cluster.
+
+    @property
+    def has_stale_topics(self) -> bool:
+        """They are to be looked at with the next heartbeat."""
+        return self._topics_seen != self.shard.runtime.view().version
+
+    @property
+    def has_stale_regexes(self) -> bool:
+        return self._regexes_seen != self.shard.runtime.view().version
+
+    def has_looked_at_topics(self) -> None:
+        self._topics_seen = self.shard.runtime.view().version
+
+    def has_looked_at_regexes(self, now: Moment) -> None:
+        self._regexes_seen = self.shard.runtime.view().version
+        self.resolved_at = now.steady
+
     # As its shard comes and goes.
 
     def begin(self, now: Moment) -> None:
@@ -193,9 +211,6 @@ class ConsumerGroup:
         for session in self._alarms.values():
             session.cancel()
         self._alarms.clear()
-
-    def topics_changed(self, now: Moment) -> None:
-        self.has_stale_topics = self.has_stale_regexes = True
 
 
 def _stale(member: Member, *, is_transactional: bool) -> ErrorCode:

@@ -1,0 +1,54 @@
+"""Threads for what is slow, a pool for each kind of work, so that one kind never waits behind another.
+
+A thread begins when it is needed, and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+class Pool(Enum):
+    """A kind of work."""
+
+    READS = "reads"  # Cold slices, lookups in a log: clients wait for them.
+    SYNCS = "syncs"  # Before acknowledgements, where net/syncs can't do it.
+    CHORES = "chores"  # Checkpoints, unlinking: nobody waits.
+    LOADS = "loads"  # State of coordinators: groups wait, and it is Python that runs.
+    WORK = "work"  # What requests ask for: much of it is Python, and several would keep the loop from the interpreter.
+    PRODUCER_IDS = "producer-ids"  # From the metadata tree; a thousand topics may just be written to it.
+
+
+THREADS_MAX = {
+    Pool.READS: 8,
+    Pool.SYNCS: 4,  # As many as the broker asks for at a time.
+    Pool.CHORES: 2,
+    Pool.LOADS: 2,
+    Pool.WORK: 1,
+    Pool.PRODUCER_IDS: 1,
+}
+
+
+class Pools:
+    """All of them."""
+
+    def __init__(self) -> None:
+        self._pools = {
+            pool: ThreadPoolExecutor(threads, thread_name_prefix=f"odradek-{pool.value}")
+            for pool, threads in THREADS_MAX.items()
+        }
+
+    def submit(self, pool: Pool, work: Callable[[], Result]) -> Future[Result]:
+        return self._pools[pool].submit(work)
+
+    def stop(self, *, cancels: bool = False) -> None:
+        """Waits for what has begun; what has not is done too, or cancelled."""
+        for threads in self._pools.values():
+            threads.shutdown(wait=False, cancel_futures=cancels)
+        for threads in self._pools.values():
+            threads.shutdown(wait=True)

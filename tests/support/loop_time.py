@@ -1,0 +1,214 @@
+"""How long a loop is held: the processor time of its thread in one callback, garbage collection included.
+
+    with timed_loops() as timing, Broker() as broker:      # A broker in this process,
+        timing.begin()
+        ...
+        holds = timing.holds()                             # the longest first.
+
+`odradek serve` in a process of its own is timed by support/timed_serve.py.
+
+A loop of asyncio or uvloop is given its callbacks by a few methods (call_soon, add_reader, create_server, ...).  A loop
+of `timed` wraps each of them in two readings of the thread's clock.  Processor time, not wall time: who else runs on
+the machine, or holds the interpreter's lock, does not count.  What a callback was doing when it was held up is seen by
+a second thread that looks at the loop's thread every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import uvloop
+
+HOLD_MS_MAX = 20.0  # Of processor time, in one callback: what the broker promises.
+_LOOKS_EVERY_SECONDS = 0.004
+_LOOKED_AT_FROM_NS = 6_000_000
+_KEPT_FROM_NS = 2_000_000
+_KEPT_MAX = 50
+
+
+class Hold(NamedTuple):
+    """One callback.  `gc_ms` of its time went into garbage collections; `stack` is where it was when looked at."""
+
+    ms: float
+    gc_ms: float
+    callback: str
+    stack: str
+
+    def __str__(self) -> str:
+        collected = f", {self.gc_ms:.1f} ms of it garbage collection" if self.gc_ms else ""
+        return f"{self.ms:.1f} ms in {self.callback}{collected}\n{self.stack}"
+
+
+class LoopTime:
+    """The times of one loop's callbacks.  It begins to count with `begin`, which may be called again."""
+
+    def __init__(self) -> None:
+        self._thread = 0
+        self._clock = 0
+        self._depth = 0
+        self._since = 0  # By the clock of the loop's thread; 0: in no callback.
+        self._gc_began = 0
+        self._gc_ns = 0
+        self._stack = ""
+        self._found: list[tuple[int, int, str, str]] = []
+        self.counted = 0  # Callbacks since `begin`.
+        self._is_over = threading.Event()
+        self._looker = threading.Thread(target=self._look, name="loop-time", daemon=True)
+
+    def begin(self) -> None:
+        self._found = []
+        self.counted = 0
+
+    def holds(self) -> list[Hold]:
+        """The longest callbacks since `begin`, longest first; those that took next to nothing are left out."""
+        longest = sorted(self._found, reverse=True)[:_KEPT_MAX]
+        return [Hold(ns / 1e6, gc_ns / 1e6, name, stack) for ns, gc_ns, name, stack in longest]
+
+    def end(self) -> None:
+        self._is_over.set()
+        if self._looker.is_alive():
+            self._looker.join()
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+
+    # In the loop's thread.
+
+    def wrapped(self, callback: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+        return partial(self._timed, name, callback)
+
+    def _timed(self, name: str | None, callback: Callable[..., Any], *arguments: Any) -> Any:
+        if self._depth:
+            return callback(*arguments)
+        if not self._thread:
+            self._watch_this_thread()
+        self._depth = 1
+        self._gc_ns = 0
+        self._stack = ""
+        began = self._since = time.thread_time_ns()
+        try:
+            return callback(*arguments)
+        finally:
+            took = time.thread_time_ns() - began
+            self._since = self._depth = 0
+            self.counted += 1
+            if took >= _KEPT_FROM_NS:
+                self._found.append((took, self._gc_ns, name or _name(callback), self._stack))
+
+    def _watch_this_thread(self) -> None:
+        self._thread = threading.get_ident()
+        self._clock = time.pthread_getcpuclockid(self._thread)
+        gc.callbacks.append(self._collected)
+        self._looker.start()
+
+    def _collected(self, phase: str, _: dict[str, int]) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._gc_began = time.thread_time_ns()
+        else:
+            self._gc_ns += time.thread_time_ns() - self._gc_began
+
+    # In a thread of its own.
+
+    def _look(self) -> None:
+        while not self._is_over.wait(_LOOKS_EVERY_SECONDS):
+            since = self._since
+            if not since or self._stack or time.clock_gettime_ns(self._clock) - since < _LOOKED_AT_FROM_NS:
+                continue
+            frame = sys._current_frames().get(self._thread)
+            if frame is not None and self._since == since:
+                self._stack = "".join(_below_timed(traceback.format_stack(frame)))
+
+
+def _below_timed(stack: list[str]) -> list[str]:
+    mine = [place for place, frame in enumerate(stack) if __file__ in frame]
+    return stack[mine[-1] + 1 if mine else 0 :]
+
+
+def _name(callback: Callable[..., Any]) -> str:
+    while isinstance(callback, partial):
+        callback = callback.func
+    owner = getattr(callback, "__self__", None)
+    own = getattr(callback, "__qualname__", repr(callback))
+    return f"{own} of {owner!r}" if isinstance(owner, asyncio.Task) else own
+
+
+class _TimedProtocol(asyncio.BufferedProtocol):
+    """Stands before a protocol, of either kind."""
+
+    def __init__(self, timing: LoopTime, protocol: asyncio.BaseProtocol) -> None:
+        for name in dir(protocol):
+            if name in _PROTOCOL_METHODS:
+                method = getattr(protocol, name)
+                setattr(self, name, timing.wrapped(method, f"{type(protocol).__name__}.{name}"))
+
+
+_PROTOCOL_METHODS = {
+    "connection_made",
+    "connection_lost",
+    "get_buffer",
+    "buffer_updated",
+    "eof_received",
+    "pause_writing",
+    "resume_writing",
+}
+
+
+def timed(base: type[asyncio.AbstractEventLoop], timing: LoopTime) -> asyncio.AbstractEventLoop:
+    """A new loop of that kind whose callbacks are timed."""
+
+    class Timed(base):  # type: ignore[misc, valid-type]
+        def call_soon(self, callback: Callable[..., Any], *arguments: Any, context: Any = None) -> Any:
+            return super().call_soon(timing.wrapped(callback), *arguments, context=context)
+
+        def call_soon_threadsafe(self, callback: Callable[..., Any], *arguments: Any, context: Any = None) -> Any:
+            return super().call_soon_threadsafe(timing.wrapped(callback), *arguments, context=context)
+
+        def call_later(self, delay: float, callback: Callable[..., Any], *arguments: Any, context: Any = None) -> Any:
+            return super().call_later(delay, timing.wrapped(callback), *arguments, context=context)
+
+        def call_at(self, when: float, callback: Callable[..., Any], *arguments: Any, context: Any = None) -> Any:
+            return super().call_at(when, timing.wrapped(callback), *arguments, context=context)
+
+        def add_reader(self, file: Any, callback: Callable[..., Any], *arguments: Any) -> Any:
+            return super().add_reader(file, timing.wrapped(callback), *arguments)
+
+        def add_writer(self, file: Any, callback: Callable[..., Any], *arguments: Any) -> Any:
+            return super().add_writer(file, timing.wrapped(callback), *arguments)
+
+        async def create_server(self, factory: Callable[[], Any], *arguments: Any, **keywords: Any) -> Any:
+            return await super().create_server(lambda: _TimedProtocol(timing, factory()), *arguments, **keywords)
+
+        async def connect_accepted_socket(self, factory: Callable[[], Any], *arguments: Any, **keywords: Any) -> Any:
+            made: list[Any] = []
+
+            def make() -> _TimedProtocol:
+                made.append(factory())
+                return _TimedProtocol(timing, made[0])
+
+            transport, _ = await super().connect_accepted_socket(make, *arguments, **keywords)
+            return transport, made[0]
+
+    loop: asyncio.AbstractEventLoop = Timed()
+    return loop
+
+
+@contextmanager
+def timed_loops() -> Iterator[LoopTime]:
+    """While it lasts, the next broker of odradek.testing that starts in this process is timed."""
+    timing, make = LoopTime(), uvloop.new_event_loop
+    uvloop.new_event_loop = lambda: timed(uvloop.Loop, timing)  # type: ignore[assignment, arg-type, return-value]
+    try:
+        yield timing
+    finally:
+        uvloop.new_event_loop = make
+        timing.end()
