@@ -1,6 +1,7 @@
 """`odradek serve` whose loop is timed: `python timed_serve.py serve ...` is `python -m odradek serve ...`.
 
-Told by SIGUSR1 it writes the longest callbacks since the last time, and how many there were, to the file that ODRADEK_LOOP_TIME names.
+Told by SIGUSR1 it writes the longest callbacks since the last time, and how many there were, to the file that
+ODRADEK_LOOP_TIME names.
 """
 
 from __future__ import annotations

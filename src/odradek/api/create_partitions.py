@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.api.call import Call
+from odradek.api.parts import Parts, whole
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
@@ -25,20 +26,21 @@ Plans = dict[TopicName, Growth | Refused]
 
 
 def handle(call: Call, body: CreatePartitionsRequest) -> CreatePartitionsResponse | Parked[CreatePartitionsResponse]:
-    plans = _plans(call, body)
+    plans = whole(_plans(call, body))
     growth = {name: plan for name, plan in plans.items() if not isinstance(plan, Refused)}
     if body.validate_only or not growth:
-        return _answer(plans, lambda name: None)
+        return whole(_answer(plans, lambda name: None))
     change = call.broker.change(lambda token: GrowTopics(token, growth))
     waiting = TopicsChanged(change)
-    return Parked(waiting, call.now.steady + max(body.timeout_ms, 0), lambda: _answer(plans, waiting.refusal))
+    deadline = call.now.steady + max(body.timeout_ms, 0)
+    return Parked(waiting, deadline, lambda: whole(_answer(plans, waiting.refusal)))
 
 
 def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(results=[_result(topic.name, Refused(code)) for topic in body.topics])
 
 
-def _plans(call: Call, body: CreatePartitionsRequest) -> Plans:
+def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[Plans]:
     twice = named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
     for topic in body.topics:
@@ -49,6 +51,7 @@ def _plans(call: Call, body: CreatePartitionsRequest) -> Plans:
             plans[name] = _plan(call, topic)
         except Refused as refused:
             plans[name] = refused
+        yield
     return plans
 
 
@@ -63,10 +66,12 @@ def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:
     return Growth(len(known.partitions), added)
 
 
-def _answer(plans: Plans, refusal: Callable[[TopicName], Refused | None]) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[_result(name, plan if isinstance(plan, Refused) else refusal(name)) for name, plan in plans.items()]
-    )
+def _answer(plans: Plans, refusal: Callable[[TopicName], Refused | None]) -> Parts[CreatePartitionsResponse]:
+    results = []
+    for name, plan in plans.items():
+        results.append(_result(name, plan if isinstance(plan, Refused) else refusal(name)))
+        yield
+    return CreatePartitionsResponse(results=results)
 
 
 def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:

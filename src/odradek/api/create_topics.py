@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.api.call import Call
+from odradek.api.parts import Parts, whole
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
@@ -27,6 +28,7 @@ from odradek.wire.messages.create_topics import (
 )
 
 Plans = dict[str, TopicInfo | Refused]
+Told = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
 def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Parked[CreateTopicsResponse]:
@@ -34,14 +36,14 @@ def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Park
         text = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
         refused = Refused(ErrorCode.POLICY_VIOLATION, text)
         return CreateTopicsResponse(topics=[_refused(topic.name, refused) for topic in body.topics])
-    plans = _plans(call, body)
+    plans = whole(_plans(call, body))
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:
-        return _answer(call, plans, {}, is_dry=body.validate_only)
+        return whole(_answer(call, plans, {}, is_dry=body.validate_only))
     change = call.broker.change(lambda token: CreateTopics(token, planned))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
-    return Parked(waiting, deadline, lambda: _answer(call, plans, _refusals(planned, waiting)))
+    return Parked(waiting, deadline, lambda: whole(_answer(call, plans, _refusals(planned, waiting))))
 
 
 def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
@@ -54,7 +56,7 @@ def _partitions(call: Call, body: CreateTopicsRequest) -> int:
     return sum(default if count == UNSET else max(count, 0) for count in asked)
 
 
-def _plans(call: Call, body: CreateTopicsRequest) -> Plans:
+def _plans(call: Call, body: CreateTopicsRequest) -> Parts[Plans]:
     twice = named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
     for topic in body.topics:
@@ -64,6 +66,7 @@ def _plans(call: Call, body: CreateTopicsRequest) -> Plans:
             plans[topic.name] = _plan(call, topic)
         except Refused as refused:
             plans[topic.name] = refused
+        yield
     return plans
 
 
@@ -71,7 +74,7 @@ def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
     planner, view = call.broker.planner, call.broker.view
     if not call.may(Operation.CREATE, ResourceType.CLUSTER):
         call.check(Operation.CREATE, ResourceType.TOPIC, topic.name)
-    planner.check_name(topic.name, view)
+    name = planner.check_name(topic.name, view)
     overrides = {config.name: config.value for config in topic.configs}
     call.broker.configs.check_topic(overrides)
     spec = TopicSpec(
@@ -81,7 +84,7 @@ def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
         [(one.partition_index, one.broker_ids) for one in topic.assignments],
         {name: value for name, value in overrides.items() if value is not None},
     )
-    return planner.new_topic(spec, view)
+    return planner.planned(name, spec, view)
 
 
 def _refusals(planned: tuple[TopicInfo, ...], waiting: TopicsChanged) -> dict[str, Refused]:
@@ -89,14 +92,20 @@ def _refusals(planned: tuple[TopicInfo, ...], waiting: TopicsChanged) -> dict[st
     return {name: refusal for name, refusal in refusals if refusal is not None}
 
 
-def _answer(call: Call, plans: Plans, late: Mapping[str, Refused], *, is_dry: bool = False) -> CreateTopicsResponse:
+def _answer(
+    call: Call, plans: Plans, late: Mapping[str, Refused], *, is_dry: bool = False
+) -> Parts[CreateTopicsResponse]:
     results = []
+    told: Told = {}  # Topics that set the same share one list.
     for name, plan in plans.items():
         outcome = late.get(name, plan)
         if isinstance(outcome, Refused):
             results.append(_refused(name, outcome))
+        elif not call.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, outcome.name):
+            results.append(_created_unseen(outcome, is_dry))
         else:
-            results.append(_created(call, outcome, is_dry))
+            results.append(_created(outcome, _configs(call, outcome, told), is_dry))
+        yield
     return CreateTopicsResponse(topics=results)
 
 
@@ -106,17 +115,10 @@ def _refused(name: str, refused: Refused) -> CreatableTopicResult:
     )
 
 
-def _created(call: Call, topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
-    if not call.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
-        return _created_unseen(topic, is_dry)
-    return CreatableTopicResult(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        name=topic.name,
-        topic_id=ZERO_UUID if is_dry else topic.id,
-        num_partitions=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas),
-        configs=[
+def _configs(call: Call, topic: TopicInfo, told: Told) -> list[CreatableTopicConfigs]:
+    key = frozenset(topic.configs.items())
+    if key not in told:
+        told[key] = [
             CreatableTopicConfigs(
                 name=entry.name,
                 value=entry.value,
@@ -125,7 +127,19 @@ def _created(call: Call, topic: TopicInfo, is_dry: bool) -> CreatableTopicResult
                 is_sensitive=entry.sensitive,
             )
             for entry in call.broker.configs.for_topic(topic.configs).describe()
-        ],
+        ]
+    return told[key]
+
+
+def _created(topic: TopicInfo, configs: list[CreatableTopicConfigs], is_dry: bool) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        name=topic.name,
+        topic_id=ZERO_UUID if is_dry else topic.id,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=configs,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.api.call import Call
+from odradek.api.parts import Parts, whole
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
@@ -42,14 +43,14 @@ def handle(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse | Park
     if not call.broker.configs.bool("delete.topic.enable"):
         is_known = call.version >= DISABLED_SINCE
         return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
-    found = _found(call, _asked(call, body))
+    found = whole(_found(call, _asked(call, body)))
     doomed = {topic.name: topic.id for _, topic in found if isinstance(topic, TopicInfo)}
     if not doomed:
-        return _answer(found, {})
+        return whole(_answer(found, {}))
     change = call.broker.change(lambda token: DeleteTopics(token, doomed))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
-    return Parked(waiting, deadline, lambda: _answer(found, {name: waiting.refusal(name) for name in doomed}))
+    return Parked(waiting, deadline, lambda: whole(_answer(found, {name: waiting.refusal(name) for name in doomed})))
 
 
 def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
@@ -62,12 +63,15 @@ def _asked(call: Call, body: DeleteTopicsRequest) -> list[_Asked]:
     return [_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics]
 
 
-def _found(call: Call, asked: list[_Asked]) -> Found:
+def _found(call: Call, asked: list[_Asked]) -> Parts[Found]:
     """Each topic once, with what it is or why it is not deleted.  By its name and by its id is twice, too."""
     twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
     unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
     times = Counter(one for one in asked if one.is_clear)
-    found = {one: _find(call, one) if once == 1 else twice for one, once in times.items()}
+    found: dict[_Asked, TopicInfo | Refused] = {}
+    for one, once in times.items():
+        found[one] = _find(call, one) if once == 1 else twice
+        yield
     named = Counter(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
     results: Found = []
     for one, topic in found.items():
@@ -78,6 +82,7 @@ def _found(call: Call, asked: list[_Asked]) -> Found:
             results.append((one, topic))
         elif one.name is not None:
             results.append((_Asked(topic.name, topic.id), twice))
+        yield
     return results + [(one, unclear) for one in asked if not one.is_clear]
 
 
@@ -104,13 +109,14 @@ def _as_told(call: Call, asked: _Asked) -> _Asked:
     return _Asked(name, asked.id)
 
 
-def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> DeleteTopicsResponse:
+def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> Parts[DeleteTopicsResponse]:
     results = []
     for asked, topic in found:
         if isinstance(topic, Refused):
             results.append(_result(asked, topic))
-            continue
-        results.append(_result(_Asked(topic.name, topic.id), refusals.get(topic.name)))
+        else:
+            results.append(_result(_Asked(topic.name, topic.id), refusals.get(topic.name)))
+        yield
     return DeleteTopicsResponse(responses=results)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from odradek.api.call import Call
+from odradek.api.parts import Parts, whole
 from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core import access, topic_names
@@ -30,6 +31,10 @@ class ResourceType(IntEnum):
 
 
 def handle(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return whole(_answer(call, body))
+
+
+def _answer(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsResponse]:
     results = []
     named: set[tuple[int, str]] = set()
     repeats = 0
@@ -42,6 +47,7 @@ def handle(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
             results.append(_refused(resource, refused))
         else:
             results.append(_result(call, body, resource))
+        yield
     return DescribeConfigsResponse(results=results)
 
 

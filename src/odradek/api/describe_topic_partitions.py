@@ -9,6 +9,7 @@ from __future__ import annotations
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.metadata import leader_error
+from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
@@ -25,6 +26,10 @@ from odradek.wire.messages.describe_topic_partitions import (
 
 
 def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return whole(_answer(call, body))
+
+
+def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:
     first, from_partition = _start(body)
     view = call.broker.view
     names = sorted({topic.name for topic in body.topics} or view.topics.keys())
@@ -33,6 +38,7 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPar
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Of those that were named.
     for name in (name for name in names if name >= first):
+        yield
         if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             if body.topics:
                 hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
+from odradek.api.parts import Parts, whole
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core import topic_names
 from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
+from odradek.core.cluster import INTERNAL_TOPICS, TopicInfo
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
 from odradek.core.parked import Parked
@@ -42,11 +43,11 @@ CREATION_MS_MAX = 5 * SECOND_MS
 def handle(call: Call, body: MetadataRequest) -> MetadataResponse | Parked[MetadataResponse]:
     if call.version < ASKED_BY_ID_SINCE and any(_has_id(topic) for topic in body.topics or ()):
         raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
-    missing = _to_create(call, body)
+    missing = whole(_to_create(call, body))
     if not missing:
-        return _answer(call, body)
+        return whole(_answer(call, body))
     change = call.broker.change(lambda token: CreateTopics(token, tuple(missing)))
-    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: _answer(call, body))
+    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: whole(_answer(call, body)))
 
 
 def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:
@@ -54,7 +55,7 @@ def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataRespon
     return MetadataResponse(brokers=[], topics=answers, error_code=code)
 
 
-def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
+def _to_create(call: Call, body: MetadataRequest) -> Parts[list[TopicInfo]]:
     broker = call.broker
     if not _may_create(call, body):
         return []
@@ -62,6 +63,7 @@ def _to_create(call: Call, body: MetadataRequest) -> list[TopicInfo]:
     planned: list[TopicInfo] = []
     room = PARTITIONS_PER_REQUEST_MAX
     for name in sorted(names - broker.view.topics.keys()):
+        yield
         try:
             _check_create(call, name)
             spec = state_topics.spec(TopicName(name), broker.configs, broker.view)
@@ -86,13 +88,14 @@ def _may_create(call: Call, body: MetadataRequest) -> bool:
     return body.allow_auto_topic_creation and call.broker.configs.bool("auto.create.topics.enable")
 
 
-def _answer(call: Call, body: MetadataRequest) -> MetadataResponse:
+def _answer(call: Call, body: MetadataRequest) -> Parts[MetadataResponse]:
     view = call.broker.view
+    topics = yield from _topics(call, body)
     return MetadataResponse(
         brokers=_brokers(call),
         cluster_id=view.cluster_id,
         controller_id=view.controller,
-        topics=_topics(call, body),
+        topics=topics,
         cluster_authorized_operations=authorized.cluster(call, body.include_cluster_authorized_operations),
     )
 
@@ -104,14 +107,21 @@ def _brokers(call: Call) -> list[MetadataResponseBroker]:
     ]
 
 
-def _topics(call: Call, body: MetadataRequest) -> list[MetadataResponseTopic]:
+def _topics(call: Call, body: MetadataRequest) -> Parts[list[MetadataResponseTopic]]:
     view = call.broker.view
+    answers: list[MetadataResponseTopic] = []
     with_operations = body.include_topic_authorized_operations
     may_create = _may_create(call, body)
     if body.topics is None or (call.version < NULL_MEANS_ALL_SINCE and not body.topics):
-        topics = [topic for topic in view.topics.values() if _may_describe(call, topic.name)]
-        return [_described(call, topic, with_operations) for topic in topics]
-    return [_asked_for(call, topic, may_create, with_operations) for topic in _once_each(body.topics)]
+        for known in list(view.topics.values()):
+            if _may_describe(call, known.name):
+                answers.append((yield from _described(call, known, with_operations)))
+            yield
+        return answers
+    for topic in _once_each(body.topics):
+        answers.append((yield from _asked_for(call, topic, may_create, with_operations)))
+        yield
+    return answers
 
 
 def _may_describe(call: Call, name: str) -> bool:
@@ -128,7 +138,7 @@ def _once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTo
 
 def _asked_for(
     call: Call, asked: MetadataRequestTopic, may_create: bool, with_operations: bool
-) -> MetadataResponseTopic:
+) -> Parts[MetadataResponseTopic]:
     view = call.broker.view
     operations = authorized.NOT_ASKED
     try:
@@ -137,7 +147,7 @@ def _asked_for(
         call.check(Operation.DESCRIBE, ResourceType.TOPIC, text)
         known = view.topics.get(text)
         if known is not None:
-            return _described(call, known, with_operations)
+            return (yield from _described(call, known, with_operations))
         if may_create:
             _check_create(call, text)
         operations = authorized.topic(call, text) if with_operations else operations
@@ -166,28 +176,40 @@ def _unknown(
     )
 
 
-def _described(call: Call, topic: TopicInfo, with_operations: bool) -> MetadataResponseTopic:
+def _described(call: Call, topic: TopicInfo, with_operations: bool) -> Parts[MetadataResponseTopic]:
+    partitions = yield from _partitions(call, topic)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(call, index, info) for index, info in enumerate(topic.partitions)],
+        partitions=partitions,
         topic_authorized_operations=authorized.topic(call, topic.name) if with_operations else authorized.NOT_ASKED,
     )
 
 
-def _partition(call: Call, index: int, info: PartitionInfo) -> MetadataResponsePartition:
+def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePartition]]:
     alive = call.broker.view.brokers
-    return MetadataResponsePartition(
-        error_code=leader_error(call, info.leader),
-        partition_index=index,
-        leader_id=info.leader,
-        leader_epoch=info.leader_epoch,
-        replica_nodes=list(info.replicas),
-        isr_nodes=list(info.isr),
-        offline_replicas=[replica for replica in info.replicas if replica not in alive],
-    )
+    errors: dict[BrokerId, ErrorCode] = {}  # Few brokers lead many partitions.
+    answers = []
+    for index, info in enumerate(topic.partitions):
+        leader, replicas = info.leader, info.replicas
+        error = errors.get(leader)
+        if error is None:
+            error = errors[leader] = leader_error(call, leader)
+        answers.append(
+            MetadataResponsePartition(
+                error_code=error,
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=info.leader_epoch,
+                replica_nodes=list(replicas),
+                isr_nodes=list(info.isr),
+                offline_replicas=[replica for replica in replicas if replica not in alive],
+            )
+        )
+        yield
+    return answers
 
 
 def leader_error(call: Call, leader: BrokerId) -> ErrorCode:

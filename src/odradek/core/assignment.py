@@ -25,6 +25,9 @@ def spread(
     if replication_factor > len(alive):
         text = f"replication factor {replication_factor} is larger than the number of live brokers, {len(alive)}"
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    if replication_factor == 1:
+        alone = [(broker,) for broker in alive]
+        return [alone[(start + index) % len(alive)] for index in range(first, first + partitions)]
     return [
         _replicas(alive, index, replication_factor, start, shift + index // len(alive))
         for index in range(first, first + partitions)

@@ -92,7 +92,7 @@ class ClusterView:
 
     def collides_with(self, name: TopicName) -> TopicName | None:
         """The first of the topics that can't exist beside one of this name, or None."""
-        return next(iter(self._alike.get(collision_key(name), ())), None)
+        return next(iter(self._alike.get(collision_key(name), ())), None) if _may_collide(name) else None
 
     def put(self, topic: TopicInfo) -> None:
         """Adds a topic, or replaces the one of its name."""

@@ -6,7 +6,7 @@ broker may have been faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -41,9 +41,12 @@ class Planner(NamedTuple):
 
     def new_topic(self, spec: TopicSpec, view: ClusterView) -> TopicInfo:
         """The topic to be written.  Raises Refused with the code and sentence that the client is answered with."""
-        name = self.check_name(spec.name, view)
+        return self.planned(self.check_name(spec.name, view), spec, view)
+
+    def planned(self, name: TopicName, spec: TopicSpec, view: ClusterView) -> TopicInfo:
+        """As new_topic, for a name that check_name has returned."""
         replicas = self._replicas(spec, sorted(view.brokers))
-        return TopicInfo(name, self.new_uuid(), tuple(map(_led_by_first, replicas)), dict(spec.configs))
+        return TopicInfo(name, self.new_uuid(), _led_by_first(replicas), dict(spec.configs))
 
     def check_name(self, text: str, view: ClusterView) -> TopicName:
         """The name of a topic that could be made.  Raises Refused."""
@@ -85,12 +88,12 @@ class Planner(NamedTuple):
             factor = len(topic.partitions[0].replicas)
             start, shift = self.random_int31(), self.random_int31()
             added = assignment.spread(brokers, count - present, factor, start=start, shift=shift, first=present)
-            return tuple(map(_led_by_first, added))
+            return _led_by_first(added)
         if len(assignments) != count - present:
             text = f"{count - present} partitions are added and {len(assignments)} assigned"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         _check_added(count - present)
-        return tuple(map(_led_by_first, assignment.checked_manual(list(enumerate(assignments)), brokers)))
+        return _led_by_first(assignment.checked_manual(list(enumerate(assignments)), brokers))
 
 
 def _check_count(name: str, present: int, count: int) -> None:
@@ -107,5 +110,14 @@ def _check_added(added: int) -> None:
         raise Refused(ErrorCode.INVALID_PARTITIONS, text)
 
 
-def _led_by_first(replicas: tuple[BrokerId, ...]) -> PartitionInfo:
-    return PartitionInfo(leader=replicas[0], leader_epoch=FIRST_EPOCH, replicas=replicas, isr=replicas)
+def _led_by_first(replicas: Iterable[tuple[BrokerId, ...]]) -> tuple[PartitionInfo, ...]:
+    """New partitions, each led by the first of its replicas.  Those that are alike share one value."""
+    known: dict[tuple[BrokerId, ...], PartitionInfo] = {}
+    partitions = []
+    for brokers in replicas:
+        info = known.get(brokers)
+        if info is None:
+            info = PartitionInfo(leader=brokers[0], leader_epoch=FIRST_EPOCH, replicas=brokers, isr=brokers)
+            known[brokers] = info
+        partitions.append(info)
+    return tuple(partitions)

@@ -25,7 +25,8 @@ def view(*brokers: int) -> ClusterView:
 
 
 def with_topic(name: str, brokers: ClusterView) -> ClusterView:
-    return brokers.with_topics([planner().new_topic(TopicSpec(name), brokers)])
+    brokers.put(planner().new_topic(TopicSpec(name), brokers))
+    return brokers
 
 
 def refusal(spec: TopicSpec, brokers: ClusterView) -> ErrorCode:

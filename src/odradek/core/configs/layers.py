@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.core.configs.broker_keys import BROKER_KEYS, broker_key, known
-from odradek.core.configs.definition import ConfigSource, Synonym, Value, to_text
+from odradek.core.configs.definition import ConfigEntry, ConfigSource, Synonym, Value, to_text
 from odradek.core.configs.values import TypedValues
 
 
@@ -28,11 +28,12 @@ class Layer(NamedTuple):
 class LayeredConfigs(TypedValues):
     """Immutable.  `layers`, strongest first; `defaults` replace those of the table."""
 
-    __slots__ = ("_defaults", "_layers")
+    __slots__ = ("_defaults", "_layers", "inherited")
 
     def __init__(self, layers: tuple[Layer, ...], defaults: Mapping[str, Value]) -> None:
         self._layers = layers
         self._defaults = defaults
+        self.inherited: dict[str, ConfigEntry] = {}  # What is told of topic keys that a topic does not set.
 
     def value(self, name: str) -> Value:
         for layer in self._layers:

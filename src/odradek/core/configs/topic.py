@@ -163,13 +163,23 @@ class Merged(TypedValues):
         return self.int(older if self.is_set(older) and not self.is_set(name) else name)
 
     def entry(self, key: ConfigKey) -> ConfigEntry:
-        value = to_text(self.value(key.name))
+        inherited = self._broker.inherited.get(key.name)
+        if inherited is None:
+            inherited = self._broker.inherited[key.name] = self._inherited_entry(key)
+        if key.name not in self._values:
+            return inherited
+        value = to_text(self._values[key.name])
+        source = ConfigSource.DYNAMIC_TOPIC_CONFIG
+        synonyms = (Synonym(key.name, value, source), *inherited.synonyms)
+        return inherited._replace(value=value, source=source, synonyms=synonyms)
+
+    def _inherited_entry(self, key: ConfigKey) -> ConfigEntry:
+        """What is told of a key that the topic does not set."""
+        _, value = _inherited(self._broker, key.name)
         synonyms = self._broker.synonyms(TOPIC_SYNONYMS.get(key.name, ()), key.sensitive)
-        if key.name in self._values:
-            synonyms = (Synonym(key.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
         return ConfigEntry(
             name=key.name,
-            value=value,
+            value=to_text(key.default if value is None else value),
             source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             read_only=False,
             sensitive=key.sensitive,
@@ -198,6 +208,8 @@ def _in_ms(name: str, value: Value) -> Value:
 
 def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> None:
     """Raises Refused(INVALID_CONFIG) for unknown names, bad values, and values that contradict each other."""
+    if not overrides:
+        return  # check_defaults has seen what the broker gives.
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
         raise _refused(f"Null value not supported for topic configs: {','.join(nulls)}")
