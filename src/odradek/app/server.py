@@ -7,7 +7,6 @@ opened, and clients are let in last.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -23,6 +22,7 @@ import uvloop
 from odradek.app import logs
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
+from odradek.app.garbage import Garbage
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import Unavailable
 from odradek.log.disk import DirectoryInUse, DiskFailed
@@ -34,7 +34,6 @@ from odradek.net.listener import CannotListen
 log = logging.getLogger(__name__)
 
 STOPPED, FAILED = 0, 1
-GARBAGE_OBJECTS_MIN = 20_000
 
 
 def run(
@@ -79,10 +78,7 @@ async def _serve(settings: Settings) -> int:
     running = await start(settings, loop)
     if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
         running.shell.busy_poll = BusyPoll(loop)
-    # What is there now stays: the collector need not look at it again, and has little to find in what requests leave.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE_OBJECTS_MIN)
+    Garbage(loop, running.shell.traffic).begin()
     _say_ready(running)
     await told_to_stop.wait()
     await running.stop()

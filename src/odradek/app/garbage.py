@@ -1,0 +1,58 @@
+"""Garbage collection in a process that is the broker's own: in portions, since a collection holds up everybody.
+
+Nearly everything is freed when its last reference goes.  A full collection looks at all there is to find little: 13 ms
+with 1,000 partitions, 60 ms with 4,000.  So young objects are collected often, and what has survived twice is frozen:
+it is not looked at again.  Cycles that come apart later stay, 4 KB for each connection that lived so long.  All is
+looked at when nobody asks anything, after a thousand connections; if it is never quiet, after very many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Mapping
+
+from odradek.net.traffic import Traffic
+
+YOUNG_OBJECTS = 10_000  # 2 ms to look at.
+YOUNG_COLLECTIONS = 2  # Between two collections of what has survived one: 7 ms.
+NEVER = 1 << 30
+MIDDLE = 1
+QUIET_SECONDS = 10
+CONNECTIONS_WHEN_QUIET = 1_000
+CONNECTIONS_MAX = 20_000
+
+
+class Garbage:
+    """The collector of this process.  `begin` is called when everything that stays is there."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, traffic: Traffic) -> None:
+        self._loop = loop
+        self._traffic = traffic
+        self._bytes_seen = 0
+        self._connections_seen = 0
+
+    def begin(self) -> None:
+        gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
+        gc.callbacks.append(_freeze_survivors)
+        self.collect_all()
+        self._loop.call_later(QUIET_SECONDS, self._look)
+
+    def collect_all(self) -> None:
+        self._connections_seen = self._traffic.connections_accepted
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    def _look(self) -> None:
+        is_quiet = self._traffic.bytes_in == self._bytes_seen
+        self._bytes_seen = self._traffic.bytes_in
+        new = self._traffic.connections_accepted - self._connections_seen
+        if new >= (CONNECTIONS_WHEN_QUIET if is_quiet else CONNECTIONS_MAX):
+            self.collect_all()
+        self._loop.call_later(QUIET_SECONDS, self._look)
+
+
+def _freeze_survivors(phase: str, info: Mapping[str, int]) -> None:
+    if phase == "stop" and info["generation"] == MIDDLE:
+        gc.freeze()

@@ -1,0 +1,67 @@
+"""The collector of a broker's process looks at little at a time, and at all of it some day.
+
+In a process of its own: there is one collector in each.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+START = """
+import asyncio, gc, weakref
+from odradek.app.garbage import CONNECTIONS_WHEN_QUIET, Garbage
+from odradek.net.traffic import Traffic
+
+class Node:
+    pass
+
+def cycle():
+    one, other = Node(), Node()
+    one.other, other.other = other, one
+    return one
+
+loop, traffic = asyncio.new_event_loop(), Traffic()
+garbage = Garbage(loop, traffic)
+garbage.begin()
+"""
+
+
+def run(program: str) -> None:
+    subprocess.run([sys.executable, "-c", START + program], check=True)
+
+
+def test_no_collection_looks_at_all_that_stays() -> None:
+    run("""
+looked_at = []
+gc.callbacks.append(lambda phase, info: phase == "start" and looked_at.append(len(gc.get_objects())))
+kept = [[number] for number in range(500_000)]
+assert len(looked_at) > 30
+assert max(looked_at) < 100_000, max(looked_at)
+assert gc.get_freeze_count() > 400_000
+""")
+
+
+def test_garbage_is_found_while_it_is_young() -> None:
+    run("""
+seen = weakref.ref(cycle())
+kept = [[number] for number in range(50_000)]
+assert seen() is None
+""")
+
+
+def test_what_fell_apart_later_is_found_when_it_is_quiet() -> None:
+    run("""
+old = cycle()
+seen = weakref.ref(old)
+kept = [[number] for number in range(100_000)]
+del old
+gc.collect()
+assert seen() is not None, "it was frozen"
+traffic.bytes_in = 1
+traffic.connections_accepted = CONNECTIONS_WHEN_QUIET
+garbage._look()
+assert seen() is not None, "somebody has asked something"
+garbage._look()
+assert seen() is None
+""")
