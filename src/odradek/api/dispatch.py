@@ -18,10 +18,10 @@ from typing import cast
 
 from odradek.api import api_versions, log_fields, plain_commit, plain_fetch, plain_produce, produce
 from odradek.api.call import Call, Peer
-from odradek.api.outcome import NO_BODY, Done, Encoded, Outcome, Slices, Staged, Steps, Wait, encoded
+from odradek.api.outcome import NO_BODY, PAUSE, Done, Encoded, Outcome, Resumed, Slices, Staged, Steps, Wait, encoded
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
+from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, SLICE_ELEMENTS
 from odradek.base.units import CorrelationId
 from odradek.core.broker import Broker
 from odradek.core.effects import Work
@@ -118,7 +118,7 @@ class _Asked:
             answer = self.api.handle(self.call, body)
             if isinstance(answer, GeneratorType):  # Generator, of the abc, takes three times as long.
                 try:
-                    wait = next(answer)
+                    wait = _slice(answer)
                 except StopIteration as done:
                     answer = done.value
                 else:
@@ -128,7 +128,7 @@ class _Asked:
             return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
     def _in_slices(self, body: object, slices: Slices, wait: Wait) -> Steps:
-        """The rest of a handler that has come to its first `yield`."""
+        """The rest of a handler that is through with its first slice."""
         call = self.call
         try:
             while True:
@@ -137,7 +137,7 @@ class _Asked:
                 if call.admission.refused:
                     raise Refused(call.admission.refused, "the gate refuses the request by now")
                 try:
-                    wait = slices.send(resumed.value) if resumed.error is None else slices.throw(resumed.error)
+                    wait = _slice(slices, resumed)
                 except StopIteration as done:
                     answer = done.value
                     break
@@ -190,6 +190,19 @@ class _Asked:
             exc_info=error,
         )
         return api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _slice(slices: Slices, resumed: Resumed | None = None) -> Wait:
+    """Goes on until there is something to wait for, or the slice is over.  Raises StopIteration at the end."""
+    if resumed is None:
+        wait = next(slices)
+    else:
+        wait = slices.send(resumed.value) if resumed.error is None else slices.throw(resumed.error)
+    for _ in range(SLICE_ELEMENTS):
+        if wait is not PAUSE:
+            return wait
+        wait = next(slices)
+    return wait
 
 
 def _unsupported(request: Request) -> Encoded:

@@ -52,7 +52,7 @@ Steps: TypeAlias = Generator[Wait, Resumed, Done]
 Outcome: TypeAlias = Done | Steps
 
 # A handler may be written as a generator of the same kind: it gets a Work's value from the `yield`, or its error is
-# raised there; its return value is its answer.
+# raised there; its return value is its answer.  One of many elements yields PAUSE after each: a slice is some of them.
 Slices: TypeAlias = Generator[Wait, object, object]
 
 
