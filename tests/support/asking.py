@@ -20,12 +20,16 @@ PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS = 9, 12, 7, 6  # The versions that 
 MIB = 1 << 20
 
 
-def create(client: RawClient, *names: str, partitions: int = 1) -> list[ErrorCode]:
+def create_request(*names: str, partitions: int = 1) -> CreateTopicsRequest:
     topics = [
         CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
         for name in names
     ]
-    answer = client.ask(CreateTopicsRequest(topics=topics), CREATE_TOPICS, CreateTopicsResponse)
+    return CreateTopicsRequest(topics=topics)
+
+
+def create(client: RawClient, *names: str, partitions: int = 1) -> list[ErrorCode]:
+    answer = client.ask(create_request(*names, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
     return [ErrorCode(topic.error_code) for topic in answer.topics]
 
 

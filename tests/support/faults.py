@@ -15,7 +15,10 @@ SOURCE = Path(__file__).with_name("faults.c")
 _CLOCK = struct.Struct("=q")
 _FAILING = struct.Struct("=ii")
 _FAILURES = struct.Struct("=q")
-_TEXT_AT = _CLOCK.size + _FAILING.size + _FAILURES.size
+_SYNC = struct.Struct("=q")
+_FAILURES_AT = _CLOCK.size + _FAILING.size
+_SYNC_AT = _FAILURES_AT + _FAILURES.size
+_TEXT_AT = _SYNC_AT + _SYNC.size
 _SIZE = _TEXT_AT + 1000
 
 
@@ -48,14 +51,21 @@ class Faults:
         self._write(_TEXT_AT, path_part.encode() + b"\0")
         self._write(_CLOCK.size, _FAILING.pack(operations, error))
 
+    def slow_syncs(self, seconds: float, path_part: str) -> None:
+        """From now on each sync of a file whose path contains `path_part` takes so much longer; 0 ends it at once."""
+        self.repair()
+        self._write(_TEXT_AT, path_part.encode() + b"\0")
+        self._write(_SYNC_AT, _SYNC.pack(int(seconds * 1e9)))
+
     def repair(self) -> None:
         self._write(_CLOCK.size, _FAILING.pack(Operations.NONE, 0))
+        self._write(_SYNC_AT, _SYNC.pack(0))
 
     @property
     def failures(self) -> int:
         """How often an operation was made to fail so far."""
         data = self._control.read_bytes()
-        count: int = _FAILURES.unpack_from(data, _CLOCK.size + _FAILING.size)[0]
+        count: int = _FAILURES.unpack_from(data, _FAILURES_AT)[0]
         return count
 
     def shift_clock(self, seconds: float) -> None:

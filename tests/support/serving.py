@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ class Serving:
         self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
         self.program = ["-m", "odradek"]
         self.environment: dict[str, str] = {}  # Of the next process, beside ours.
+        self.program: tuple[str, ...] = ("-m", "odradek")  # What the interpreter is given before `serve`.
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
@@ -62,6 +64,10 @@ class Serving:
             raise NotReady(f"exit {code}: {line}{(self.directory / 'stderr.txt').read_text()}")
         self.port = int(line.rpartition(":")[2])
         return self
+
+    def is_listening(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

@@ -326,20 +326,23 @@ class Conversation:
             self._held_bytes = self._held_bytes - in_memory(chunks) if self._parked or self._under_way else 0
         return chunks
 
-    def leave(self) -> list[Chunk]:
-        """The end: nothing is handled any more.  Returns the answers that are ready."""
-        lot = self._host.broker.lot
+    def stop(self) -> None:
+        """Handles nothing more, not even what was received; what waits for an event is still answered."""
         self._unhandled.clear()
         if self._under_way is not None:
             self._under_way.steps.close()
-            self._under_way = None
+            self._is_done()
         if isinstance(self._waits_for, Work):
             self._waits_for.then = None
         elif self._waits_for is not PAUSE:
-            lot.forget(self._waits_for)
+            self._host.broker.lot.forget(self._waits_for)
         self._waits_for = PAUSE
+
+    def leave(self) -> list[Chunk]:
+        """The end: nobody is answered any more.  Returns the answers that are ready."""
+        self.stop()
         for parked in self._parked:
-            lot.forget(parked)
+            self._host.broker.lot.forget(parked)
         self._parked.clear()
         self._ready = _nobody
         wire, self.wire = self.wire, NOBODY

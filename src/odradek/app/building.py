@@ -73,10 +73,12 @@ class Running:
         self._budget_watch.start()
 
     async def stop(self) -> None:
-        """Let nobody in any more, answer who waits, sync and close the logs, leave the cluster."""
+        """Let nobody in any more, finish what was begun, answer who waits, close the logs, leave the cluster."""
         self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
+            listener.stop_reading()
+        await self.shell.finish_writing()
         self.shell.stop_answering()
         for listener in self.listeners:
             listener.close_connections()

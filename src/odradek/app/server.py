@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ from odradek.net.listener import CannotListen
 log = logging.getLogger(__name__)
 
 STOPPED, FAILED = 0, 1
+# Gigabytes that nobody waited for may have to be written; a disk that takes longer than this hangs.
+STOP_SECONDS_MAX = 300
 
 
 def run(
@@ -81,8 +84,23 @@ async def _serve(settings: Settings) -> int:
     Garbage(loop, running.shell.traffic).begin()
     _say_ready(running)
     await told_to_stop.wait()
+    patience = _end_anyway()
     await running.stop()
+    patience.cancel()
     return STOPPED
+
+
+def _end_anyway() -> threading.Timer:
+    """Ends the process as a kill does if its stop hangs, which only a disk can do; the next start checks the logs."""
+
+    def end() -> None:
+        log.critical("the disk has not ended its syncs in %d s: stopped without them", STOP_SECONDS_MAX)
+        os._exit(FAILED)
+
+    patience = threading.Timer(STOP_SECONDS_MAX, end)
+    patience.daemon = True
+    patience.start()
+    return patience
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

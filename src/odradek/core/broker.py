@@ -464,6 +464,11 @@ class Broker:
         self._syncs += len(syncs)
         return syncs
 
+    @property
+    def is_writing(self) -> bool:
+        """True while something that was written is not synced and will be: by a sync under way, or one that is due."""
+        return bool(self._unsynced or self._syncs or self._postponed or self._changes or self._asks_ids)
+
     def keep_house(self, now: Moment) -> None:
         """About once a second: retention, flushes that are due, checkpoints, files whose time is over."""
         due = self._housekeeping.tick(now, self.partitions)

@@ -55,7 +55,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._has_read_enough = False  # The loop would read on from this socket while there is something in it.
         self._is_going_on = False
         self._unmute: asyncio.TimerHandle | None = None
-        self._is_closing = False
+        self._is_closing = False  # Nothing more is read or handled,
+        self._has_left = False  # nor answered.
         self.last_active = 0
 
     # asyncio's side.
@@ -73,7 +74,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._is_closing = True
+        self._is_closing = self._has_left = True
         self._drop_intake()
         if self._unmute is not None:
             self._unmute.cancel()
@@ -112,6 +113,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         return False  # Nobody is there to read the rest.
 
     # The shell's side.
+
+    def stop_reading(self) -> None:
+        """Handles nothing more, not even what was received; what was handled is still answered."""
+        self._is_closing = True
+        self._drop_intake()
+        self._talk.stop()
+        self._transport.pause_reading()
 
     def close(self) -> None:
         """Send what is ready, then close."""
@@ -194,14 +202,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _may_go_on(self) -> None:
         """Something has happened to the conversation: there are answers, an ending, or a wait that is over."""
         talk = self._talk
-        if self._is_closing:
-            return
-        if talk.ending is not None:
+        if talk.ending is not None and not self._has_left:
             self._end()
             return
         chunks = talk.data_to_send()
         if chunks:
             self._outbox.put(chunks)
+        if self._is_closing:
+            return
         self._balance()
         if talk.mute_until and self._unmute is None:
             self._mute(talk.mute_until - self._shell.now().steady)
@@ -283,11 +291,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._close_after_answers()
 
     def _close_after_answers(self) -> None:
-        if self._is_closing:
+        if self._has_left:
             return
-        self._is_closing = True
-        self._drop_intake()
-        self._transport.pause_reading()
+        self._has_left = True
+        self.stop_reading()
         self._outbox.put(self._talk.leave())
         self._outbox.close_when_empty()
 

@@ -55,6 +55,7 @@ class Listener:
         self._connections: dict[ClientConnection, str] = {}
         self._by_address: Counter[str] = Counter()
         self._turned_away = 0
+        self._is_stopping = False
         self._next_warning = 0
         self._server: asyncio.Server | None = None
         self.host = ""
@@ -100,6 +101,8 @@ class Listener:
             log.warning("%s is turned away: %s (%d since the start)", address, reason, self._turned_away, extra=fields)
 
     def _why_not(self, address: str) -> str | None:
+        if self._is_stopping:
+            return "the broker stops"
         if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
             return "too many connections"
         return None if are_left() else "too many open files; the rest is kept for the logs (ulimit -n)"
@@ -118,6 +121,11 @@ class Listener:
     def stop_accepting(self) -> None:
         if self._server is not None:
             self._server.close()
+
+    def stop_reading(self) -> None:
+        self._is_stopping = True
+        for connection in list(self._connections):
+            connection.stop_reading()
 
     def close_connections(self) -> None:
         for connection in list(self._connections):

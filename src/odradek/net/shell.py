@@ -51,6 +51,8 @@ from odradek.net.traffic import Traffic
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
+# A request that is still not answered after it has no client any more: request.timeout.ms is 30 s by default.
+FINISH_SECONDS_MAX = 30
 LATE_MS = 100  # A timer that is so late shows that the loop was held up.
 CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
@@ -98,6 +100,8 @@ class Shell:
         self._is_late = False
         self._next_housekeeping = 0
         self._is_stopped = False
+        self._changes_under_way = 0  # Of the metadata tree.
+        self._all_finished: asyncio.Future[None] | None = None  # While the broker stops.
 
     def run(
         self,
@@ -138,6 +142,8 @@ class Shell:
         for effect in self.broker.take_effects():
             self._start(effect)
         self._set_timer()
+        if self._all_finished is not None and not self._is_writing and not self._all_finished.done():
+            self._all_finished.set_result(None)
 
     def in_thread(
         self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
@@ -162,8 +168,24 @@ class Shell:
                 self.broker.lot.happened(name)
                 self.soon(self.settle)
 
+    async def finish_writing(self) -> None:
+        """Returns when all that was written is synced, all changes of the metadata have ended, and both is answered.
+
+        Nothing new may be taken in any more.  Whoever stops sooner tells an idempotent producer to send again what the
+        next start finds in the log, and knows of the last batch only.  A disk that hangs ends this after some time.
+        """
+        self._all_finished = self.loop.create_future()
+        self.settle()
+        await asyncio.wait([self._all_finished], timeout=FINISH_SECONDS_MAX)
+        if not self._all_finished.done():
+            log.error("%d s were not enough to sync what was written; who waits for it is told so", FINISH_SECONDS_MAX)
+
+    @property
+    def _is_writing(self) -> bool:
+        return self._changes_under_way > 0 or self._slices.is_under_way or self.broker.is_writing
+
     def stop_answering(self) -> None:
-        """Everyone who waits gets the answer there is now."""
+        """Completes all parked requests with what is known now."""
         self._slices.finish()
         self._is_stopped = True
         if self._timer is not None:
@@ -224,8 +246,10 @@ class Shell:
             case Load():
                 self.in_thread(effect.run, self._load_ended, Pool.LOADS)
             case TakeProducerIds():
+                self._changes_under_way += 1
                 self.in_thread(lambda: self._take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
             case CreateTopics() | GrowTopics() | DeleteTopics():
+                self._changes_under_way += 1
                 self._when_done(self._changes.submit(lambda: self._change(effect)), self._change_ended)
 
     def _change(self, change: Change) -> Changed:
@@ -245,6 +269,7 @@ class Shell:
         self.settle()
 
     def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
+        self._changes_under_way -= 1
         failure = done.exception()
         if failure is not None:  # Whoever waits is told so, and the next one asks again.
             log.error("no producer ids can be had: %s", failure)
@@ -252,6 +277,7 @@ class Shell:
         self.settle()
 
     def _change_ended(self, done: Future[Changed]) -> None:
+        self._changes_under_way -= 1
         self._slices.add(self.broker.changing(done.result(), self.now()))
 
     # One timer for everything that waits for a time.

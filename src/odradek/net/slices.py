@@ -23,6 +23,10 @@ class Slices:
         self._works: deque[Iterator[None]] = deque()
         self._is_due = False
 
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._works)
+
     def add(self, work: Iterator[None]) -> None:
         """Begins at once if nothing else is under way."""
         self._works.append(work)
