@@ -46,13 +46,16 @@ def test_soon_ready_and_small(tmp_path: Path) -> None:
     ("settings", "told"),
     [
         ({}, "127.0.0.1"),
-        ({"listeners": "PLAINTEXT://localhost:0"}, "127.0.0.1"),
+        ({"listeners": "PLAINTEXT://localhost:0"}, "localhost"),
+        ({"listeners": "PLAINTEXT://:0"}, "127.0.0.1"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:0"}, "127.0.0.1"),
+        ({"listeners": "PLAINTEXT://[::]:0"}, "127.0.0.1"),
         ({"advertised.listeners": "PLAINTEXT://kafka.example.org:9094"}, "kafka.example.org"),
     ],
 )
 def test_a_client_is_told_what_reaches_us(tmp_path: Path, settings: dict[str, str], told: str) -> None:
-    """What is advertised, or else the address that the client came in on."""
-    with Serving(tmp_path, **settings) as broker, RawClient(broker.port) as client:
+    """What is advertised, or else the host that is listened on; if it is any, the address the client came in on."""
+    with Serving(tmp_path, "--insecure", **settings) as broker, RawClient(broker.port) as client:
         (known,) = client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
         assert (known.host, known.port) == (told, 9094 if "example" in told else broker.port)
 

@@ -24,7 +24,7 @@ class Peer:
 
     listener: str
     local: Endpoint  # Where this client reached us.
-    advertised: Endpoint | None  # What advertised.listeners says for this listener.
+    advertised: Endpoint | None  # What advertised.listeners says for this listener, or the host it listens on.
     address: str
     software: str = "unknown"
     admission: Admission = ADMITTED  # Of its last request.
@@ -48,8 +48,8 @@ class Peer:
     def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
         """The address under which this client should find a broker.
 
-        Ours is the one that was advertised, else the one the client came in on: it reaches us, whatever name, port
-        mapping or network lies between.
+        Ours is the one that was advertised, else the host that is listened on, as Apache Kafka does; where that is
+        every interface, it is the one the client came in on, which reaches us whatever lies between.
         """
         if not ours:
             return broker.endpoint(self.listener)

@@ -1,15 +1,15 @@
 """From server.properties and --override to the settings a broker starts with.
 
 The names, types and rules are Kafka's (core/configs); this file reads them from text, derives what the shell needs and
-says which of the keys in use change nothing here yet.  Two defaults are not Kafka's, both safe: the listener is on
-loopback, and the data lies in ./odradek-data instead of /tmp/kafka-logs.
+says which of the keys in use change nothing here yet.  Three defaults are not Kafka's: the listener is on loopback, the
+data lies in ./odradek-data instead of /tmp/kafka-logs, and there is no rebalance protocol `streams`.
 
 `python -m odradek.app.config` prints docs/CONFIGURATION.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,14 +30,19 @@ from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 
 # No key of Kafka's: so it is in no table, and no client is told of it.
 METRICS_LISTENER = "metrics.listener"
-DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dir": "odradek-data"}
+PROTOCOLS, STREAMS = "group.coordinator.rebalance.protocols", "streams"
+DEFAULTS = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dir": "odradek-data",
+    PROTOCOLS: "classic,consumer",  # Kafka's has streams as well, which is not here yet.
+}
 
 
 class Settings(NamedTuple):
     """What a broker starts with.  Sizes in bytes, times in ms; None and -1 are Kafka's: not set, no limit.
 
     `broker_id` None: take the one of meta.properties, or the next above `reserved_broker_id_max`.
-    `advertised` holds the listeners whose clients are told another address than the one they came in on.
+    `advertised` holds the listeners whose clients are told another address than the one it listens on.
     `metrics` is where Prometheus finds them, if anywhere.
     `without_effect` names the keys that are set, known to Kafka, and change nothing here.
     """
@@ -107,9 +112,17 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         listen_backlog=configs.int("socket.listen.backlog.size"),
         socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
         socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
-        without_effect=tuple(name for name in configs.names_set() if name not in EFFECTIVE),
+        without_effect=tuple(_without_effect(configs)),
         metrics=metrics,
     )
+
+
+def _without_effect(configs: BrokerConfigs) -> Iterator[str]:
+    for name in configs.names_set():
+        if name not in EFFECTIVE:
+            yield name
+        elif name == PROTOCOLS and STREAMS in configs.list(name):
+            yield f"{name}={STREAMS}"
 
 
 def _read(path: Path) -> dict[str, str]:

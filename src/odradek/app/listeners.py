@@ -4,7 +4,8 @@
     listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL
     advertised.listeners=OUTSIDE://kafka.example.org:9094
 
-A listener that is not advertised tells each client the address the client came in on.
+A listener that is not advertised tells its clients the host that it listens on, as it is written there; one on every
+interface tells each client the address the client came in on.
 """
 
 from __future__ import annotations

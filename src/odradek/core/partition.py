@@ -355,16 +355,31 @@ class Partition:
         return found if found is not None and found.offset < end else None
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
-        """Where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is."""
+        """Where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is.
+
+        Raises Refused for an epoch that is newer than the leader's.
+        """
         if last_fetched_epoch < 0:
             return None
-        epoch, end = self.log.epochs.end_offset_for(LeaderEpoch(last_fetched_epoch), self.log.end_offset)
+        epoch, end = self._end_of_epoch(LeaderEpoch(last_fetched_epoch))
         if end < 0:
             text = f"epoch {last_fetched_epoch}, last fetched before offset {fetch_offset}, is not known here"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if epoch < last_fetched_epoch or end < fetch_offset:
             return epoch, end
         return None
+
+    def _end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The greatest epoch known here that is not above `epoch`, and where it ends; -1 for both if that is newer.
+
+        The leader's own epoch is known before its first record, which would be at the log's end.  Apache Kafka enters
+        it in the checkpoint when it begins; that costs a file for each partition that is made.
+        """
+        log, leaders = self.log, self.info.leader_epoch
+        latest = log.epochs.latest
+        if epoch <= latest or epoch > leaders:
+            return log.epochs.end_offset_for(epoch, log.end_offset)
+        return (epoch if epoch == leaders or latest < 0 else latest), log.end_offset
 
     def _storage_error(self, failed: DiskFailed) -> Refused:
         if not (failed.is_full and self._has_told_full):  # Producers try again and again.

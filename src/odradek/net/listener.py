@@ -22,6 +22,9 @@ SYSTEM_DEFAULT = -1
 BACKLOG_MIN = 1000
 
 
+EVERY_INTERFACE = ("0.0.0.0", "::")
+
+
 class CannotListen(OSError):
     """An address that can't be bound; the text is one sentence for a person."""
 
@@ -75,7 +78,9 @@ class Listener:
                 if size != SYSTEM_DEFAULT:
                     one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
         self.host = host
-        self.port = self._server.sockets[0].getsockname()[1]
+        address, self.port = self._server.sockets[0].getsockname()[:2]
+        if self.advertised is None and host and address not in EVERY_INTERFACE:
+            self.advertised = Endpoint(self.name, host, self.port)
 
     async def start(self) -> None:
         assert self._server is not None

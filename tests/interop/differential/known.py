@@ -119,6 +119,7 @@ KNOWN = (
     Known("api-versions-5", "ApiVersions v5*"),
     Known("api-versions-5", "*ApiVersions*", "*api_keys[18].max_version", kafka=4, ours=5),
     Known("resource-types", "DescribeConfigs * / resource type *", "results[x].error_code", "NONE", "INVALID_REQUEST"),
+    Known("streams-protocol", path="*configs[group.coordinator.rebalance.protocols]*"),
     Known("newer-configs", path="*configs[errors.deadletterqueue.*]", kafka=ABSENT),
     Known("newer-configs", path="*configs[remote.copy.lag.*]", kafka=ABSENT),
     Known("newer-configs", "DescribeConfigs * / the broker", "results[1].configs[*]", kafka=ABSENT),

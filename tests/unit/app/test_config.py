@@ -89,6 +89,16 @@ def test_file_and_overrides(tmp_path: Path) -> None:
     assert read.without_effect == ("sasl.kerberos.service.name",)
 
 
+def test_keys_that_are_checked_have_an_effect() -> None:
+    """And of what is named in one key, what is not here has none."""
+    bounds = {f"group.consumer.{which}.session.timeout.ms": "45000" for which in ("min", "max")}
+    bounds |= {f"group.consumer.{which}.heartbeat.interval.ms": "5000" for which in ("min", "max")}
+    assert settings(bounds).without_effect == ()
+    protocols = settings({"group.coordinator.rebalance.protocols": "classic,consumer,streams"})
+    assert protocols.without_effect == ("group.coordinator.rebalance.protocols=streams",)
+    assert settings({}).configs.list("group.coordinator.rebalance.protocols") == ("classic", "consumer")
+
+
 def test_the_file_that_comes_with_kafka_4() -> None:
     """The keys of its config/server.properties; only the bind to all interfaces needs a word."""
     texts = {

@@ -49,6 +49,14 @@ def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
     return _decoded(ConsumerProtocolSubscription, data)
 
 
+def decode_topics(data: Buffer) -> list[str]:
+    """The topics of a subscription of any version, read as version 0.  Raises Refused(CORRUPT_MESSAGE).
+
+    Some clients write a newer version and leave out what it adds; Apache Kafka looks no further either.
+    """
+    return _decoded(ConsumerProtocolSubscription, data, newest=0).topics
+
+
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
     """Raises Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolAssignment, data)
@@ -62,11 +70,11 @@ def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> b
     return pack(">h", version) + encode(assignment, version)
 
 
-def _decoded(cls: type[T], data: Buffer) -> T:
+def _decoded(cls: type[T], data: Buffer, newest: int | None = None) -> T:
     version = unpack_from(">h", data)[0] if len(data) >= 2 else -1
     if version < 0:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} has no version")
     try:
-        return decode(cls, min(version, schema_of(cls).versions[-1]), data, 2)
+        return decode(cls, min(version, schema_of(cls).versions[-1] if newest is None else newest), data, 2)
     except Malformed as malformed:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(malformed)) from None

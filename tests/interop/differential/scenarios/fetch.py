@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from differential.base import BASE, fetch, fetch_part, fetch_topic, topic
+from differential.base import BASE, fetch, fetch_part, fetch_topic, offsets, topic
 from differential.batches import THEN_MS, batch, compressed
 from differential.steps import BORDERLINE, CLUSTER, NO_SUCH_ID, VALID, WRONG, Scenario, Step, ask
 from odradek.base.units import INT32_MAX, INT64_MAX
@@ -14,6 +14,7 @@ from odradek.wire.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic
 VERSIONS = range(4, 19)
 NAME = "fetched"  # Ten batches of two records, then one of each codec; nothing in its second partition.
 END = 28
+UNWRITTEN = "unwritten"
 BATCH_BYTES = len(batch())
 OFFSETS = {"start": 0, "inside a batch": 5, "last": END - 1, "end": END}
 WRONG_OFFSETS = {"end + 1": END + 1, "far": INT64_MAX, "-1": -1, "-2": -2, "lowest": -INT64_MAX - 1}
@@ -25,7 +26,21 @@ def scenarios() -> list[Scenario]:
     prepared = Scenario(
         "fetch prepared", [], [topic(NAME, 2)], [(NAME, 0, each) for each in records] + [(NAME, 1, batch())]
     )
-    return [prepared, *(Scenario(f"Fetch v{version} reads", list(_steps(version))) for version in VERSIONS)]
+    return [
+        prepared,
+        *(Scenario(f"Fetch v{version} reads", list(_steps(version))) for version in VERSIONS),
+        Scenario("Fetch of a partition never written to", list(_unwritten()), [topic(UNWRITTEN)]),
+    ]
+
+
+def _unwritten() -> Iterator[Step]:
+    """Its leader knows its epoch all the same."""
+    for epoch, offset in ((0, 0), (0, 1), (1, 0), (-1, 0)):
+        part = fetch_part(0, offset)
+        part.last_fetched_epoch = epoch
+        yield ask(f"last fetched epoch {epoch} at {offset}", BORDERLINE, fetch(12, [part], UNWRITTEN), 12)
+    for text, timestamp in (("latest", -1), ("earliest", -2), ("greatest", -3)):
+        yield ask(text, VALID, offsets([(0, timestamp)], UNWRITTEN), 7)
 
 
 def _steps(version: int) -> Iterator[Step]:

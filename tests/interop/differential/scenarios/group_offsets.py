@@ -8,6 +8,7 @@ from differential.base import topic
 from differential.base_groups import (
     NOBODY,
     Commit,
+    beat,
     commit,
     delete_groups,
     delete_offsets,
@@ -36,6 +37,7 @@ def scenarios() -> list[Scenario]:
         *(Scenario(f"OffsetFetch v{version} offsets", list(_fetches(version))) for version in FETCHES),
         Scenario("OffsetDelete offsets", list(_deletes_offsets())),
         Scenario("a garbled subscription", list(_garbled())),
+        *(Scenario(f"a subscription cut short, version {one}", list(_cut_short(one))) for one in range(1, 5)),
         *(Scenario(f"ListGroups v{version} filters", list(_lists(version))) for version in LISTS),
         *(Scenario(f"DescribeGroups v{version} groups", list(_describes(version))) for version in DESCRIBES),
         *(Scenario(f"DeleteGroups v{version} groups", list(_deletes_groups(version))) for version in DELETES),
@@ -182,6 +184,21 @@ def _garbled() -> Iterator[Step]:
     yield ask("asks for an id", VALID, join(9, "garbled", protocols=protocols), 9, learns="garbled")
     garbled = join(9, "garbled", member("garbled"), protocols=protocols)
     yield ask("joins", WRONG, garbled, 9)._replace(seconds_max=2)
+
+
+def _cut_short(version: int) -> Iterator[Step]:
+    """A subscription that says to be newer, and ends where version 0 does: so some clients send it."""
+    group = f"cut-short-{version}"
+    me, protocols = member(group), [("range", bytes([0, version]) + SUBSCRIBED[2:])]
+    yield ask("asks for an id", VALID, join(9, group, protocols=protocols), 9, learns=group)
+    yield ask("joins", VALID, join(9, group, me, protocols=protocols), 9)
+    yield ask("syncs", VALID, sync(5, group, me, 1), 5)
+    kept = commit(9, group, (HERE, 0, 5, "m"), (OTHER, 0, 6, "m"), generation=1, member_id=me)
+    yield ask("commits", VALID, kept, 9)
+    yield ask("deletes", VALID, delete_offsets(group, (HERE, [0]), (OTHER, [0])), 0)
+    yield _all_of("keeps", group)
+    newer = beat(group, "consumer", 0, rebalance_ms=60_000, names=[HERE], owned=[])
+    yield ask("a member of the consumer protocol comes", WRONG, newer, 1)
 
 
 def _lists(version: int) -> Iterator[Step]:

@@ -19,7 +19,7 @@ from odradek.core.groups.classic.states import NEXT, Event, State
 from odradek.core.groups.group import CLASSIC, CONSUMERS
 from odradek.core.moment import Moment
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from odradek.record.internal.consumer_protocol import decode_subscription
+from odradek.record.internal.consumer_protocol import decode_topics
 
 
 class ClassicGroup(Rebalancing):
@@ -101,8 +101,8 @@ class ClassicGroup(Rebalancing):
         if not self._has_looked:
             self._has_looked = True
             try:
-                subscriptions = [decode_subscription(one.metadata(self.protocol_name)) for one in self.members]
-                self._topics = frozenset(chain.from_iterable(one.topics for one in subscriptions))
+                topics = [decode_topics(one.metadata(self.protocol_name)) for one in self.members]
+                self._topics = frozenset(chain.from_iterable(topics))
             except Refused:
                 self._topics = None
         return self._topics
