@@ -11,10 +11,17 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
+from odradek.coordination.sqlite import SqliteTree
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.asking import created, delete
 from support.pace import slowness
-from support.raw_client import RawClient
+from support.raw_client import RawClient, raw_frame
 from support.serving import Serving, outcome_of_serve, serving
 
 CPU_SECONDS_MAX = 0.5
@@ -49,7 +56,6 @@ def test_soon_ready_and_small(tmp_path: Path) -> None:
         ({"listeners": "PLAINTEXT://localhost:0"}, "localhost"),
         ({"listeners": "PLAINTEXT://:0"}, "127.0.0.1"),
         ({"listeners": "PLAINTEXT://0.0.0.0:0"}, "127.0.0.1"),
-        ({"listeners": "PLAINTEXT://[::]:0"}, "127.0.0.1"),
         ({"advertised.listeners": "PLAINTEXT://kafka.example.org:9094"}, "kafka.example.org"),
     ],
 )
@@ -194,3 +200,64 @@ def test_meta_properties_that_make_no_sense(tmp_path: Path, content: str) -> Non
     status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
     assert status == 1
     assert "meta.properties" in one_sentence(text)
+
+
+@pytest.mark.parametrize("same_id", [False, True])
+def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None:
+    """Until several brokers make a cluster, the second is refused; one that was killed does not keep others out."""
+    shared = {"metadata.log.dir": str(tmp_path / "metadata")} | ({"broker.id": "7"} if same_id else {})
+    second = [*overrides(tmp_path / "second"), *(f"--override={key}={value}" for key, value in shared.items())]
+    (tmp_path / "first").mkdir()
+    first = Serving(tmp_path / "first", **shared).start()
+    status, text = outcome_of_serve(tmp_path, *second)
+    assert status == 1
+    assert f"Broker {7 if same_id else 1001} at 127.0.0.1:{first.port} is running" in one_sentence(text)
+    assert not (tmp_path / "second").exists(), "nothing is touched before"
+    with RawClient(first.port) as client:
+        created(client, "t")
+    first.kill()
+    (tmp_path / "third").mkdir()
+    with Serving(tmp_path / "third", **shared) as third, RawClient(third.port) as client:
+        client.ping()
+
+
+def test_a_znode_that_can_not_be_read(tmp_path: Path) -> None:
+    """Costs the topic's changes while the broker runs, and is named in one sentence by the next start."""
+    with serving(tmp_path) as broker, RawClient(broker.port) as client:
+        created(client, "good", "bad")
+        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+            tree.set("/brokers/topics/bad", b"rubbish")
+        topics = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("bad", "good")]
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=20_000, validate_only=False)
+        bad, good = client.ask(request, 3, CreatePartitionsResponse).results
+        assert (bad.error_code, good.error_code) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
+        assert bad.error_message is not None and "/brokers/topics/bad can't be read" in bad.error_message
+        assert delete(client, "bad") == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert delete(client, "good") == ErrorCode.NONE
+        assert "Traceback" not in broker.errors()
+        assert "topic bad can't be changed: /brokers/topics/bad can't be read" in broker.errors()
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert "/brokers/topics/bad can't be read" in one_sentence(text)
+
+
+def test_a_broker_whose_znode_has_no_number(tmp_path: Path) -> None:
+    with serving(tmp_path) as broker, RawClient(broker.port) as client:
+        client.ping()
+    with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+        tree.create("/brokers/ids/one", b"{}")
+    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+    assert status == 1
+    assert "/brokers/ids has 'one'" in one_sentence(text)
+
+
+def test_an_api_that_is_not_here_is_named_in_the_log(broker: Serving) -> None:
+    for key, version, text in (
+        (33, 0, "asks for AlterConfigs (API 33), which is not here yet"),
+        (1, 3, "asks for Fetch version 3, and it is answered in versions 4 to 18"),
+        (9999, 0, "asks for API 9999, which nobody knows"),
+    ):
+        with RawClient(broker.port) as client:
+            client.send(raw_frame(key, version, b""))
+            assert client.is_closed()
+        assert f"client 'raw' {text}" in broker.errors()

@@ -207,6 +207,19 @@ def _slice(slices: Slices, resumed: Resumed | None = None) -> Wait:
 
 def _unsupported(request: Request) -> Encoded:
     if request.api_key != ApiKey.API_VERSIONS:
-        raise Malformed(f"API {request.api_key} version {request.api_version} is not spoken here")
+        # As Kafka does: some clients know by an error code what is missing, but no answer suits all of them.
+        raise Malformed(_why_not(request))
     asked_again = Request(request.api_key, 0, request.correlation_id, request.client_id, NO_BODY, 0, request.sequence)
     return encode_response(asked_again, api_versions.unknown_version())
+
+
+def _why_not(request: Request) -> str:
+    """What is not answered, for the log: its client sees a closed connection."""
+    asked, api = f"client {request.client_id!r} asks for ", BY_KEY.get(request.api_key)
+    if api is not None:
+        first, last = api.versions.start, api.versions.stop - 1
+        return f"{asked}{api.key.title} version {request.api_version}, and it is answered in versions {first} to {last}"
+    known = {int(key): key.title for key in ApiKey}.get(request.api_key)
+    if known is not None:
+        return f"{asked}{known} (API {request.api_key}), which is not here yet"
+    return f"{asked}API {request.api_key}, which nobody knows"

@@ -122,7 +122,8 @@ class Running:
 async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable: bool = True) -> Running:
     """A broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
 
-    Raises CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, Unavailable: each text is for a person.
+    Raises CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, TreeFailed, BadZnodeError: each text is for a
+    person.
     """
     shell = Shell(loop, settings.configs.int("num.network.threads"))
     budget = ReceiveBudget(_budget_bytes(settings))
@@ -201,7 +202,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     try:
         known_id, known_cluster = _identity(disk, str(settings.log_dirs[0]))
         wanted_id = settings.broker_id if settings.broker_id is not None else known_id
-        metadata = Metadata(tree)
+        metadata = Metadata(tree, str(settings.metadata_dir))
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
         storage = _open_storage(settings, metadata, membership, disk, now.wall)
         metadata.adopt(storage.topics(), membership.broker_id, _new_uuid)

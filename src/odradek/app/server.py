@@ -25,7 +25,7 @@ from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
 from odradek.app.garbage import Garbage
 from odradek.coordination.fields import BadZnodeError
-from odradek.coordination.tree import Unavailable
+from odradek.coordination.tree import TreeFailed
 from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
 from odradek.net import processors
@@ -54,7 +54,7 @@ def run(
     _allow_open_files()
     try:
         return uvloop.run(_serve(settings))
-    except (CannotListen, DirectoryInUse, WrongDirectory, Unavailable, BadZnodeError) as error:
+    except (CannotListen, DirectoryInUse, WrongDirectory, TreeFailed, BadZnodeError) as error:
         sentence = str(error)
     except DiskFailed as failed:
         sentence = f"{failed.filename} can't be used: {(failed.strerror or str(failed)).lower()}"

@@ -60,6 +60,7 @@ class SessionFile:
         """Not over: the file stays, without a lock, as after the end of a process."""
         if is_over:
             self._path.unlink(missing_ok=True)
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # A process that was forked meanwhile has it, too.
         os.close(self._descriptor)
 
     def _is_in_place(self) -> bool:

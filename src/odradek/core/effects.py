@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from odradek.base.errors import Refused
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.cluster import PartitionInfo, TopicInfo
@@ -162,3 +162,9 @@ class Changed(NamedTuple):
     token: int
     topics: Mapping[TopicName, TopicInfo | None] = MappingProxyType({})
     refused: Mapping[TopicName, Refused] = MappingProxyType({})
+
+
+def all_refused(change: Change) -> Changed:
+    """Tells everyone who waits for the change that the broker could not carry it out, for a reason that is ours."""
+    names = [topic.name for topic in change.topics] if isinstance(change, CreateTopics) else list(change.topics)
+    return Changed(change.token, refused={name: Refused(ErrorCode.UNKNOWN_SERVER_ERROR) for name in names})

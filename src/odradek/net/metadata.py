@@ -6,15 +6,17 @@ and another broker that was faster shows as NodeExists or BadVersion.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import claims, layout
+from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     Create,
     Delete,
@@ -26,14 +28,21 @@ from odradek.coordination.tree import (
     SetData,
     Tree,
     TreeFailed,
+    Unavailable,
     ensure_paths,
 )
 from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from odradek.core.effects import Change, Changed, CreateTopics, DeleteTopics, Growth, GrowTopics, TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
 # A greater one in a log was given to nobody: its producer made it up.  To begin above it would leave no ids.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
+INT32_DIGITS = 10
+REGISTRATIONS_MAX = 3  # Another one may come and go meanwhile.
 
 
 class Membership(NamedTuple):
@@ -43,11 +52,16 @@ class Membership(NamedTuple):
     cluster_id: str
 
 
+class AnotherBroker(Unavailable):
+    """A broker that is alive has this tree; the text is one sentence for a person."""
+
+
 class Metadata:
     """One broker's door to the tree.  Methods raise TreeFailed when the tree does, BadZnodeError for foreign data."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, where: str = "metadata.log.dir") -> None:
         self._tree = tree
+        self._where = where  # For people.
         self._cluster_id = ""
         self._controller_epoch = 0
 
@@ -57,31 +71,60 @@ class Metadata:
         """Make what is missing of the tree, and find out who we are.
 
         Without a broker id the next one above `reserved_max` is taken; without a cluster, `new_cluster_id` founds it.
+        Raises AnotherBroker.
         """
         layout.ensure_startup_paths(self._tree)
+        self._check_alone()
         self._cluster_id = claims.cluster_id(self._tree, new_cluster_id)
         if broker_id is None:
             broker_id = claims.broker_id(self._tree, reserved_max)
         return Membership(broker_id, self._cluster_id)
 
     def register(self, broker: BrokerInfo, now: TimestampMs) -> None:
-        """Show up in the cluster for as long as this broker's session lives, as its controller if there is none."""
-        self._tree.create(layout.broker(broker.id), layout.encode_broker(broker, now), ephemeral=True)
-        self._stand_as_controller(layout.Controller(broker.id, now))
+        """Show up in the cluster, and as its controller, for as long as this broker's session lives.
 
-    def _stand_as_controller(self, controller: layout.Controller) -> None:
-        """The first to make the znode is it; its epoch rises in the same change."""
+        Of two that start at a time one is the first to make these znodes; the other gets AnotherBroker.
+        """
         ensure_paths(self._tree, [layout.CONTROLLER_EPOCH])
-        data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
-        self._controller_epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
-        epoch = layout.encode_controller_epoch(self._controller_epoch)
-        with suppress(MultiFailed):
-            self._tree.multi(
-                [
-                    Create(layout.CONTROLLER, layout.encode_controller(controller), ephemeral=True),
-                    SetData(layout.CONTROLLER_EPOCH, epoch, stat.version),
-                ]
-            )
+        failure: TreeFailed | None = None
+        for _ in range(REGISTRATIONS_MAX):
+            self._check_alone()
+            data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
+            self._controller_epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
+            try:
+                self._tree.multi(
+                    [
+                        Create(layout.broker(broker.id), layout.encode_broker(broker, now), ephemeral=True),
+                        Create(
+                            layout.CONTROLLER,
+                            layout.encode_controller(layout.Controller(broker.id, now)),
+                            ephemeral=True,
+                        ),
+                        SetData(
+                            layout.CONTROLLER_EPOCH,
+                            layout.encode_controller_epoch(self._controller_epoch),
+                            stat.version,
+                        ),
+                    ]
+                )
+            except MultiFailed as failed:
+                failure = failed.error
+            else:
+                return
+        raise Unavailable(detail=f"Broker {broker.id} can't be registered in {self._where}: {failure}.") from failure
+
+    def _check_alone(self) -> None:
+        """Raises AnotherBroker if one is alive; the session of one that was killed has ended."""
+        for name in self._tree.children(layout.BROKER_IDS):
+            with suppress(NoNode):
+                raise AnotherBroker(detail=self._who_is_there(self._broker(name)))
+
+    def _who_is_there(self, other: BrokerInfo) -> str:
+        at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
+        return (
+            f"Broker {other.id}{f' at {at}' if at else ''} is running with the metadata in {self._where}, "
+            "and several brokers can't share it yet: stop that one, or set metadata.log.dir to another folder."
+        )
 
     def leave(self) -> None:
         self._tree.close()
@@ -90,7 +133,7 @@ class Metadata:
 
     def view(self) -> ClusterView:
         """The cluster as the tree has it now."""
-        brokers = {BrokerId(int(name)): self._broker(name) for name in self._tree.children(layout.BROKER_IDS)}
+        brokers = {broker.id: broker for broker in map(self._broker, self._tree.children(layout.BROKER_IDS))}
         return ClusterView(self._cluster_id, self._controller(), brokers, self.topics().values())
 
     def topics(self) -> dict[TopicName, TopicInfo]:
@@ -99,17 +142,19 @@ class Metadata:
 
     def _controller(self) -> BrokerId:
         try:
-            return layout.decode_controller(self._tree.get(layout.CONTROLLER)[0]).broker
+            return self._read(layout.CONTROLLER, layout.decode_controller).broker
         except NoNode:
             return NO_BROKER
 
     def _broker(self, name: str) -> BrokerInfo:
+        if not (name.isascii() and name.isdecimal() and len(name) <= INT32_DIGITS):
+            raise BadZnodeError(f"{layout.BROKER_IDS} has {name[:100]!r}, which is no broker's number.")
         broker_id = BrokerId(int(name))
-        return layout.decode_broker(broker_id, self._tree.get(layout.broker(broker_id))[0]).broker
+        return self._read(layout.broker(broker_id), partial(layout.decode_broker, broker_id)).broker
 
     def _topic(self, name: TopicName) -> TopicInfo | None:
         try:
-            assignment = layout.decode_topic(self._tree.get(layout.topic(name))[0])
+            assignment = self._read(layout.topic(name), layout.decode_topic)
         except NoNode:
             return None
         partitions = (
@@ -119,16 +164,19 @@ class Metadata:
 
     def _partition(self, name: TopicName, index: int, replicas: tuple[BrokerId, ...]) -> PartitionInfo:
         try:
-            state = layout.decode_partition_state(self._tree.get(layout.partition_state(name, index))[0])
+            state = self._read(layout.partition_state(name, index), layout.decode_partition_state)
         except NoNode:  # The controller has not got to it yet.
             return PartitionInfo(replicas[0], LeaderEpoch(0), replicas, replicas)
         return PartitionInfo(state.leader, state.leader_epoch, replicas, state.isr)
 
     def _configs(self, name: TopicName) -> Mapping[str, str]:
         try:
-            return layout.decode_config(self._tree.get(layout.config(layout.TOPIC_CONFIGS, name))[0])
+            return self._read(layout.config(layout.TOPIC_CONFIGS, name), layout.decode_config)
         except NoNode:
             return {}
+
+    def _read(self, path: str, decode: Callable[[bytes], T]) -> T:
+        return _decoded(path, decode, self._tree.get(path)[0])
 
     # Changing.
 
@@ -144,6 +192,9 @@ class Metadata:
                 refused[name] = _refusal(name, failed.error)
             except TreeFailed as failed:
                 refused[name] = _refusal(name, failed)
+            except BadZnodeError as bad:
+                _LOG.error("topic %s can't be changed: %s", name, bad)
+                refused[name] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(bad))
             except Refused as refusal:
                 refused[name] = refusal
         return Changed(change.token, changed, refused)
@@ -160,7 +211,7 @@ class Metadata:
 
     def _growth(self, name: TopicName, growth: Growth) -> list[Operation]:
         data, stat = self._tree.get(layout.topic(name))
-        assignment = layout.decode_topic(data)
+        assignment = _decoded(layout.topic(name), layout.decode_topic, data)
         first = len(assignment.partitions)
         # Who grew it after this was planned has made the first of them.
         added = growth.added[first - growth.first :] if first >= growth.first else ()
@@ -175,7 +226,7 @@ class Metadata:
 
     def _deletion(self, name: TopicName, topic_id: Uuid) -> list[Operation]:
         """Children first."""
-        if layout.decode_topic(self._tree.get(layout.topic(name))[0]).topic_id != topic_id:
+        if self._read(layout.topic(name), layout.decode_topic).topic_id != topic_id:
             raise NoNode(layout.topic(name), "It is another topic of the same name.")
         partitions = layout.partitions(name)
         operations: list[Operation] = []
@@ -238,6 +289,14 @@ class Metadata:
             Create(layout.partition(name, index)),
             Create(layout.partition_state(name, index), layout.encode_partition_state(state)),
         ]
+
+
+def _decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
+    """What lies in a znode.  Raises BadZnodeError, which names the znode."""
+    try:
+        return decode(data)
+    except BadZnodeError as bad:
+        raise BadZnodeError(f"{path} can't be read: {bad}") from bad
 
 
 def _refusal(name: TopicName, error: TreeFailed) -> Refused:

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
 from odradek.api.conversation import Dispatch
@@ -36,6 +37,7 @@ from odradek.core.effects import (
     Synced,
     TakeProducerIds,
     Work,
+    all_refused,
 )
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
@@ -250,7 +252,8 @@ class Shell:
                 self.in_thread(lambda: self._take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
             case CreateTopics() | GrowTopics() | DeleteTopics():
                 self._changes_under_way += 1
-                self._when_done(self._changes.submit(lambda: self._change(effect)), self._change_ended)
+                changing = self._changes.submit(lambda: self._change(effect))
+                self._when_done(changing, partial(self._change_ended, effect))
 
     def _change(self, change: Change) -> Changed:
         return make_logs(self.broker, self._change_metadata(change), self.now().wall)
@@ -276,9 +279,15 @@ class Shell:
         self.broker.took_ids(None if failure is not None else done.result())
         self.settle()
 
-    def _change_ended(self, done: Future[Changed]) -> None:
+    def _change_ended(self, change: Change, done: Future[Changed]) -> None:
         self._changes_under_way -= 1
-        self._slices.add(self.broker.changing(done.result(), self.now()))
+        failure = done.exception()
+        if isinstance(failure, AssertionError):
+            raise failure
+        if failure is not None:
+            log.error("%s failed here", type(change).__name__, exc_info=failure)
+        changed = done.result() if failure is None else all_refused(change)
+        self._slices.add(self.broker.changing(changed, self.now()))
 
     # One timer for everything that waits for a time.
 

@@ -18,6 +18,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.asking import create
 from support.raw_client import Closed, RawClient
 
 # A broker whose ListOffsets fails in the way that its first argument says.
@@ -26,6 +27,7 @@ import sys
 from odradek.api.table import BY_KEY
 from odradek.app import server
 from odradek.core.parked import Parked
+from odradek.net.metadata import Metadata
 
 class Condition:
     keys = ()
@@ -43,7 +45,13 @@ def unencodable(call, body):
 
 FAILURE = AssertionError("broken") if "assertion" in sys.argv[1] else KeyError("a bug")
 handlers = {"at-once": at_once, "late": late, "unencodable": unencodable}
-BY_KEY[2].handle = handlers[sys.argv[1].removesuffix("-assertion")]
+def change(metadata, change):
+    raise FAILURE
+
+if sys.argv[1].startswith("change"):
+    Metadata.change = change
+else:
+    BY_KEY[2].handle = handlers[sys.argv[1].removesuffix("-assertion")]
 sys.exit(server.run(None, ["listeners=PLAINTEXT://127.0.0.1:0", "log.dirs=" + sys.argv[2]], False))
 """
 
@@ -73,6 +81,21 @@ def test_a_request_that_fails_here_is_answered(tmp_path: Path, failure: str) -> 
         assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
         process.terminate()
         assert process.wait(180) == 0
+
+
+def test_a_change_of_topics_that_fails_here_is_answered(tmp_path: Path) -> None:
+    with faulty(tmp_path, "change") as (process, port), RawClient(port) as client:
+        assert create(client, "a", "b") == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+        assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+        process.terminate()
+        assert process.wait(180) == 0
+
+
+def test_a_broken_invariant_in_a_change_ends_the_process(tmp_path: Path) -> None:
+    with faulty(tmp_path, "change-assertion") as (process, port), RawClient(port) as client:
+        with pytest.raises(Closed):
+            create(client, "a")
+        assert process.wait(180) == 1
 
 
 def test_an_answer_that_fails_after_it_had_waited_closes_its_connection(tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ _TOPIC: dict[str, str] = {
 }
 
 _BROKER: dict[str, str] = {
-    "advertised.listeners": "The addresses clients are told; where not set, the hosts of listeners, or the address a client came in on.",
+    "advertised.listeners": (
+        "The addresses clients are told; where not set, the hosts of listeners, or the address a client came in on."
+    ),
     "advertised.host.name": "Before Kafka 0.9: the host clients are told; use advertised.listeners.",
     "advertised.port": "Before Kafka 0.9: the port clients are told; use advertised.listeners.",
     "allow.everyone.if.no.acl.found": "For an authorizer: whether what no rule covers is open to everyone.",
