@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.app import logs
@@ -28,10 +29,11 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import WrongDirectory, identity
+from odradek.log.names import LOCK
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
-from odradek.net.metadata import Membership, Metadata
+from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
 from odradek.wire.budget import ReceiveBudget
 
@@ -207,8 +209,10 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
         storage = _open_storage(settings, metadata, membership, disk, now.wall)
         metadata.adopt(storage.topics(), membership.broker_id, _new_uuid)
         metadata.register(BrokerInfo(membership.broker_id, _endpoints(listeners), settings.rack), now.wall)
-    except BaseException:
+    except BaseException as error:
         tree.close()
+        if isinstance(error, AnotherBroker):
+            _check_unlocked(disk, settings.log_dirs)
         raise
     broker = Broker(membership.broker_id, metadata.view(), storage, settings.configs, Entropy(_random_int31, _new_uuid))
     broker.open_logs(now)
@@ -216,6 +220,14 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     _report(storage)
     shell.run(broker, metadata.change, partial(metadata.take_producer_ids, membership.broker_id))
     return tree
+
+
+def _check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
+    """Raises DirectoryInUse if a broker has one of them: then that is nearer to what is wrong."""
+    for directory in directories:
+        lock = directory / LOCK
+        if lock.exists():
+            disk.lock(str(lock)).release()
 
 
 def _identity(disk: RealDisk, directory: str) -> tuple[BrokerId | None, str | None]:
