@@ -52,6 +52,18 @@ def test_compression_round_trip(data: bytes, codec: Codec) -> None:
             decompress(codec, packed, len(data) - 1)
 
 
+@given(st.lists(st.binary(max_size=300) | st.integers(0, 200_000).map(bytes), min_size=1, max_size=8), CODECS)
+def test_however_it_is_cut_into_members_streams_or_frames(parts: list[bytes], codec: Codec) -> None:
+    packed = b"".join(compress(codec, part) for part in parts)
+    assert decompress(codec, packed) == b"".join(parts)
+    whole = len(b"".join(parts))
+    if codec is not Codec.NONE:
+        assert decompress(codec, packed, whole) == b"".join(parts)
+        if whole:
+            with pytest.raises(Refused):
+                decompress(codec, packed, whole - 1)
+
+
 @settings(max_examples=60)
 @given(records(), st.data())
 def test_a_flipped_bit_is_refused(rows: list[RecordIn], data: st.DataObject) -> None:

@@ -1,7 +1,8 @@
 """The four codecs of record batches, with output that cannot outgrow its bound.
 
-A batch of one megabyte can claim gigabytes, so memory is given out as bytes really come: never more than the bound, and
-never more than a small multiple of what has been decoded.  The framings are those of Kafka's Java client:
+A batch of one megabyte can claim gigabytes, so memory is touched as bytes really come, and never more than the bound.
+What is decoded and copied altogether is a small multiple of input and output, into however many members, blocks or
+frames it is cut.  The framings are those of Kafka's Java client:
 
 │ gzip   │ RFC 1952, members back to back                                               │
 │ snappy │ blocks in xerial (snappy-java) framing; bare blocks of other clients are read │
@@ -14,12 +15,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX, DECOMPRESSION_RATIO_MAX, DECOMPRESSION_UNCHECKED_BYTES
-from odradek.base.units import INT32_MAX, KIB
+from odradek.base.units import INT32_MAX, KIB, MIB
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -66,26 +68,37 @@ def _gzip_compress(data: Buffer, level: int | None) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+# A member's first window is small, and the next ones double: what is left over behind its end is copied by zlib, and so
+# costs no more than the member itself.
+_GZIP_WINDOW_BYTES_MIN = 256
+_GZIP_WINDOW_BYTES_MAX = 64 * KIB
+_GZIP_PIECE_BYTES = 256 * KIB
+
+
 def _gzip_decompress(data: Buffer, bytes_max: int) -> memoryview:
-    output, rest = _gzip_member(data, bytes_max)
-    while rest:
-        more, rest = _gzip_member(rest, bytes_max - len(output))
-        output += more
-    return memoryview(output)
+    view, output = memoryview(data), _Output(Codec.GZIP, bytes_max)
+    position = _gzip_member(view, 0, output, _GZIP_WINDOW_BYTES_MAX)
+    while position < len(view):
+        position = _gzip_member(view, position, output, _GZIP_WINDOW_BYTES_MIN)
+    return output.view()
 
 
-def _gzip_member(data: Buffer, bytes_max: int) -> tuple[bytes, bytes]:
+def _gzip_member(view: memoryview, position: int, output: _Output, window: int) -> int:
+    """Decode the member that begins at position, and return where it ends."""
     member = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
-        # One byte beyond the bound tells "just full" from "too much".
-        output = member.decompress(data, bytes_max + 1)
+        while not member.eof:
+            packed: Buffer = view[position : position + window]
+            if not packed:
+                raise _corrupt(Codec.GZIP, "cut short")
+            position += len(packed)
+            while packed and not member.eof:
+                output.add(member.decompress(packed, _GZIP_PIECE_BYTES))
+                packed = member.unconsumed_tail
+            window = min(2 * window, _GZIP_WINDOW_BYTES_MAX)
     except zlib.error as error:
         raise _corrupt(Codec.GZIP, error) from None
-    if len(output) > bytes_max:
-        raise _too_large(Codec.GZIP, bytes_max)
-    if not member.eof:
-        raise _corrupt(Codec.GZIP, "cut short")
-    return output, member.unused_data
+    return position - len(member.unused_data)
 
 
 # snappy-java: magic, version, lowest compatible version, then blocks of (i32 length, bare snappy).
@@ -112,15 +125,15 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
 def _snappy_decompress(data: Buffer, bytes_max: int) -> memoryview:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-        output = bytearray()
+        output = _Output(Codec.SNAPPY, bytes_max)
         position = 0
         while position < len(view):
-            position = _xerial_block(view, position, output, bytes_max)
-        return memoryview(output)
+            position = _xerial_block(view, position, output)
+        return output.view()
     return memoryview(_snappy_block(view, bytes_max))
 
 
-def _xerial_block(view: memoryview, position: int, output: bytearray, bytes_max: int) -> int:
+def _xerial_block(view: memoryview, position: int, output: _Output) -> int:
     """Decode what begins at position, a block or a header (streams may be joined), and say where the next begins."""
     if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
         return position + len(_XERIAL_HEADER)
@@ -130,11 +143,11 @@ def _xerial_block(view: memoryview, position: int, output: bytearray, bytes_max:
     (length,) = _XERIAL_LENGTH.unpack_from(view, position)
     if not 0 < length <= len(view) - start:
         raise _corrupt(Codec.SNAPPY, f"a block of {length} bytes where {len(view) - start} are left")
-    output += _snappy_block(view[start : start + length], bytes_max - len(output))
+    output.add(_snappy_block(view[start : start + length], output.room))
     return int(start + length)
 
 
-def _snappy_block(block: memoryview, bytes_max: int) -> bytearray:
+def _snappy_block(block: memoryview, bytes_max: int) -> bytearray | mmap:
     from cramjam import DecompressionError, snappy
 
     if not block:
@@ -145,7 +158,7 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytearray:
             raise _corrupt(Codec.SNAPPY, f"{len(block)} bytes claim to hold {size}")
         if size > bytes_max:
             raise _too_large(Codec.SNAPPY, bytes_max)
-        output = bytearray(size)
+        output = _space(size)
         written = snappy.decompress_raw_into(block, output) if size else 0
     except DecompressionError as error:
         raise _corrupt(Codec.SNAPPY, error) from None
@@ -212,16 +225,19 @@ _OUTPUT_FULL = "failed to write whole buffer"
 
 
 def _decompress_growing(
-    codec: Codec, decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int
+    codec: Codec, decompress_into: Callable[[Buffer, bytearray | mmap], int], data: Buffer, bytes_max: int
 ) -> memoryview:
-    """Decode into a buffer that grows as long as it proves too small, so that a promised size buys nothing."""
+    """Decode into a buffer that grows while it proves too small, so that a promised size buys nothing.
+
+    Each attempt but the last decodes at most as much as it has room for: all of them less than 2.4 times the output.
+    """
     from cramjam import DecompressionError
 
     if not data:
         raise _corrupt(codec, "no data")
     size = min(max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_BYTES_MIN), bytes_max)
     while True:
-        output = bytearray(size)
+        output = _space(size)
         try:
             return memoryview(output)[: decompress_into(data, output)]
         except DecompressionError as error:
@@ -229,7 +245,60 @@ def _decompress_growing(
                 raise _corrupt(codec, error) from None
         if size >= bytes_max:
             raise _too_large(codec, bytes_max)
-        size = min(size * _GROWTH, bytes_max)
+        size = _next_size(size, bytes_max)
+
+
+def _next_size(size: int, bytes_max: int) -> int:
+    """The last one at once where pages are got from the system: only those that are written become memory."""
+    size *= _GROWTH
+    return min(size, bytes_max) if size <= _ALLOCATED_BYTES_MAX else bytes_max
+
+
+# Larger buffers come straight from the system and go back there, as the allocator keeps much of what it gets back.
+# Smaller ones are used again and again by whoever reads batch after batch: new pages take 1 MiB thrice the time.
+_ALLOCATED_BYTES_MAX = 4 * MIB
+
+
+def _space(size: int) -> bytearray | mmap:
+    return bytearray(size) if size <= _ALLOCATED_BYTES_MAX else mmap(-1, size)
+
+
+class _Output:
+    """What is decoded piece by piece, of at most `bytes_max` bytes."""
+
+    __slots__ = ("_bytes_max", "_codec", "_pages", "_size", "_small")
+
+    def __init__(self, codec: Codec, bytes_max: int) -> None:
+        self._codec = codec
+        self._bytes_max = bytes_max
+        self._size = 0
+        self._small = bytearray()
+        self._pages: mmap | None = None  # Has everything, once there is much of it.
+
+    @property
+    def room(self) -> int:
+        return self._bytes_max - self._size
+
+    def add(self, piece: Buffer | mmap) -> None:
+        """Raises Refused(CORRUPT_MESSAGE) if there is no room for it."""
+        size = self._size + len(piece)
+        if size > self._bytes_max:
+            raise _too_large(self._codec, self._bytes_max)
+        if self._pages is None and size > _ALLOCATED_BYTES_MAX:
+            # Of all these pages only those that are written to become memory.
+            self._pages = mmap(-1, self._bytes_max)
+            self._pages[: self._size] = self._small
+            self._small.clear()
+        if self._pages is None:
+            self._small += piece
+        else:
+            self._pages[self._size : size] = piece
+        self._size = size
+
+    def view(self) -> memoryview:
+        if self._pages is None:
+            return memoryview(self._small)
+        return memoryview(self._pages)[: self._size]
 
 
 _COMPRESSORS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {

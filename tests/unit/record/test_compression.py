@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import random
 import tracemalloc
+import zlib
 from hashlib import sha256
+from mmap import mmap
+from types import SimpleNamespace
 
 import cramjam
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import DECOMPRESSION_UNCHECKED_BYTES
+from odradek.record import compression
 from odradek.record.compression import Codec, compress, decompress
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
@@ -108,3 +113,62 @@ def test_no_codec_is_no_copy() -> None:
     view = decompress(Codec.NONE, data)
     data[0] = ord("x")
     assert bytes(view) == b"xbc"
+
+
+class Counted:
+    """zlib's decompressor, with all bytes that go into it or are left over counted: those are what it copies."""
+
+    bytes = 0
+
+    def __init__(self, wbits: int) -> None:
+        self._real = zlib.decompressobj(wbits)
+
+    def decompress(self, data: bytes | memoryview, max_length: int) -> bytes:
+        Counted.bytes += len(data)
+        output = self._real.decompress(data, max_length)
+        Counted.bytes += len(self._real.unused_data)
+        return output
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)
+
+
+@pytest.mark.parametrize("member_bytes", [0, 1, 300, 70_000])
+def test_gzip_work_grows_with_the_input_whatever_the_members_are(
+    member_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "zlib", SimpleNamespace(**vars(zlib) | {"decompressobj": Counted}))
+    member = gzip.compress(random.Random(1).randbytes(member_bytes))
+    work = []
+    for members in (100, 1_000):
+        Counted.bytes = 0
+        assert len(decompress(Codec.GZIP, member * members, 100 * MIB)) == members * member_bytes
+        work.append(Counted.bytes)
+    smallest_window = 256
+    assert work[1] <= 1_000 * (4 * len(member) + 2 * smallest_window) + 2 * 64 * 1024
+    assert work[1] <= 11 * work[0]
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 5 * MIB, 16 * MIB])
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_trying_larger_buffers_costs_a_small_multiple_of_the_output(
+    codec: Codec, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = compress(codec, bytes(size))
+    rooms: list[int] = []
+    space = compression._space
+
+    def counted(room: int) -> bytearray | mmap:
+        rooms.append(room)
+        return space(room)
+
+    monkeypatch.setattr(compression, "_space", counted)
+    assert decompress(codec, packed) == bytes(size)
+    tried_in_vain = rooms[:-1]
+    assert sum(tried_in_vain) <= 1.4 * size
+
+
+def test_what_is_large_does_not_stay_with_the_allocator() -> None:
+    """Pages of the system for it: an allocator keeps them."""
+    for codec in CODECS:
+        assert isinstance(decompress(codec, compress(codec, bytes(8 * MIB))).obj, mmap), codec

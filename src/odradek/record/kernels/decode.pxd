@@ -94,8 +94,11 @@ cdef class Survey:
     cdef long long wanted_timestamp, start
 
     cpdef seek(self, long long timestamp, long long start)
+    @cython.locals(source=Payload, bad=Py_ssize_t)
+    cpdef Py_ssize_t run(
+        self, data, Py_ssize_t count, long long base_offset, long long base_timestamp
+    ) except? -2
     @cython.locals(
-        source=Payload,
         end=Py_ssize_t,
         index=Py_ssize_t,
         key_at=Py_ssize_t,
@@ -103,6 +106,6 @@ cdef class Survey:
         timestamp=cython.longlong,
         offset=cython.longlong,
     )
-    cpdef Py_ssize_t run(
-        self, data, Py_ssize_t count, long long base_offset, long long base_timestamp
-    ) except? -2
+    cdef Py_ssize_t all_records(
+        self, Payload source, Py_ssize_t count, long long base_offset, long long base_timestamp
+    ) noexcept nogil
