@@ -136,7 +136,8 @@ def _below_timed(stack: list[str]) -> list[str]:
 
 def _name(callback: Callable[..., Any]) -> str:
     while isinstance(callback, partial):
-        callback = callback.func
+        is_ours = getattr(callback.func, "__func__", None) is LoopTime._timed  # A loop may call its own methods.
+        callback = callback.args[1] if is_ours else callback.func
     owner = getattr(callback, "__self__", None)
     own = getattr(callback, "__qualname__", repr(callback))
     return f"{own} of {owner!r}" if isinstance(owner, asyncio.Task) else own

@@ -1,0 +1,77 @@
+"""One kind of slow work does not hold up another: each has threads of its own."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from odradek.app.building import Running
+from odradek.net import syncs
+from odradek.net.pools import THREADS_MAX, Pool
+from odradek.testing import Broker
+from support.asking import created, fetch_all, produced
+from support.raw_client import RawClient
+
+SECONDS_MAX = 60
+
+
+class HeldUp:
+    """All threads of one pool wait, and more work of that kind is queued, until `gate` is set."""
+
+    def __init__(self, broker: Broker, pool: Pool) -> None:
+        self.gate = threading.Event()
+        began = threading.Semaphore(0)
+
+        def wait() -> None:
+            began.release()
+            self.gate.wait(SECONDS_MAX)
+
+        async def begin(running: Running) -> None:
+            for _ in range(2 * THREADS_MAX[pool]):
+                running.shell.in_thread(wait, lambda done: None, pool)
+
+        assert broker._host is not None
+        broker._host.ask(begin)
+        for _ in range(THREADS_MAX[pool]):
+            assert began.acquire(timeout=SECONDS_MAX)
+
+    def __enter__(self) -> HeldUp:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.gate.set()
+
+
+@pytest.mark.parametrize("has_syncer", [True, False])
+@pytest.mark.parametrize("pool", [Pool.READS, Pool.CHORES, Pool.LOADS, Pool.PRODUCER_IDS])
+def test_acknowledgements_wait_for_nobody(
+    pool: Pool, has_syncer: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write to a partition is synced by an ordinary thread; without a compiler every one is."""
+    monkeypatch.setattr(syncs, "HAS_SYNCER", has_syncer and syncs.HAS_SYNCER)
+    with Broker(directory=tmp_path) as broker, RawClient(broker.port) as client, HeldUp(broker, pool) as held:
+        created(client, "t")
+        assert [produced(client, "t", b"one"), produced(client, "t", b"two")] == [0, 1]
+        assert [value for _, value in fetch_all(client, "t")] == [b"one", b"two"]
+        assert not held.gate.is_set()
+
+
+@pytest.mark.parametrize("pool", [Pool.SYNCS, Pool.CHORES, Pool.LOADS])
+def test_cold_reads_wait_for_nobody(pool: Pool) -> None:
+    with Broker() as broker, HeldUp(broker, pool) as held:
+        was_read = threading.Event()
+
+        async def read(running: Running) -> None:
+            def then(done: Future[bytes]) -> None:
+                assert done.result() == b"cold"
+                was_read.set()
+
+            running.shell.in_thread(lambda: b"cold", then)
+
+        assert broker._host is not None
+        broker._host.ask(read)
+        assert was_read.wait(SECONDS_MAX)
+        assert not held.gate.is_set()

@@ -1,0 +1,108 @@
+"""Whatever is done with many topics, no callback holds the loop for more than 20 ms of its thread's processor time.
+
+Garbage collections count.  In `odradek serve` and in the broker of odradek.testing.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.testing import Broker
+from support.asking import created
+from support.loop_time import HOLD_MS_MAX, LoopTime, timed_loops
+from support.many_topics import delete_topics, grow_topic, partition_counts
+from support.raw_client import RawClient
+from support.timed_serve import TimedServing
+
+MANY = 1000
+# A request is decoded, planned and answered in one go each: with 1,000 topics the answer alone takes 30 ms.
+PER_REQUEST = 200
+CONFIGS = {
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "0",
+    "log.segment.delete.delay.ms": "0",
+}
+LOADING = "Shell._load_next"  # The code of the APIs, in the first second.
+
+
+class Timed:
+    """A broker whose callbacks are timed, and a client of it."""
+
+    def __init__(self, timing: LoopTime | TimedServing, port: int) -> None:
+        self._timing = timing
+        self.client = RawClient(port)
+
+    @contextmanager
+    def nobody_is_held_up(self) -> Iterator[None]:
+        self._timing.begin()
+        yield
+        holds = [hold for hold in self._timing.holds() if hold.callback != LOADING]
+        too_long = [str(hold) for hold in holds if hold.ms > HOLD_MS_MAX]
+        assert not too_long, "\n".join(too_long)
+
+
+@pytest.fixture(params=["testing", "serve"])
+def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
+    if request.param == "serve":
+        with TimedServing(tmp_path, **CONFIGS) as serving:
+            yield Timed(serving, serving.port)
+        return
+    gc.collect()
+    gc.freeze()  # What lies in this process is not the broker's.
+    try:
+        with timed_loops() as timing, Broker(CONFIGS) as broker:
+            yield Timed(timing, broker.port)
+    finally:
+        gc.unfreeze()
+
+
+def names(prefix: str, count: int = MANY) -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+def test_topics_by_the_hundred(timed: Timed) -> None:
+    with timed.client as client:
+        created(client, "first")
+        with timed.nobody_is_held_up():
+            for start in range(0, MANY, PER_REQUEST):
+                created(client, *names("t")[start : start + PER_REQUEST])
+        with timed.nobody_is_held_up():
+            assert len(partition_counts(client)) == MANY + 1
+        with timed.nobody_is_held_up():
+            time.sleep(2)  # Checkpoints, retention.
+        with timed.nobody_is_held_up():
+            delete_topics(client, names("t"))
+        with timed.nobody_is_held_up():
+            time.sleep(2)  # Their files go.
+        assert partition_counts(client) == {"first": 1}
+
+
+def test_topics_one_by_one(timed: Timed) -> None:
+    with timed.client as client:
+        created(client, "first")
+        with timed.nobody_is_held_up():
+            for name in names("t_with_underscores", 300):
+                created(client, name)
+        with timed.nobody_is_held_up():
+            for name in names("t_with_underscores", 300):
+                delete_topics(client, [name])
+        assert partition_counts(client) == {"first": 1}
+
+
+def test_a_topic_that_grows(timed: Timed) -> None:
+    with timed.client as client:
+        created(client, "t")
+        with timed.nobody_is_held_up():
+            grow_topic(client, "t", MANY)
+        with timed.nobody_is_held_up():
+            assert partition_counts(client) == {"t": MANY}
+        with timed.nobody_is_held_up():
+            delete_topics(client, ["t"])
+        assert partition_counts(client) == {}

@@ -1,0 +1,36 @@
+"""Requests about many topics, or partitions, at once; each is answered without an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.base.uuids import ZERO_UUID
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.raw_client import RawClient
+
+TIMEOUT_MS = 120_000
+
+
+def delete_topics(client: RawClient, names: Sequence[str]) -> None:
+    topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
+    answer = client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 6, DeleteTopicsResponse)
+    assert [topic.error_code for topic in answer.responses] == [0] * len(names)
+
+
+def grow_topic(client: RawClient, name: str, partitions: int) -> None:
+    topics = [CreatePartitionsTopic(name=name, count=partitions, assignments=None)]
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False)
+    (result,) = client.ask(request, 3, CreatePartitionsResponse).results
+    assert result.error_code == 0
+
+
+def partition_counts(client: RawClient) -> dict[str | None, int]:
+    """Of all topics that the broker tells of."""
+    answer = client.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+    return {topic.name: len(topic.partitions) for topic in answer.topics}
