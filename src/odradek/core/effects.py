@@ -1,7 +1,7 @@
 """What the core asks of the shell, as values.  All but chores come back to the broker as an event.
 
 Sync is a promise kept before a reply: the requests that wait for it stay parked until `Broker.synced`.  Changes of
-topics go to the metadata tree, which may take milliseconds or another machine, and come back as `Broker.changed`.
+topics go to the metadata tree, which may take milliseconds or another machine, and come back as `Broker.changing`.
 """
 
 from __future__ import annotations

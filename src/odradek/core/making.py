@@ -13,9 +13,9 @@ from odradek.log.disk import DiskFailed
 
 
 def make_logs(broker: Broker, changed: Changed, now: TimestampMs) -> Changed:
-    """Between the change of the tree and `Broker.changed`, in the thread of the former.  Gives `changed` on.
+    """Between the change of the tree and `Broker.changing`, in the thread of the former.  Gives `changed` on.
 
-    Of the broker it only reads, and what fails here is tried again, and told, by `Broker.changed`.
+    Of the broker it only reads, and what fails here is tried again, and told, by `Broker.changing`.
     """
     for topic in changed.topics.values():
         if topic is not None:
