@@ -10,7 +10,7 @@ from typing import TypeVar
 from odradek.api.call import Peer
 from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
-from odradek.api.gate import Gate, OpenGate
+from odradek.api.gate import Admission, Gate
 from odradek.api.outcome import Encoded
 from odradek.base.units import BrokerId, ProducerId, TimestampMs
 from odradek.base.uuids import Uuid
@@ -62,6 +62,13 @@ class InMemoryHost:
         """Nobody counts."""
 
 
+class AsItIs:
+    """A gate that leaves each peer the admission that a test has given it."""
+
+    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+        return peer.admission
+
+
 class Harness:
     """One broker and one client of it.  Effects are carried out when `settle` is called, not before."""
 
@@ -78,7 +85,7 @@ class Harness:
         self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
         self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
         self.broker = self._open()
-        self.gate: Gate = OpenGate()
+        self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
 
     def _open(self) -> Broker:

@@ -91,7 +91,7 @@ def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
     if name is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if not _may_delete(call, name):
-        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{call.principal} may not delete this topic")
     text = "This server does not host this topic-partition."
     return call.broker.view.topics.get(name) or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 

@@ -36,12 +36,15 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # Or the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Of those that were named.
-    for name in (name for name in names if name >= first):
+    names = [name for name in names if name >= first]
+    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Of all that were named.
+    for name in names if body.topics else ():
         yield
-        if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            if body.topics:
-                hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        if not _may_describe(call, name):
+            hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    for name in names:
+        yield
+        if not _may_describe(call, name):
             continue
         if room <= 0:
             cursor = Cursor(topic_name=name, partition_index=0)
@@ -61,6 +64,10 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
 
 def refuse(call: Call, body: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, code) for topic in body.topics])
+
+
+def _may_describe(call: Call, topic: str) -> bool:
+    return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _start(body: DescribeTopicPartitionsRequest) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from odradek.api.call import Call
 from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
+from odradek.core.access import Operation, ResourceType
 from odradek.core.partition import Partition
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -57,6 +58,9 @@ def _topic(
     call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool
 ) -> ListOffsetsTopicResponse:
     """Each partition once; one that is asked for twice has no answer."""
+    if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        refused = [_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in asked]
+        return ListOffsetsTopicResponse(name=name, partitions=refused)
     return ListOffsetsTopicResponse(
         name=name,
         partitions=[

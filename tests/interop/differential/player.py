@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from differential.masks import Names, Tree
@@ -36,13 +36,14 @@ READY_SECONDS_MAX = 150
 class Player:
     """One broker, asked scenario after scenario."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, connect: Callable[[str], RawClient] | None = None) -> None:
+        """`connect` makes the connection that has a name in a scenario, "" the first one; without it, one to `port`."""
+        self._connect = connect or (lambda name: RawClient(port))
         self.names = Names(port)
         self.outcomes: dict[str, dict[str, Tree]] = {}  # By scenario and step.
         self.overdue: list[str] = []  # What was waited for in vain.
-        self._clients = {"": RawClient(port)}
-        self._known = RawClient(port)  # For what is no part of a scenario.
+        self._clients = {"": self._connect("")}
+        self._known = self._connect("")  # For what is no part of a scenario.
         cluster = self._known.ask(
             DescribeClusterRequest(include_cluster_authorized_operations=False), 0, DescribeClusterResponse
         )
@@ -85,7 +86,7 @@ class Player:
 
     def _client(self, step: Step) -> RawClient:
         if step.connection not in self._clients:
-            self._clients[step.connection] = RawClient(self._port)
+            self._clients[step.connection] = self._connect(step.connection)
         return self._clients[step.connection]
 
     def _send(self, step: Step) -> None:

@@ -341,6 +341,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return plainly(call, body)
 
+    monkeypatch.setattr("odradek.api.dispatch.SLICE_ELEMENTS", 0)
     monkeypatch.setitem(BY_KEY[ApiKey.LIST_GROUPS].__dict__, "handle", handle)
     return done
 

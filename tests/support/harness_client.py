@@ -1,0 +1,60 @@
+"""Clients of a Harness that are used as RawClients are: each has a connection, and an admission, of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TypeVar
+
+from odradek.api.call import Peer
+from odradek.api.gate import Admission
+from odradek.api.outcome import Encoded
+from odradek.core.parked import Parked
+from odradek.log.disk import FileSlice
+from odradek.wire.client import decode_response
+from support.in_memory import Harness
+from support.raw_client import frame
+
+Answer = TypeVar("Answer")
+
+
+class _NoSocket:
+    def settimeout(self, seconds: float) -> None:
+        pass
+
+
+class HarnessClient:
+    """One connection of a client that the gate has admitted so."""
+
+    def __init__(self, harness: Harness, admission: Admission) -> None:
+        self.socket = _NoSocket()
+        self._harness = harness
+        self.peer = Peer(harness.peer.listener, harness.peer.local, None, harness.peer.address)
+        self.peer.admitted(admission)
+        self.last_frame = b""
+        self._outcomes: deque[Encoded | Parked[Encoded]] = deque()
+
+    def send(self, data: bytes) -> None:
+        before, self._harness.peer = self._harness.peer, self.peer
+        try:
+            outcome = self._harness.send_frame(data)
+        finally:
+            self._harness.peer = before
+        if outcome is not None:
+            self._outcomes.append(outcome)
+
+    def read_frame(self) -> bytes:
+        """One answer without its length."""
+        chunks = self._harness.finished(self._outcomes.popleft())
+        assert chunks is not None
+        self._harness.settle()
+        self.last_frame = b"".join(chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in chunks)[
+            4:
+        ]  # type: ignore[arg-type]
+        return self.last_frame
+
+    def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
+        self.send(frame(message, version))
+        return decode_response(answer, version, self.read_frame())[1]
+
+    def close(self) -> None:
+        self._outcomes.clear()

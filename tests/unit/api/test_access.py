@@ -1,0 +1,190 @@
+"""Of two topics, groups or transactional ids in one request one may be refused, and the other is served as ever.
+
+The requests, and what each of them is to be told, are in interop/differential/access.py; what Apache Kafka 4.3.0 with
+its StandardAuthorizer answered is recorded (interop/test_access_kafka.py makes the recording).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from differential import access, recording
+from differential.access import DOOMED, HIDDEN, SEEN, STRANGER, TESTER, USERS, Row
+from differential.access_known import KNOWN
+from differential.base_groups import describe, describe_consumers, fetch_offsets
+from differential.base_transactions import describe_transactions
+from differential.known import Difference, differences, unknown
+from differential.masks import TIMES_FROM, Tree, label
+from differential.player import Player
+from differential.settings import SETTINGS
+from differential.steps import CLUSTER, NO_SUCH_ID, Step
+
+from odradek.api.gate import Admission
+from odradek.api.table import BY_KEY, Api
+from odradek.base.units import TimestampMs
+from odradek.core.access import EVERYTHING, Principal, Rights
+from odradek.core.moment import Moment
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.catalog import APIS
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.metadata import MetadataRequest
+from support.harness_client import HarnessClient
+from support.in_memory import Harness
+from support.rights import Granted
+
+OURS = re.compile(r"[\w-]*(mine|seen|hidden|creator)(-too)?|1|nobody")
+PORT = 9092
+SOME_TIME_MS = TIMES_FROM + 10_000_000_000
+NOT_FOR_SOME = {ApiKey.API_VERSIONS}  # Whoever is connected may ask it.
+
+
+class Witnessed(NamedTuple):
+    """What became of one row: what it was told, and what there was of the others' things before and after it."""
+
+    answer: Tree
+    frame: bytes
+    before: object
+    after: object
+
+
+class _Watching(Player):
+    """Looks, with every right, at what the tester has no right to before and after each of his requests."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.witnessed: dict[str, Witnessed] = {}
+        self.harness_clients: dict[str, HarnessClient] = {}
+        super().__init__(PORT, self._client_of)  # type: ignore[arg-type]
+
+    def _client_of(self, user: str) -> HarnessClient:
+        rights: Rights = Granted(USERS[user]) if user else EVERYTHING
+        client = HarnessClient(self.harness, Admission(Principal("User", user or "ANONYMOUS"), rights))
+        return self.harness_clients.setdefault(user, client)
+
+    def _outcome(self, step: Step) -> Tree:
+        before = self._others()
+        answer = super()._outcome(step)
+        frame = self.harness_clients[step.connection].last_frame
+        self.witnessed[step.name] = Witnessed(answer, frame, before, self._others())
+        return answer
+
+    def _others(self) -> object:
+        """Topics, groups and transactions that are others', with all that is in them."""
+        topics = self._ask(MetadataRequest(topics=None), 12)
+        others = [topic for topic in topics.topics if _is_others(topic.name)]
+        parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+        asked = [ListOffsetsTopic(name=topic.name, partitions=parts) for topic in others]
+        groups = [SEEN, HIDDEN, *DOOMED[1:]]
+        return [
+            others,
+            self._ask(ListOffsetsRequest(replica_id=-1, topics=asked), 7),
+            self._ask(describe(5, *groups), 5),
+            self._ask(describe_consumers("consumers-seen", "consumers-hidden"), 1),
+            self._ask(fetch_offsets(9, *((group, None) for group in groups)), 9),
+            self._ask(describe_transactions(SEEN, HIDDEN), 0),
+        ]
+
+    def _ask(self, message: object, version: int) -> Any:
+        return self._known.ask(message, version, dict(APIS.values())[type(message)])
+
+
+def _is_others(name: str) -> bool:
+    return "hidden" in name or name in (SEEN, *DOOMED[1:])
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Watching]:
+    settings = {key: value for key, value in SETTINGS.items() if key != "node.id"}
+    harness = Harness(tmp_path_factory.mktemp("ours"), **settings)
+    harness.now = Moment(TimestampMs(SOME_TIME_MS), harness.now.steady)
+    harness.broker.view.cluster_id = "C" * len(CLUSTER)
+    player = _Watching(harness)
+    player.play_all([access.scenario()])
+    yield player
+    player.close()
+
+
+@pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
+def test_each_part_has_its_own_code(played: _Watching, row: Row) -> None:
+    assert _told(played.witnessed[row.step.name].answer) == row.told
+
+
+@pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
+def test_nothing_happens_to_what_is_refused(played: _Watching, row: Row) -> None:
+    witnessed = played.witnessed[row.step.name]
+    assert witnessed.after == witnessed.before
+
+
+@pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
+def test_no_name_is_told_but_to_who_named_it(played: _Watching, row: Row) -> None:
+    if row.step.connection in (TESTER, STRANGER):
+        told = re.findall(
+            rb"(?:listed|doomed|fresh|nowhere|consumers)-hidden(?:-too)?", played.witnessed[row.step.name].frame
+        )
+        assert all(name in row.step.frame for name in told)
+
+
+@pytest.mark.parametrize("row", access.rows(), ids=lambda row: row.step.name)
+def test_the_answers_are_those_of_kafka(played: _Watching, row: Row) -> None:
+    recorded = recording.read(access.RECORDED)[access.scenario().name][row.step.name]
+    assert recorded.request == recording.digest(row.step.frame), "the request is another: record it anew"
+    found = _differences(played, row)
+    new = [one for one in unknown(found) if not any(known.covers(one) for known in KNOWN)]
+    assert not new, "\n".join(map(str, new))
+
+
+def test_every_known_difference_is_still_there(played: _Watching) -> None:
+    found = [difference for row in access.rows() for difference in _differences(played, row)]
+    assert all(any(map(known.covers, found)) for known in KNOWN)
+
+
+def _differences(played: _Watching, row: Row) -> list[Difference]:
+    recorded = recording.read(access.RECORDED)[access.scenario().name][row.step.name]
+    return differences(row.step.name, recorded.answer, played.witnessed[row.step.name].answer)
+
+
+@pytest.mark.parametrize("api", BY_KEY.values(), ids=lambda api: api.key.title)
+def test_every_api_is_asked_for_what_is_allowed_and_for_what_is_not(api: Api) -> None:
+    """An API that is new has to say who may use it."""
+    codes = [code for row in access.rows() if row.step.api_key == api.key for code in row.told.values() or ["NONE"]]
+    refused = [code for code in codes if code.endswith("AUTHORIZATION_FAILED")]
+    lists = {row.step.connection: row.told for row in access.rows() if row.step.api_key == api.key}
+    assert len(refused) < len(codes)
+    assert (
+        refused
+        or len({str(told) for told in lists.values()}) > 1
+        or api.key in NOT_FOR_SOME | {ApiKey.DESCRIBE_CLUSTER}
+    )
+
+
+def _told(answer: Tree) -> access.Told:
+    """The codes by the name of the topic, group or transactional id they are about."""
+    found: dict[str, set[str]] = {}
+    _collect(answer, "", found)
+    return {name: "+".join(sorted(codes)) for name, codes in found.items() if name or codes != {"NONE"}}
+
+
+def _collect(tree: Tree, name: str, found: dict[str, set[str]]) -> bool:
+    """False if there is no code in it."""
+    if not isinstance(tree, dict):
+        return False
+    codes = {code for key, code in tree.items() if key in ("error_code", "partition_error_code")}
+    if codes:
+        found.setdefault(name, set()).update(codes)
+    inner = [each for value in tree.values() for each in (value if isinstance(value, list) else [value])]
+    are_told = [_collect_named(each, name, found) for each in inner]  # All of them are collected.
+    return any(are_told) or bool(codes)
+
+
+def _collect_named(tree: Tree, name: str, found: dict[str, set[str]]) -> bool:
+    own = (tree.get("key") or label(tree)) if isinstance(tree, dict) else ""
+    own = own.removeprefix("id of ") if isinstance(own, str) else ""
+    own = "id of nothing" if own == NO_SUCH_ID.hex() else own
+    if not OURS.fullmatch(own) and own != "id of nothing":
+        return _collect(tree, name, found)
+    if not _collect(tree, own, found):
+        found.setdefault(own, set()).add("NONE")
+    return True
