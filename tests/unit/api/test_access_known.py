@@ -1,0 +1,243 @@
+"""What is known of a connection's requests holds for the rules that it was learned under, and for what was allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api import large_produce
+from odradek.api.gate import Admission
+from odradek.api.large_produce import LargeProduce
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.access import EVERYTHING, Operation, Principal, ResourceType, Rights
+from odradek.core.parked import Parked
+from odradek.core.partition import Partition
+from odradek.record.builder import encode_batch
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.client import encode_request
+from odradek.wire.connection import Connection
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.request import Request
+from support.in_memory import NOW_MS, Harness
+from support.rights import Granted, Rule
+from support.transactional import Transactional, make_topic
+
+DENIED, SERVED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
+PRODUCE, FETCH, COMMIT = 9, 12, 8
+READS = Rule(Operation.READ, ResourceType.TOPIC, "t")
+WRITES = Rule(Operation.WRITE, ResourceType.TOPIC, "t")
+READS_GROUP = Rule(Operation.READ, ResourceType.GROUP, "g")
+
+
+class Client(Harness):
+    """The one client of a broker with one topic, who may do this or that from one request to the next."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        make_topic(self, "t")
+        self.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6, FindCoordinatorResponse)
+        self.version = 0
+
+    def may(self, *rules: Rule) -> None:
+        self.are(Granted(rules))
+
+    def are(self, rights: Rights) -> None:
+        """From the next request on: the rules have changed."""
+        self.version += 1
+        self.peer.admitted(Admission(rights=rights, version=self.version))
+
+    @property
+    def partition(self) -> Partition:
+        return self.broker.partitions[TopicPartition(TopicName("t"), 0)]
+
+    def produce(self, records: bytes | None = None, transactional_id: str | None = None) -> ErrorCode:
+        answer = self.ask(produce_request(records or batch(), transactional_id), PRODUCE, ProduceResponse)
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    def fetch(self, offset: int = 0, session: tuple[int, int] = (0, -1), *, names: bool = True) -> FetchResponse:
+        return self.ask(fetch_request(offset, session, names=names), FETCH, FetchResponse)
+
+    def read(self, session: tuple[int, int] = (0, -1), *, names: bool = True) -> tuple[ErrorCode, bool]:
+        """The partition's code, and whether there were records."""
+        (topic,) = self.fetch(session=session, names=names).responses
+        (part,) = topic.partitions
+        return ErrorCode(part.error_code), bool(part.records)
+
+    def commit(self, offset: int, group: str = "g") -> ErrorCode:
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        topics = [OffsetCommitRequestTopic(name="t", partitions=[part])]
+        request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        answer = self.ask(request, COMMIT, OffsetCommitResponse)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def batch(size: int = 10) -> bytes:
+    return bytes(encode_batch([(None, b"v" * size, (), NOW_MS)]))
+
+
+def produce_request(records: bytes, transactional_id: str | None = None) -> ProduceRequest:
+    data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
+    return ProduceRequest(transactional_id=transactional_id, acks=1, timeout_ms=1_000, topic_data=data)
+
+
+def fetch_request(offset: int, session: tuple[int, int], *, names: bool, wait_ms: int = 0) -> FetchRequest:
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic="t", partitions=[part])] if names else [],
+        forgotten_topics_data=[],
+    )
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path)
+
+
+def test_a_change_of_the_rules_reaches_a_produce_that_is_known(client: Client) -> None:
+    assert [client.produce(), client.produce()] == [SERVED] * 2
+    assert len(client.peer.outlines) == 1
+    end = client.partition.log.end_offset
+    client.may(READS)
+    assert [client.produce(), client.produce()] == [DENIED] * 2
+    assert client.partition.log.end_offset == end
+    assert len(client.peer.outlines) == 0
+    client.may(WRITES)
+    assert client.produce() == SERVED
+
+
+def test_another_principal_on_the_connection_is_asked_anew(client: Client) -> None:
+    client.produce()
+    client.peer.admitted(Admission(Principal("User", "other"), Granted()))
+    assert client.produce() == DENIED
+
+
+def test_a_change_of_the_rules_reaches_a_large_produce_that_is_known(client: Client) -> None:
+    client.produce()
+    large = _begun(client)
+    assert isinstance(large, LargeProduce)
+    large.forget()
+    client.may(READS)
+    assert _begun(client) is None
+    assert client.produce(batch(900_000)) == DENIED
+
+
+def _begun(client: Client) -> LargeProduce | None:
+    """A large request of which only the front has come."""
+    chunks = encode_request(produce_request(batch(900_000)), PRODUCE, 1, "c")
+    (request,) = Connection().receive_data(b"".join(chunk for chunk in chunks if isinstance(chunk, bytes)))
+    front = Request(ApiKey.PRODUCE, PRODUCE, 1, "c", request.body[:65_536], 0, 0)
+    return large_produce.begin(client.broker, client.peer, front, len(request.body), client.now)
+
+
+def test_a_change_of_the_rules_reaches_a_fetch_that_is_known(client: Client) -> None:
+    client.produce()
+    assert [client.read(), client.read()] == [(SERVED, True)] * 2
+    assert len(client.peer.fetch_outlines) == 1
+    client.may(WRITES)
+    assert [client.read(), client.read()] == [(DENIED, False)] * 2
+    assert len(client.peer.fetch_outlines) == 0
+    client.may(READS)
+    assert client.read() == (SERVED, True)
+
+
+@pytest.mark.parametrize("names", [True, False], ids=["named again", "unnamed"])
+def test_a_partition_of_a_session_is_asked_about_at_each_fetch(client: Client, names: bool) -> None:
+    client.produce()
+    session = client.fetch(session=(0, 0)).session_id
+    assert client.read((session, 1)) == (SERVED, True)
+    client.may(WRITES)
+    assert client.read((session, 2), names=names) == (DENIED, False)
+    assert client.read((session, 3), names=names) == (DENIED, False)
+    client.may(READS)
+    assert client.read((session, 4), names=names) == (SERVED, True)
+
+
+def test_a_fetch_that_waits_is_answered_by_the_rights_it_came_with(client: Client) -> None:
+    waiting = client.send(fetch_request(0, (0, -1), names=True, wait_ms=10_000), FETCH)
+    assert isinstance(waiting, Parked)
+    client.may(WRITES)
+    client.produce()
+    answer = client.decoded(client.finished(waiting), FETCH, FetchResponse)
+    assert answer.responses[0].partitions[0].error_code == SERVED
+    assert answer.responses[0].partitions[0].records
+
+
+def test_a_change_of_the_rules_reaches_a_commit_that_is_known(client: Client) -> None:
+    assert [client.commit(1), client.commit(2), client.commit(3)] == [SERVED] * 3
+    assert len(client.peer.commit_outlines) == 1
+    client.may(READS_GROUP)
+    assert [client.commit(4), client.commit(5), client.commit(6)] == [DENIED] * 3
+    client.may(READS)
+    assert [client.commit(7), client.commit(8), client.commit(9)] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 3
+    assert _committed(client) == 3
+    client.may(READS, READS_GROUP)
+    assert client.commit(10) == SERVED
+    assert _committed(client) == 10
+
+
+def _committed(client: Client) -> int:
+    found = client.broker.groups.shard_of("g").offsets.find("g", "t", 0)
+    assert found is not None
+    return found.offset
+
+
+def test_nothing_is_learned_of_what_was_refused(client: Client) -> None:
+    client.produce()
+    client.may()
+    for offset in range(4):
+        assert client.produce() == DENIED
+        assert client.read() == (DENIED, False)
+        assert client.commit(offset) == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    client.may(READS_GROUP)
+    for offset in range(4):
+        assert client.commit(offset) == DENIED
+    known = client.peer.outlines, client.peer.fetch_outlines, client.peer.commit_outlines
+    assert [len(each) for each in known] == [0, 0, 0]
+
+
+def test_a_transaction_is_not_let_in_behind_a_batch_that_is_of_none(client: Client) -> None:
+    """A batch that is of no transaction may come with any transactional id: it is not asked about."""
+    producer = Transactional(client, "others")
+    producer.begin()
+    producer.add(("t", 0))
+    of_transaction = encode_batch(
+        [(None, b"v", (), NOW_MS)],
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    client.may(WRITES)
+    for _ in range(2):
+        assert client.produce(transactional_id="others") == SERVED
+    end = client.partition.log.end_offset
+    code = client.produce(bytes(of_transaction), "others")
+    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert client.partition.log.end_offset == end
+    client.may(WRITES, Rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "others"))
+    assert client.produce(bytes(of_transaction), "others") == SERVED
+
+
+def test_everything_is_learned_where_everything_is_allowed(client: Client) -> None:
+    client.are(EVERYTHING)
+    client.produce(transactional_id="any")
+    client.read()
+    client.commit(1)
+    client.commit(2)
+    known = client.peer.outlines, client.peer.fetch_outlines, client.peer.commit_outlines
+    assert [len(each) for each in known] == [1, 1, 1]
