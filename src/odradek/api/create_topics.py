@@ -52,7 +52,8 @@ def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopi
 
 def _partitions(call: Call, body: CreateTopicsRequest) -> int:
     default = call.broker.planner.partitions_default
-    asked = (len(topic.assignments) or topic.num_partitions for topic in body.topics)
+    topics = [topic for topic in body.topics if _may_create(call, topic.name)]
+    asked = (len(topic.assignments) or topic.num_partitions for topic in topics)
     return sum(default if count == UNSET else max(count, 0) for count in asked)
 
 
@@ -70,10 +71,16 @@ def _plans(call: Call, body: CreateTopicsRequest) -> Parts[Plans]:
     return plans
 
 
+def _may_create(call: Call, name: str) -> bool:
+    is_for_all = call.may(Operation.CREATE, ResourceType.CLUSTER)
+    return is_for_all or call.may(Operation.CREATE, ResourceType.TOPIC, name)
+
+
 def _plan(call: Call, topic: CreatableTopic) -> TopicInfo:
     planner, view = call.broker.planner, call.broker.view
-    if not call.may(Operation.CREATE, ResourceType.CLUSTER):
-        call.check(Operation.CREATE, ResourceType.TOPIC, topic.name)
+    if not _may_create(call, topic.name):
+        text = f"{call.principal} may not create this topic"
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
     name = planner.check_name(topic.name, view)
     overrides = {config.name: config.value for config in topic.configs}
     call.broker.configs.check_topic(overrides)

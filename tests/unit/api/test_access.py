@@ -16,6 +16,7 @@ from differential.access import DOOMED, HIDDEN, SEEN, STRANGER, TESTER, USERS, R
 from differential.access_known import KNOWN
 from differential.base_groups import describe, describe_consumers, fetch_offsets
 from differential.base_transactions import describe_transactions
+from differential.known import KNOWN as EVERYWHERE
 from differential.known import Difference, differences, unknown
 from differential.masks import TIMES_FROM, Tree, label
 from differential.player import Player
@@ -139,6 +140,7 @@ def test_the_answers_are_those_of_kafka(played: _Watching, row: Row) -> None:
 def test_every_known_difference_is_still_there(played: _Watching) -> None:
     found = [difference for row in access.rows() for difference in _differences(played, row)]
     assert all(any(map(known.covers, found)) for known in KNOWN)
+    assert {known.id for known in KNOWN} <= {known.id for known in EVERYWHERE}
 
 
 def _differences(played: _Watching, row: Row) -> list[Difference]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from differential.base import topic
 
 from odradek.api import large_produce
 from odradek.api.gate import Admission
@@ -14,10 +15,12 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.core.access import EVERYTHING, Operation, Principal, ResourceType, Rights
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
+from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.client import encode_request
 from odradek.wire.connection import Connection
+from odradek.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.offset_commit import (
@@ -34,6 +37,7 @@ from support.transactional import Transactional, make_topic
 
 DENIED, SERVED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
 PRODUCE, FETCH, COMMIT = 9, 12, 8
+JOINS = 12  # A version of Produce whose batches make their partitions part of a transaction.
 READS = Rule(Operation.READ, ResourceType.TOPIC, "t")
 WRITES = Rule(Operation.WRITE, ResourceType.TOPIC, "t")
 READS_GROUP = Rule(Operation.READ, ResourceType.GROUP, "g")
@@ -231,6 +235,27 @@ def test_a_transaction_is_not_let_in_behind_a_batch_that_is_of_none(client: Clie
     assert client.partition.log.end_offset == end
     client.may(WRITES, Rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "others"))
     assert client.produce(bytes(of_transaction), "others") == SERVED
+
+
+def test_of_partitions_that_join_a_transaction_together_only_those_that_may_be_written_do(client: Client) -> None:
+    make_topic(client, "others")
+    producer = Transactional(client, "own")
+    producer.begin()
+    who = {"producer_id": producer.producer.id, "producer_epoch": producer.producer.epoch}
+    records = bytes(encode_batch([(None, b"v", (), NOW_MS)], **who, base_sequence=0, is_transactional=True))
+    request = produce_request(records, "own")
+    request.topic_data.append(TopicProduceData(name="others", partition_data=request.topic_data[0].partition_data))
+    client.may(WRITES, Rule(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "own"))
+    answer = client.ask(request, JOINS, ProduceResponse)
+    assert [topic.partition_responses[0].error_code for topic in answer.responses] == [SERVED, DENIED]
+    assert {name.topic for name in producer.state.partitions} == {"t"}
+
+
+def test_what_may_not_be_made_leaves_room_for_what_may(client: Client) -> None:
+    client.may(Rule(Operation.CREATE, ResourceType.TOPIC, "own"))
+    request = CreateTopicsRequest(topics=[topic("own", 1), topic("others", PARTITIONS_PER_REQUEST_MAX)])
+    answer = client.ask(request, 7, CreateTopicsResponse)
+    assert [(one.name, one.error_code) for one in answer.topics] == [("own", SERVED), ("others", DENIED)]
 
 
 def test_everything_is_learned_where_everything_is_allowed(client: Client) -> None:
