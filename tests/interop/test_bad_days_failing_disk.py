@@ -149,3 +149,29 @@ def test_a_broker_with_a_failed_log_stops(tmp_path: Path, faults: Faults) -> Non
     with RawClient(broker.port) as client:
         assert fetch_all(client, "bad", partition=1)[:RECORDS] == records
     broker.stop()
+
+
+@pytest.mark.parametrize("operations", [Operations.SYNCS, Operations.WRITES])
+def test_the_disk_of_the_metadata_fails(
+    broker: Serving, client: RawClient, faults: Faults, operations: Operations
+) -> None:
+    """Nothing more is changed before the next start, though the disk is well again; records are written all along."""
+    created(client, "before")
+    faults.fail(operations, "metadata.sqlite")
+    assert create(client, "failed") == [STORAGE_ERROR]
+    assert faults.failures
+    faults.repair()
+    failures = faults.failures
+    assert create(client, "later") == [STORAGE_ERROR]
+    assert delete(client, "before") == STORAGE_ERROR
+    assert faults.failures == failures
+    assert produced(client, "before", b"x") == 0
+    assert broker.errors().count("The disk of the metadata file") == 1
+    broker.kill()
+    broker.start()
+    with RawClient(broker.port) as again:
+        # It was not acknowledged, and may be there.
+        assert create(again, "failed")[0] in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        assert create(again, "later") == [ErrorCode.NONE]
+        assert fetch_all(again, "before") == [(0, b"x")]
+        assert delete(again, "before") == ErrorCode.NONE

@@ -28,6 +28,7 @@ from odradek.coordination.sqlite_session import SessionFile, boot_id, forget, fo
 from odradek.coordination.tree import (
     ANY_VERSION,
     Create,
+    DiskBroken,
     EventKind,
     MultiFailed,
     NoRoom,
@@ -79,6 +80,7 @@ class SqliteTree:
         self._watches = Watches(self._caller)
         self._listeners: list[SessionListener] = []
         self._is_closed = self._is_expired = False
+        self._broken: DiskBroken | None = None
         open_reserve(path)
         self._database = open_database(path, durable=durable)
         try:
@@ -205,7 +207,7 @@ class SqliteTree:
 
     @contextmanager
     def _write(self) -> Iterator[Writer]:
-        with self._lock:
+        with self._lock, self._breaking():
             with self._transaction("BEGIN IMMEDIATE"):
                 zxid = self._current_zxid()
                 self._catch_up(zxid)
@@ -213,6 +215,18 @@ class SqliteTree:
                 yield writer
                 self._record(zxid + 1, writer.changes)
             self._announce(zxid + 1, writer.changes)
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """A change that its disk failed is the last one: nobody knows what of it is there."""
+        if self._broken is not None:
+            raise DiskBroken(detail=str(self._broken))
+        try:
+            yield
+        except DiskBroken as broken:
+            self._broken = broken
+            _LOG.error("%s", broken)
+            raise
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
@@ -375,6 +389,8 @@ class SqliteTree:
             if self._is_closed:
                 return
             self._session.beat()
+            if self._broken is not None:
+                return
             with failures(self._path):
                 dead = self._dead_sessions()
             if dead:

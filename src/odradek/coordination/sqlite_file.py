@@ -21,13 +21,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from odradek.coordination.tree import NoRoom, Unavailable
+from odradek.coordination.tree import DiskBroken, NoRoom, Unavailable
 
 APPLICATION_ID = 0x4F445254  # "ODRT"; PRAGMA application_id, by which a foreign file is known.
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_S = 10.0
 # Offsets in SQLite's file header: 2 in both is write-ahead logging.
 _WRITE_VERSION, _READ_VERSION = 18, 19
+
+# A sync that failed can't be repeated: the kernel has dropped what it could not write, and says so once.
+_BREAKS = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_WRITE)
 
 _NOT_A_TREE = "{} is not a metadata file of Odradek: move it away, or set metadata.log.dir to another folder."
 
@@ -69,6 +72,8 @@ def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
         try:
             _check(database, path)
             database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+            if durable:
+                _write_again(database, path)
         except BaseException:
             database.close()
             raise
@@ -81,8 +86,14 @@ def failures(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) in _BREAKS:
+            raise DiskBroken(detail=broken_sentence(path, error)) from error
         kind = NoRoom if _code(error) == sqlite3.SQLITE_FULL else Unavailable
         raise kind(detail=_sentence(path, error)) from error
+
+
+def broken_sentence(path: Path, error: object) -> str:
+    return f"The disk of the metadata file {path} failed ({error}): nothing is changed there before the next start."
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -129,6 +140,17 @@ def _sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _write_again(database: sqlite3.Connection, path: Path) -> None:
+    """Copies what a killed process left in the write-ahead log into the file, and syncs that.
+
+    Its last sync may have failed: then the log is in the page cache and not on the disk, and another sync of it would
+    say nothing.
+    """
+    with suppress(FileNotFoundError):
+        if path.with_name(f"{path.name}-wal").stat().st_size:
+            database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:

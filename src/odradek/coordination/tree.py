@@ -110,6 +110,10 @@ class NoRoom(Unavailable):
     """The disk under the tree is full; nothing was changed."""
 
 
+class DiskBroken(Unavailable):
+    """The disk under the tree failed to write or sync a change: nothing more is changed before the next start."""
+
+
 class MultiFailed(TreeFailed):
     """Nothing of a multi was done, since `error` stood against the operation at `index`."""
 

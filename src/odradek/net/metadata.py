@@ -20,6 +20,7 @@ from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     Create,
     Delete,
+    DiskBroken,
     MultiFailed,
     NodeExists,
     NoNode,
@@ -304,6 +305,6 @@ def _refusal(name: TopicName, error: TreeFailed) -> Refused:
         return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if isinstance(error, NoNode):
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    if isinstance(error, NoRoom):
+    if isinstance(error, NoRoom | DiskBroken):
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")
