@@ -69,6 +69,25 @@ def test_startup_paths_are_one_change(path: Path) -> None:
         assert tree.get("/next")[1].czxid == 2
 
 
+def test_what_a_killed_process_left_is_written_again(path: Path) -> None:
+    """Its last sync may have failed, and then only the page cache has what the write-ahead log says."""
+    with python(
+        """
+        import os, sys
+        from pathlib import Path
+        from odradek.coordination.sqlite import SqliteTree
+        SqliteTree(Path(sys.argv[1])).create("/marker")
+        os._exit(0)
+        """,
+        path,
+    ) as process:
+        assert process.wait(60) == 0
+    assert b"/marker" not in path.read_bytes()
+    with SqliteTree(path) as tree:
+        assert b"/marker" in path.read_bytes()
+        assert tree.exists("/marker") is not None
+
+
 def test_what_was_written_is_there_again(path: Path) -> None:
     with SqliteTree(path) as tree:
         tree.create("/a", b"\x00\xff")
