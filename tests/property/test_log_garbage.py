@@ -105,7 +105,7 @@ def patch(disk: SimDisk, stem: str, position: int, content: bytes) -> None:
 def use(log: Log) -> None:
     for act in (
         lambda: log.lookup_timestamp(TimestampMs(T0 + 3)),
-        log.max_timestamp,
+        lambda: log.lookup_timestamp(None),
         lambda: put(log, b"after", epoch=9),
         lambda: log.truncate_to(Offset(log.end_offset - 2), T0),
         lambda: log.delete_old_segments(TimestampMs(T0 + 10**12), log.end_offset),

@@ -23,6 +23,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
 from odradek.log.flush import Flush
 from odradek.log.log import Log
+from odradek.log.search import Later
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
@@ -274,6 +275,26 @@ class History(RuleBasedStateMachine):
             expected = next((record for record in records if record[0] >= wanted), None)
             found = self.log.lookup_timestamp(TimestampMs(wanted))
             assert (found[:2] if found else None) == expected
+            self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, wanted)
+
+    def times_are_found_below(self, end: Offset, records: list[tuple[TimestampMs, Offset]], wanted: int) -> None:
+        """A reader sees the log up to a batch's border."""
+        below = [record for record in records if record[1] < end]
+        first = next((record for record in below if record[0] >= wanted), None)
+        assert searched(self.log, TimestampMs(wanted), end) == first
+        greatest = max(below, key=lambda record: record[0], default=None)
+        assert searched(self.log, None, end) == greatest
+
+
+def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[TimestampMs, Offset] | None:
+    """One step after the other, each with what is small first."""
+    start, is_large = log.start_offset, False
+    while (search := log.search(timestamp, start, end, is_large=is_large)) is not None:
+        found = search.run()
+        if not isinstance(found, Later):
+            return found and (found.timestamp, found.offset)
+        start, is_large = found
+    return None
 
 
 def contents(log: Log) -> list[Written]:

@@ -41,6 +41,9 @@ REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
 BATCH_BYTES_MAX = 1 * MIB + 12  # message.max.bytes
 STAGED_BYTES_MAX = 1 * MIB  # Batches of one turn that are written together; a larger one is written alone.
 BATCH_DECOMPRESSED_BYTES_MAX = 256 * MIB
+# What a broker unpacks of one batch, to look at its records or to pack them anew.  Producers do not fill a batch beyond
+# some megabytes, and a decoder has a window of up to as much again.
+UNPACKED_BYTES_MAX = 64 * MIB
 DECOMPRESSION_RATIO_MAX = 2_000
 DECOMPRESSION_UNCHECKED_BYTES = 16 * MIB  # Below it any ratio passes: equal records do compress ten thousandfold.
 RECORDS_PER_BATCH_MAX = 10_000_000
@@ -52,6 +55,13 @@ INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
 AWAITED_PRODUCERS_MAX = (
     1_000  # Of one log: those that tried to begin a transaction, and have written nothing of it yet.
 )
+
+# Lookups by time.  Those of batches beyond these bounds wait for each other: one at a time has that much memory.
+SEARCHED_BATCH_BYTES_MAX = 1 * MIB + 12
+SEARCHED_PACKED_BYTES_MAX = 64 * KIB
+SEARCHED_UNPACKED_BYTES_MAX = 4 * MIB
+LOOKUPS_AT_ONCE = 2
+SEARCHES_PER_LOOKUP_MAX = 64  # A thread costs ten times what a search of a small batch does.
 
 # Names.
 TOPIC_NAME_CHARACTERS_MAX = 249
@@ -65,6 +75,7 @@ FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
 FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 
 assert REQUEST_ELEMENTS_INLINE_MAX < REQUEST_ELEMENTS_MAX <= DECODED_ELEMENTS_MAX
+assert SEARCHED_UNPACKED_BYTES_MAX < UNPACKED_BYTES_MAX <= BATCH_DECOMPRESSED_BYTES_MAX
 assert BATCH_BYTES_MAX < REQUEST_BYTES_MAX, "one batch must fit into one request"
 assert REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX < REQUEST_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT <= INT32_MAX, "index positions are 32-bit"

@@ -153,6 +153,12 @@ class Index:
         self._pending.clear()
         self._blocks = []
 
+    def _become(self, other: Index) -> None:
+        """A copy of the other as it is now: the entries in the file stay where they are until it is cut or emptied."""
+        self._stored = other._stored
+        self._pending = other._pending.copy()
+        self._blocks = other._blocks.copy()
+
     def sync(self) -> None:
         if self.is_unsynced:
             self._disk.open(self.path).sync()
@@ -179,6 +185,17 @@ class OffsetIndex(Index):
         """The last known start of a batch that is not beyond `position`; 0, the segment's start, if none is known."""
         count = self.count_at_or_below(position, 1)
         return self.entry(count - 1)[1] if count else 0
+
+    def offset_below(self, end: Offset) -> Offset:
+        """The greatest offset below `end` that an entry has; the base offset if none has."""
+        count = self.count_at_or_below(end - self.base_offset - 1, 0)
+        return Offset(self.base_offset + (self.entry(count - 1)[0] if count else 0))
+
+    def copy(self) -> OffsetIndex:
+        """For a reader in another thread: it sees nothing of what comes after."""
+        copy = OffsetIndex(self._disk, self.path, self.base_offset, 0)
+        copy._become(self)
+        return copy
 
     def truncate_at(self, position: int) -> None:
         """Drops the entries of batches at `position` and beyond."""
@@ -218,6 +235,17 @@ class TimeIndex(Index):
         """Where a walk to the first record of that time may begin: all batches before have lesser timestamps."""
         count = self.count_at_or_below(timestamp - 1, 0)
         return self._absolute(self.entry(count - 1))[1] if count else self.base_offset
+
+    def entry_below(self, end: Offset) -> tuple[TimestampMs, Offset]:
+        """The last entry whose offset is below `end`; (NO_TIMESTAMP, base offset) if there is none."""
+        count = self.count_at_or_below(end - self.base_offset - 1, 1)
+        return self._absolute(self.entry(count - 1)) if count else (NO_TIMESTAMP, self.base_offset)
+
+    def copy(self) -> TimeIndex:
+        """As that of an OffsetIndex."""
+        copy = TimeIndex(self._disk, self.path, self.base_offset, 0)
+        copy._become(self)
+        return copy
 
     def truncate_to(self, offset: Offset) -> None:
         """Drops the entries of batches that reach `offset` or beyond."""

@@ -21,7 +21,7 @@ from operator import attrgetter
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, ProducerId, TimestampMs
-from odradek.log import recovery, search
+from odradek.log import recovery
 from odradek.log.aborted import AbortedTransactions
 from odradek.log.arrival import Arrival
 from odradek.log.config import LogConfig
@@ -32,6 +32,7 @@ from odradek.log.producer_recovery import keep_snapshot, restored
 from odradek.log.producers import Producer
 from odradek.log.reaper import Reaper
 from odradek.log.retention import Bounds, expired_segments
+from odradek.log.search import Later, Search, TimedOffset
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import Aborted
 from odradek.record.batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
@@ -332,16 +333,32 @@ class Log:
             if len(self._sealed_open) > SEALED_OPEN_MAX:
                 self._sealed_open.pop(0).release()
 
-    def lookup_timestamp(self, timestamp: TimestampMs) -> search.TimedOffset | None:
-        """The first record whose timestamp is at least that; None if there is none.
+    def search(
+        self, timestamp: TimestampMs | None, start: Offset, end: Offset, *, is_large: bool = True
+    ) -> Search | None:
+        """A search for a record by time, from `start` up to below `end`; for None the greatest timestamp (KIP-734).
 
-        Raises Refused(CORRUPT_MESSAGE) if its batch can't be decoded; DiskFailed.
+        None if it is known already that there is no such record.  It reads nothing before it is run, and may be run in
+        a thread.  See Later for is_large.
         """
-        return search.first_at_or_after(self.segments, timestamp, self.start_offset)
+        start = Offset(max(start, self.start_offset))
+        if start >= end:
+            return None
+        at_least = TimestampMs(0) if timestamp is None else timestamp
+        first = max(bisect_right(self.segments, start, key=_BASE_OFFSET) - 1, 0)
+        reached = [one for one in self.segments[first:] if one.base_offset < end and one.may_reach(at_least)]
+        segments = [segment.searched() for segment in reached]
+        return Search(segments, timestamp, start, end, is_large) if segments else None
 
-    def max_timestamp(self) -> search.TimedOffset | None:
-        """The record with the greatest timestamp (KIP-734).  Raises as lookup_timestamp."""
-        return search.greatest(self.segments, self.start_offset)
+    def lookup_timestamp(self, timestamp: TimestampMs | None) -> TimedOffset | None:
+        """All steps of a search at once; blocks.  Raises Refused and DiskFailed as it does."""
+        start = self.start_offset
+        while (search := self.search(timestamp, start, self.end_offset)) is not None:
+            found = search.run()
+            if not isinstance(found, Later):
+                return found
+            start = found.start
+        return None
 
     # ------------------------------------------------------------------ flush
 

@@ -1,19 +1,37 @@
 """Offsets by time (KIP-79, KIP-734): the time index to near the place, headers to the batch, then its records.
 
+    Log.search (on the loop) ──> Search, a value ──> run (in a thread) ──> TimedOffset, None, or Later
+
 Timestamps are the producers' and need not ascend, so a segment is skipped only if its greatest is too small, and so is
 a batch.  The one batch that has the record is surveyed; of formats before 2 the answer is the batch.
+
+A search keeps what it needs of the log as it was: sizes, index entries in memory, open files.  It only reads, and only
+below an offset that readers may see: that part of a log changes by retention alone, or if its disk fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.scan import Place
-from odradek.log.segment import Segment
-from odradek.record.batch import MAGIC, Batch
+from odradek.base.errors import Refused
+from odradek.base.limits import (
+    SEARCHED_BATCH_BYTES_MAX,
+    SEARCHED_PACKED_BYTES_MAX,
+    SEARCHED_UNPACKED_BYTES_MAX,
+    UNPACKED_BYTES_MAX,
+)
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.index import OffsetIndex, TimeIndex
+from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
+from odradek.record.batch import HEADER_BYTES, MAGIC, Batch, BatchHeader
+from odradek.record.compression import Codec
 from odradek.record.survey import survey
+
+Largest = tuple[TimestampMs, Offset]
+_NOTHING: Largest = (NO_TIMESTAMP, NO_OFFSET)
 
 
 class TimedOffset(NamedTuple):
@@ -24,48 +42,181 @@ class TimedOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-def first_at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offset) -> TimedOffset | None:
-    """The first record from offset `start` on whose timestamp is at least that.
+class Later(NamedTuple):
+    """A search is not over: another one from `start` goes on with it.
 
-    Raises Refused(CORRUPT_MESSAGE) if its batch can't be decoded; DiskFailed.
+    `is_large`: the next batch may take much memory, and is only looked into by a search that may.
     """
-    for number, segment in enumerate(segments):
-        ends_before_start = number + 1 < len(segments) and segments[number + 1].base_offset <= start
-        if not ends_before_start and segment.largest()[0] >= timestamp:
-            found = _in_segment(segment, timestamp, start)
-            if found:
-                return found
-    return None
+
+    start: Offset
+    is_large: bool
 
 
-def greatest(segments: Sequence[Segment], start: Offset) -> TimedOffset | None:
-    """The first record of those with the greatest timestamp; None in an empty log, or one without timestamps."""
-    candidates = [segment for segment in segments if segment.size and segment.largest()[0] >= 0]
-    if not candidates:
+class SearchedSegment:
+    """One segment as it was when the search began.  Every method may raise DiskFailed."""
+
+    __slots__ = ("_disk", "_file", "_largest", "_noted", "_path", "base_offset", "offsets", "size", "times")
+
+    def __init__(
+        self, disk: Disk, path: str, file: File | None, size: int, offsets: OffsetIndex, times: TimeIndex
+    ) -> None:
+        self._disk = disk
+        self._path = path
+        self._file = file
+        self._largest: Largest | None = None
+        self._noted = _NOTHING
+        self.size = size
+        self.base_offset = offsets.base_offset
+        self.offsets = offsets  # Both are copies.
+        self.times = times
+
+    def note_largest(self, largest: Largest, *, is_all: bool) -> None:
+        """The greatest timestamp as far as it is known in memory; `is_all`: no look at the file is needed."""
+        self._noted = largest
+        if is_all:
+            self._largest = largest
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self._path)
+        return self._file
+
+    def read(self, position: int, size: int) -> bytes:
+        data = self.file.pread(position, size)
+        if len(data) != size:
+            raise DiskFailed(errno.EIO, f"{len(data)} bytes at {position} instead of {size}", self._path)
+        return data
+
+    def largest(self) -> Largest:
+        """The greatest timestamp and the last offset of the first batch that has it."""
+        if self._largest is None:
+            timestamp, offset = self.times.last_entry()
+            if timestamp < 0 or timestamp < self.times.first_timestamp():
+                # None has a timestamp, or a crash left zeros.
+                self._largest = _greatest_of(self.places(0, chunk_bytes=CHECK_CHUNK_BYTES), self._noted)
+            else:
+                self._largest = (timestamp, offset) if timestamp > self._noted[0] else self._noted
+        return self._largest
+
+    def largest_between(self, start: Offset, end: Offset) -> Largest:
+        """As `largest`, of the batches that reach `start` and begin below `end`."""
+        largest = self.largest()
+        if largest[0] < 0 or start <= largest[1] < end:
+            return largest
+        known = _NOTHING
+        if largest[1] >= end:
+            # Of the batches up to an entry of the offset index, the time index has the greatest timestamp.
+            known = self.times.entry_below(end)
+            near = max(start, self.offsets.offset_below(end)) if known[1] >= start else start
+        else:
+            near = start
+        place = self.find(near)
+        return known if place is None else _greatest_of(_below(self.places(place.position), end), known)
+
+    def find(self, offset: Offset) -> Place | None:
+        """The first batch that reaches `offset`; None if none does."""
+        try:
+            return self._find_from(self.offsets.position_at_or_before(offset), offset)
+        except Damaged:  # The index, which is not a reader's to mend.
+            pass
+        try:
+            return self._find_from(0, offset)
+        except Damaged as damage:
+            raise self._failure(damage) from None
+
+    def _find_from(self, start: int, offset: Offset) -> Place | None:
+        if not 0 <= start < max(self.size, 1):
+            raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
+        for place in walk(self.file, start, self.size):
+            if place.position == start and place.base_offset > offset and start:
+                raise Damaged(self.offsets.path, start, f"points beyond offset {offset}")
+            if place.last_offset >= offset:
+                return place
         return None
-    best = max(candidates, key=lambda segment: segment.largest()[0])
-    timestamp, offset = best.largest()
-    place = best.find(offset)
-    return _in_batch(best, place, timestamp, start) if place else None
+
+    def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+        """The batches from there to the end; damage is a failed disk."""
+        try:
+            yield from walk(self.file, position, self.size, chunk_bytes=chunk_bytes)
+        except Damaged as damage:
+            raise self._failure(damage) from None
+
+    def _failure(self, damage: Damaged) -> DiskFailed:
+        return DiskFailed(errno.EIO, f"the log is damaged at byte {damage.position}: {damage.why}", self._path)
 
 
-def _in_segment(segment: Segment, timestamp: TimestampMs, start: Offset) -> TimedOffset | None:
-    near = segment.find(Offset(max(segment.times.offset_before(timestamp), start)))
-    if near is None:
+class Search(NamedTuple):
+    """The first record at or after `timestamp`, or for None the one with the greatest, from `start` up to below `end`.
+
+    Of a batch it looks into at most one, so that many searches take turns.
+    """
+
+    segments: Sequence[SearchedSegment]
+    timestamp: TimestampMs | None
+    start: Offset
+    end: Offset
+    is_large: bool
+
+    def run(self) -> TimedOffset | Later | None:
+        """Raises Refused(CORRUPT_MESSAGE) if a batch can't be decoded, or only to too many bytes; DiskFailed."""
+        if self.timestamp is None:
+            return self._greatest()
+        for segment in self.segments:
+            if segment.largest()[0] >= self.timestamp:
+                found = self._in_segment(segment, self.timestamp)
+                if found:
+                    return found
         return None
-    for place in segment.places(near.position):
-        if place.max_timestamp >= timestamp:
-            found = _in_batch(segment, place, timestamp, start)
-            if found:
-                return found
-    return None
+
+    def _greatest(self) -> TimedOffset | Later | None:
+        """The first record of those with the greatest timestamp; None if none has a timestamp."""
+        best, (timestamp, offset) = None, _NOTHING
+        for segment in self.segments:
+            largest = segment.largest_between(self.start, self.end)
+            if largest[0] > timestamp:
+                best, (timestamp, offset) = segment, largest
+        place = best.find(offset) if best else None
+        return self._in_batch(best, place, timestamp) if best and place else None
+
+    def _in_segment(self, segment: SearchedSegment, timestamp: TimestampMs) -> TimedOffset | Later | None:
+        near = segment.find(Offset(max(segment.times.offset_before(timestamp), self.start)))
+        if near is None:
+            return None
+        for place in _below(segment.places(near.position), self.end):
+            if place.max_timestamp >= timestamp:
+                return self._in_batch(segment, place, timestamp) or Later(Offset(place.last_offset + 1), False)
+        return None
+
+    def _in_batch(self, segment: SearchedSegment, place: Place, timestamp: TimestampMs) -> TimedOffset | Later | None:
+        if place.magic != MAGIC:
+            return TimedOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
+        header = BatchHeader(segment.read(place.position, HEADER_BYTES))
+        if header.is_log_append_time:
+            return TimedOffset(place.max_timestamp, Offset(max(place.base_offset, self.start)), place.leader_epoch)
+        is_packed = header.codec is not Codec.NONE
+        if not self.is_large and place.size > (SEARCHED_PACKED_BYTES_MAX if is_packed else SEARCHED_BATCH_BYTES_MAX):
+            return Later(self.start, True)
+        batch = Batch.trusted(segment.read(place.position, place.size))
+        bytes_max = UNPACKED_BYTES_MAX if self.is_large else SEARCHED_UNPACKED_BYTES_MAX
+        try:
+            found = survey(batch, wanted=timestamp, start=self.start, decompressed_bytes_max=bytes_max).found
+        except Refused:
+            if self.is_large:
+                raise
+            return Later(self.start, True)  # Too large, or broken: that is seen there.
+        return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)
 
 
-def _in_batch(segment: Segment, place: Place, timestamp: TimestampMs, start: Offset) -> TimedOffset | None:
-    if place.magic != MAGIC:
-        return TimedOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
-    batch = Batch.trusted(segment.file.pread(place.position, place.size))
-    if batch.is_log_append_time:
-        return TimedOffset(place.max_timestamp, Offset(max(place.base_offset, start)), place.leader_epoch)
-    found = survey(batch, wanted=timestamp, start=start).found
-    return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)
+def _below(places: Iterator[Place], end: Offset) -> Iterator[Place]:
+    for place in places:
+        if place.base_offset >= end:
+            return
+        yield place
+
+
+def _greatest_of(places: Iterator[Place], largest: Largest) -> Largest:
+    for place in places:
+        if place.max_timestamp > largest[0]:
+            largest = (place.max_timestamp, place.last_offset)
+    return largest

@@ -23,6 +23,7 @@ from odradek.log.disk import Disk, DiskFailed, File
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
+from odradek.log.search import SearchedSegment
 from odradek.log.transaction_index import TransactionIndex
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
@@ -348,6 +349,16 @@ class Segment:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, offset
             self._max_known = True
         return self.max_timestamp, self.max_timestamp_offset
+
+    def searched(self) -> SearchedSegment:
+        """As it is now, for a search by time in a thread."""
+        searched = SearchedSegment(self._disk, self.path, self._file, self.size, self.offsets.copy(), self.times.copy())
+        searched.note_largest((self.max_timestamp, self.max_timestamp_offset), is_all=self._max_known)
+        return searched
+
+    def may_reach(self, timestamp: TimestampMs) -> bool:
+        """False if it is known, without a look at a file, that all timestamps are less."""
+        return self.size > 0 and not (self._max_known and self.max_timestamp < timestamp)
 
     def _scan_largest(self) -> None:
         for place in self.places(0, chunk_bytes=CHECK_CHUNK_BYTES):

@@ -227,7 +227,7 @@ class Twins:
         self.both(lambda log: log.read(offset, size, log.end_offset).read())
         time = TimestampMs(self.random.randint(T0, self.now + 10))
         self.both(lambda log: log.lookup_timestamp(time))
-        self.both(lambda log: log.max_timestamp())
+        self.both(lambda log: log.lookup_timestamp(None))
 
     def reopen(self) -> None:
         """After a kill, or a clean stop."""
@@ -376,7 +376,7 @@ def test_what_leaves_the_end_alone_does_not_disturb_it() -> None:
     assert log.advance_start(Offset(1))
     assert log.delete_old_segments(T0, Offset(2)) == 1
     assert stored(log) == [(1, 1)]
-    assert log.max_timestamp() == (T0, 1, 0)
+    assert log.lookup_timestamp(None) == (T0, 1, 0)
     log.config = replace(log.config, max_message_bytes=100)
     assert log.begin_arrival(announced(b"y" * 3000), LeaderEpoch(0), T0) is None
     incoming.come().end()

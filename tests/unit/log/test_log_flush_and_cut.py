@@ -150,7 +150,7 @@ def test_truncation_takes_whole_segments_and_indexes_along() -> None:
     assert len(bases) > 3
     log.truncate_to(Offset(8), T0)
     assert stored(log) == [(n, n) for n in range(8)]
-    assert log.max_timestamp() == (T0 + 7, 7, 0)
+    assert log.lookup_timestamp(None) == (T0 + 7, 7, 0)
     assert log.segments[-1].offsets.last() == (2, log.segments[-1].size // 3 * 2)
     snapshots = {int(entry.name[:20]) for entry in disk.entries("/d/t-0") if entry.name.endswith(".snapshot")}
     assert snapshots == {base for base in bases[1:] if base <= 8} != set(bases[1:])

@@ -175,7 +175,7 @@ def test_times_need_not_ascend() -> None:
         found = log.lookup_timestamp(TimestampMs(T0 + wanted))
         assert found is not None
         assert found.offset == offset
-    newest = log.max_timestamp()
+    newest = log.lookup_timestamp(None)
     assert newest is not None
     assert newest[:2] == (T0 + 90, 2)
 
@@ -186,7 +186,7 @@ def test_inside_a_batch() -> None:
     found = log.lookup_timestamp(TimestampMs(T0 + 1))
     assert found is not None
     assert found[:2] == (T0 + 1, 1)
-    newest = log.max_timestamp()
+    newest = log.lookup_timestamp(None)
     assert newest is not None
     assert newest[:2] == (T0 + 2, 2)
     log.advance_start(Offset(2))
@@ -197,10 +197,10 @@ def test_inside_a_batch() -> None:
 
 def test_no_records_no_times() -> None:
     log = new_log()
-    assert log.max_timestamp() is None
+    assert log.lookup_timestamp(None) is None
     assert log.lookup_timestamp(TimestampMs(0)) is None
     put(log, b"a", at=-1)
-    assert log.max_timestamp() is None
+    assert log.lookup_timestamp(None) is None
 
 
 def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
