@@ -30,6 +30,7 @@ from odradek.core.effects import (
     Work,
 )
 from odradek.core.entropy import Entropy
+from odradek.core.lookups import Lookup
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.storage import Storage, log_config
@@ -209,6 +210,8 @@ class Harness:
                 self.broker.took_ids(ProducerIdBlock(ProducerId(first), ProducerId(first + 999)))
             case Load():
                 self.broker.loaded(effect.run(), self.now)
+            case Lookup():
+                self.broker.looked_up(effect.run())
             case CreateTopics():
                 self.broker.changed(Changed(effect.token, {topic.name: topic for topic in effect.topics}), self.now)
             case DeleteTopics():

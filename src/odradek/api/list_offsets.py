@@ -9,11 +9,15 @@ unused without remote storage.
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeAlias
+
 from odradek.api.call import Call
 from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.access import Operation, ResourceType
+from odradek.core.lookups import AllAnswered, Question
+from odradek.core.parked import NEVER, Parked
 from odradek.core.partition import Partition
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,7 +35,18 @@ NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 Place = tuple[TimestampMs, Offset, int]
 
 
-def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
+class Pending(NamedTuple):
+    """A partition whose answer has to be looked up."""
+
+    part: ListOffsetsPartition
+    question: Question
+
+
+Part: TypeAlias = ListOffsetsPartitionResponse | Pending
+Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
+
+
+def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse | Parked[ListOffsetsResponse]:
     if body.isolation_level not in ISOLATION_LEVELS:
         return refuse(call, body, ErrorCode.INVALID_REQUEST)
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
@@ -39,8 +54,12 @@ def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse:
         for part in topic.partitions:
             asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
     committed = body.isolation_level == READ_COMMITTED
-    topics = [_topic(call, TopicName(name), parts, committed) for name, parts in asked.items()]
-    return ListOffsetsResponse(topics=topics)
+    topics = [(TopicName(name), _parts(call, TopicName(name), parts, committed)) for name, parts in asked.items()]
+    questions = [part.question for _, parts in topics for part in parts if isinstance(part, Pending)]
+    if not questions:
+        return _response(call, topics)
+    # Every lookup ends, so there is no deadline.
+    return Parked(AllAnswered(questions), NEVER, lambda: _response(call, topics))
 
 
 def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -54,33 +73,61 @@ def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsets
     )
 
 
-def _topic(
-    call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool
-) -> ListOffsetsTopicResponse:
+def _parts(call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool) -> list[Part]:
     """Each partition once; one that is asked for twice has no answer."""
     if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        refused = [_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in asked]
-        return ListOffsetsTopicResponse(name=name, partitions=refused)
-    return ListOffsetsTopicResponse(
-        name=name,
-        partitions=[
-            _partition(call, name, parts[0], committed)
-            if len(parts) == 1
-            else _refused(index, ErrorCode.INVALID_REQUEST)
-            for index, parts in asked.items()
-        ],
+        return [_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in asked]
+    return [
+        _partition(call, name, parts[0], committed) if len(parts) == 1 else _refused(index, ErrorCode.INVALID_REQUEST)
+        for index, parts in asked.items()
+    ]
+
+
+def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, committed: bool) -> Part:
+    try:
+        partition = _led_here(call, topic, part)
+        place = _place(call, partition, part.timestamp, committed)
+        if isinstance(place, Question):
+            if not place.is_answered:
+                return Pending(part, place)
+            place = place.found or NOWHERE
+    except Refused as refused:
+        return _refused(part.partition_index, refused.code)
+    return _found(call, part, place)
+
+
+def _led_here(call: Call, topic: TopicName, part: ListOffsetsPartition) -> Partition:
+    partition = call.broker.partition(topic, part.partition_index)
+    partition.check_leader_epoch(part.current_leader_epoch)
+    return partition
+
+
+def _response(call: Call, topics: Topics) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=name,
+                partitions=[_looked_up(call, name, part) if isinstance(part, Pending) else part for part in parts],
+            )
+            for name, parts in topics
+        ]
     )
 
 
-def _partition(
-    call: Call, topic: TopicName, part: ListOffsetsPartition, committed: bool
-) -> ListOffsetsPartitionResponse:
+def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
+    """The topic may have been deleted meanwhile, and may even be there again."""
+    part, question = pending
     try:
-        partition = call.broker.partition(topic, part.partition_index)
-        partition.check_leader_epoch(part.current_leader_epoch)
-        timestamp, offset, epoch = _place(call, partition, part.timestamp, committed)
+        if _led_here(call, topic, part) is not question.partition:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{part.partition_index} is another one by now")
+        place = question.found or NOWHERE
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
+    return _found(call, part, place)
+
+
+def _found(call: Call, part: ListOffsetsPartition, place: Place) -> ListOffsetsPartitionResponse:
+    timestamp, offset, epoch = place
     return ListOffsetsPartitionResponse(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
@@ -94,7 +141,7 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Place:
+def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Place | Question:
     if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
     if asked == LATEST:
@@ -104,8 +151,7 @@ def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Pla
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
     timestamp = None if asked == MAX_TIMESTAMP else TimestampMs(asked)
-    found = partition.lookup_timestamp(timestamp, read_committed=committed)
-    return NOWHERE if found is None else found
+    return call.broker.lookups.ask(partition, timestamp, read_committed=committed)
 
 
 def _epoch_at_start(partition: Partition) -> int:

@@ -40,6 +40,7 @@ from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.housekeeping import Housekeeping, high_watermarks
+from odradek.core.lookups import LookedUp, Lookups
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
@@ -78,6 +79,7 @@ class Broker:
         self.configs = configs
         self.entropy = entropy
         self.lot = ParkingLot()
+        self.lookups = Lookups(self.lot)
         self.sessions = FetchSessions(entropy.random_int31, configs.int("max.incremental.fetch.session.cache.slots"))
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -267,6 +269,10 @@ class Broker:
         """A Load ended."""
         self._shards[loaded.load.name.topic].loaded(loaded, now)
 
+    def looked_up(self, event: LookedUp) -> None:
+        """A Lookup ended."""
+        self.lookups.ended(event)
+
     def state_topic(self, name: TopicName) -> Change | None:
         """None if the topic is there; else the change that makes it.  Raises Refused if it can't be made."""
         if name in self.view.topics:
@@ -442,6 +448,7 @@ class Broker:
         if self.works:
             effects.extend(self.works)
             self.works.clear()
+        effects.extend(self.lookups.take())
         if self._unsynced and self._syncs < SYNCS_AT_ONCE:
             effects.extend(self._begin_syncs())
         return effects

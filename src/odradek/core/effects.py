@@ -16,6 +16,7 @@ from odradek.base.units import ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.cluster import PartitionInfo, TopicInfo
 from odradek.core.coordinators.shards import Load
+from odradek.core.lookups import Lookup
 from odradek.log.disk import DiskFailed
 from odradek.log.flush import Flush
 
@@ -153,7 +154,7 @@ class Work:
 
 
 Change = CreateTopics | GrowTopics | DeleteTopics
-Effect = Sync | Chores | Load | TakeProducerIds | Work | Change
+Effect = Sync | Chores | Load | Lookup | TakeProducerIds | Work | Change
 
 
 class Changed(NamedTuple):

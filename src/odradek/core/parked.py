@@ -86,6 +86,10 @@ class ParkingLot:
             del self._by_bucket[heapq.heappop(self._buckets)]
         return self._buckets[0] * BUCKET_MS if self._buckets else None
 
+    def is_awaited(self, key: Hashable) -> bool:
+        """True if a parked request waits for the key."""
+        return key in self._by_key
+
     def complete(self, parked: Parked[object]) -> None:
         self.forget(parked)
         self._completed.append(parked)

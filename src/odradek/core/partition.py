@@ -29,7 +29,7 @@ from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.log import Log
 from odradek.log.producers import Place, Producer
-from odradek.log.search import TimedOffset
+from odradek.log.search import Search
 from odradek.log.sequences import check, check_epoch, check_marker
 from odradek.log.transaction_index import Aborted
 from odradek.record.batch import Batch
@@ -347,12 +347,19 @@ class Partition:
         """Where reading ends for now."""
         return self.last_stable_offset if read_committed else self.positions.high_watermark
 
-    def lookup_timestamp(self, timestamp: TimestampMs | None, *, read_committed: bool = False) -> TimedOffset | None:
-        """The first readable record at or after a time; for None the one with the greatest.  None if there is none."""
-        log = self.log
-        found = log.max_timestamp() if timestamp is None else log.lookup_timestamp(timestamp)
+    def search(
+        self, timestamp: TimestampMs | None, start: Offset, *, read_committed: bool, is_large: bool
+    ) -> Search | None:
+        """A search by time among the readable records from `start` on; None if it is known that it would find nothing.
+
+        Raises Refused if there is no log.
+        """
         end = self.readable_end(read_committed=read_committed)
-        return found if found is not None and found.offset < end else None
+        return self.log.search(timestamp, start, end, is_large=is_large)
+
+    def read_failed(self, failed: DiskFailed) -> Refused:
+        """A read in a thread failed; says what its asker is to be told."""
+        return self._storage_error(failed)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
         """Where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is.

@@ -348,7 +348,7 @@ class Log:
         first = max(bisect_right(self.segments, start, key=_BASE_OFFSET) - 1, 0)
         reached = [one for one in self.segments[first:] if one.base_offset < end and one.may_reach(at_least)]
         segments = [segment.searched() for segment in reached]
-        return Search(segments, timestamp, start, end, is_large) if segments else None
+        return Search(segments, timestamp, start, end, is_large, self.segments) if segments else None
 
     def lookup_timestamp(self, timestamp: TimestampMs | None) -> TimedOffset | None:
         """All steps of a search at once; blocks.  Raises Refused and DiskFailed as it does."""

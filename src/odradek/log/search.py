@@ -58,7 +58,7 @@ class SearchedSegment:
     __slots__ = ("_disk", "_file", "_largest", "_noted", "_path", "base_offset", "offsets", "size", "times")
 
     def __init__(
-        self, disk: Disk, path: str, file: File | None, size: int, offsets: OffsetIndex, times: TimeIndex
+        self, disk: Disk, path: str, *, file: File | None, size: int, offsets: OffsetIndex, times: TimeIndex
     ) -> None:
         self._disk = disk
         self._path = path
@@ -157,6 +157,11 @@ class Search(NamedTuple):
     start: Offset
     end: Offset
     is_large: bool
+    source: Sequence[object]  # The log's own segments then: a log that is rolled or cut has another list.
+
+    def is_of(self, source: Sequence[object]) -> bool:
+        """True if no segment came or went since."""
+        return self.source is source
 
     def run(self) -> TimedOffset | Later | None:
         """Raises Refused(CORRUPT_MESSAGE) if a batch can't be decoded, or only to too many bytes; DiskFailed."""

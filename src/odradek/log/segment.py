@@ -352,7 +352,14 @@ class Segment:
 
     def searched(self) -> SearchedSegment:
         """As it is now, for a search by time in a thread."""
-        searched = SearchedSegment(self._disk, self.path, self._file, self.size, self.offsets.copy(), self.times.copy())
+        searched = SearchedSegment(
+            self._disk,
+            self.path,
+            file=self._file,
+            size=self.size,
+            offsets=self.offsets.copy(),
+            times=self.times.copy(),
+        )
         searched.note_largest((self.max_timestamp, self.max_timestamp_offset), is_all=self._max_known)
         return searched
 

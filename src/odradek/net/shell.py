@@ -39,6 +39,7 @@ from odradek.core.effects import (
     Work,
     all_refused,
 )
+from odradek.core.lookups import LookedUp, Lookup
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
@@ -247,6 +248,8 @@ class Shell:
                 self.in_thread(effect.run, lambda _: self._worked(effect), Pool.WORK)
             case Load():
                 self.in_thread(effect.run, self._load_ended, Pool.LOADS)
+            case Lookup():
+                self.in_thread(effect.run, self._looked_up, Pool.READS)
             case TakeProducerIds():
                 self._changes_under_way += 1
                 self.in_thread(lambda: self._take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
@@ -269,6 +272,10 @@ class Shell:
 
     def _load_ended(self, done: Future[Loaded]) -> None:
         self.broker.loaded(done.result(), self.now())
+        self.settle()
+
+    def _looked_up(self, done: Future[LookedUp]) -> None:
+        self.broker.looked_up(done.result())
         self.settle()
 
     def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
