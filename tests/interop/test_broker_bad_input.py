@@ -298,6 +298,8 @@ def test_refused_connections_do_not_pile_up() -> None:
             one.ping()
         with RawClient(broker.port) as one_too_many, pytest.raises(Closed):
             one_too_many.ping()
+        with RawClient(broker.port) as one_too_many:
+            assert one_too_many.is_closed(), "told before it has asked for anything"
         clients.pop().close()
         until(lambda: is_served(broker.port))
         for one in clients:

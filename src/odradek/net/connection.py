@@ -67,11 +67,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._peer = _peer(self._transport, self._listener)
         self._talk = Conversation(self._shell, self._peer, self._wire, self._may_go_on)
         self.last_active = self._shell.now().steady
-        if self._listener.admit(self, self._peer.address.rpartition(":")[0]):
-            self._shell.traffic.connections_accepted += 1
-        else:
-            self._shell.traffic.connections_refused += 1
-            self._transport.abort()
+        self._listener.admitted(self, self._peer.address.rpartition(":")[0])
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._has_left = True

@@ -25,12 +25,15 @@ def are_left() -> bool:
     The system gives out the lowest number that is free, so the next one tells how many are taken, and no count can go
     wrong.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return True
     try:
         lowest_free = os.dup(STDERR)
     except OSError:
         return False
     os.close(lowest_free)
-    return lowest_free < limit - reserved_of(limit)
+    return leaves_enough(lowest_free)
+
+
+def leaves_enough(descriptor: int) -> bool:
+    """The same of a connection that was just given this one."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit == resource.RLIM_INFINITY or descriptor < limit - reserved_of(limit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections import Counter
@@ -10,7 +9,10 @@ from collections import Counter
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.connection import ClientConnection
-from odradek.net.descriptors import are_left
+from odradek.net.descriptors import leaves_enough
+from odradek.net.door import Address, Door, bound, tell_of_short_queue
+from odradek.net.readers import Readers
+from odradek.net.receiving import Receiving
 from odradek.net.shell import Shell
 from odradek.wire.budget import ReceiveBudget
 
@@ -18,10 +20,10 @@ log = logging.getLogger(__name__)
 
 SYSTEM_DEFAULT = -1
 # Kafka's default of 50 is for a thread that does nothing but accept.  Here a burst may have to wait for a turn of the
-# loop, and whoever finds the queue full tries again a second later.
-BACKLOG_MIN = 1000
-
-
+# loop, and whoever finds the queue full tries again a second later.  Linux has the same number as its default limit.
+BACKLOG_MIN = 4096
+TOO_MANY_CONNECTIONS = "too many connections"
+TOO_MANY_FILES = "too many open files; the rest is kept for the logs (ulimit -n)"
 EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
@@ -60,57 +62,73 @@ class Listener:
         self._turned_away = 0
         self._is_stopping = False
         self._next_warning = 0
-        self._server: asyncio.Server | None = None
+        self._readers = Readers(shell.loop)
+        self._door: Door | None = None
         self.host = ""
         self.port = 0
 
     async def bind(self, host: str, port: int) -> None:
-        """Listen.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
+        """Bind without listening.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
+        self.host, self.port = host, port
         try:
-            self._server = await self.shell.loop.create_server(
-                lambda: ClientConnection(self), host or None, port, backlog=self._backlog, start_serving=False
-            )
-        except (OSError, socket.gaierror) as error:
-            where = f"{self.name}://{host or '0.0.0.0'}:{port}"
-            raise CannotListen(why_not(where, error, "listeners=")) from error
-        for one in self._server.sockets:
+            sockets = await bound(self.shell.loop, host, port)
+        except OSError as error:
+            raise self._cannot_listen(error) from error
+        for one in sockets:
             for option, size in self._buffers.items():
                 if size != SYSTEM_DEFAULT:
                     one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
-        self.host = host
-        address, self.port = self._server.sockets[0].getsockname()[:2]
+        self._door = Door(self.shell.loop, sockets, self._enter, self._found_no_descriptor)
+        address, self.port = sockets[0].getsockname()[:2]
         if self.advertised is None and host and address not in EVERY_INTERFACE:
             self.advertised = Endpoint(self.name, host, self.port)
 
     async def start(self) -> None:
-        assert self._server is not None
-        await self._server.start_serving()
+        """Let clients in.  Raises CannotListen if somebody else has begun to listen there."""
+        assert self._door is not None
+        tell_of_short_queue(self._backlog)
+        try:
+            self._door.open(self._backlog)
+        except OSError as error:
+            raise self._cannot_listen(error) from error
 
-    def admit(self, connection: ClientConnection, address: str) -> bool:
-        """Count a new connection; False if it is one too many."""
-        reason = self._why_not(address)
+    def _cannot_listen(self, error: OSError) -> CannotListen:
+        return CannotListen(why_not(f"{self.name}://{self.host or '0.0.0.0'}:{self.port}", error, "listeners="))
+
+    def _enter(self, accepted: socket.socket, address: Address) -> None:
+        """A socket that was just accepted becomes a connection, or is closed at once: the peer reads its end."""
+        reason = self._why_not(address[0], accepted.fileno())
         if reason is not None:
-            self._turn_away(address, reason)
-            return False
+            accepted.close()
+            self._turn_away(address[0], reason)
+            return
+        Receiving(self.shell.loop, self._readers, accepted, address, ClientConnection(self)).begin()
+
+    def _found_no_descriptor(self, address: Address) -> None:
+        self._turn_away(address[0], TOO_MANY_FILES)
+
+    def admitted(self, connection: ClientConnection, address: str) -> None:
+        """Count a new connection, until `forget`."""
+        self.shell.traffic.connections_accepted += 1
         self._connections[connection] = address
         self._by_address[address] += 1
-        return True
 
     def _turn_away(self, address: str, reason: str) -> None:
         """A line about it, and one a second at most: whoever is turned away comes back at once."""
         self._turned_away += 1
+        self.shell.traffic.connections_refused += 1
         now = self.shell.now().steady
         if now >= self._next_warning:
             self._next_warning = now + SECOND_MS
             fields = {"connection": address, "listener": self.name}
             log.warning("%s is turned away: %s (%d since the start)", address, reason, self._turned_away, extra=fields)
 
-    def _why_not(self, address: str) -> str | None:
+    def _why_not(self, address: str, descriptor: int) -> str | None:
         if self._is_stopping:
             return "the broker stops"
         if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
-            return "too many connections"
-        return None if are_left() else "too many open files; the rest is kept for the logs (ulimit -n)"
+            return TOO_MANY_CONNECTIONS
+        return None if leaves_enough(descriptor) else TOO_MANY_FILES
 
     def forget(self, connection: ClientConnection) -> None:
         address = self._connections.pop(connection, None)
@@ -124,8 +142,8 @@ class Listener:
             connection.close_if_idle(steady_before)
 
     def stop_accepting(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._door is not None:
+            self._door.close()
 
     def stop_reading(self) -> None:
         self._is_stopping = True
@@ -139,6 +157,7 @@ class Listener:
     def abort_connections(self) -> None:
         for connection in list(self._connections):
             connection.abort()
+        self._readers.close()
 
     def __len__(self) -> int:
         return len(self._connections)

@@ -1,0 +1,92 @@
+"""Who watches the sockets of connections: the loop itself for a few, an epoll set of our own for all others.
+
+uvloop takes 1024 events at a time from the system, and as long as it gets so many it asks again, up to 48 times, before
+it calls what `call_soon` was given, or looks at a timer.  With 2,000 busy connections that takes seconds.  So it must
+never see as many: all but the first connections are one descriptor for it, that of a set which we ask ourselves, for
+some at a time and for some milliseconds.  The system gives those that are ready in turn, so that nobody is forgotten.
+
+The set costs one more system call for each batch of events, which a client that is alone would have to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+
+DIRECT_MAX = 16
+# Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
+PER_TURN = 128
+TURN_SECONDS = 0.02
+
+Callback = Callable[[], None]
+
+
+class Readers:
+    """Descriptors, and what is to be called, again and again, while there is something to read."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        direct_max: int = DIRECT_MAX,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop = loop
+        self._direct_max = direct_max
+        self._clock = clock
+        self._direct: set[int] = set()
+        self._callbacks: dict[int, Callback] = {}  # Of those in the set.
+        self._set: select.epoll | None = None
+        self._ready: deque[tuple[int, int]] = deque()  # Of the set, and not called yet.
+
+    def add(self, descriptor: int, callback: Callback, *, is_paused_at_times: bool = False) -> None:
+        """`is_paused_at_times`: it will be removed and added again, which costs uvloop five system calls, a set two."""
+        if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._has_set():
+            assert self._set is not None
+            self._set.register(descriptor, select.EPOLLIN)
+            self._callbacks[descriptor] = callback
+        else:
+            self._loop.add_reader(descriptor, callback)
+            self._direct.add(descriptor)
+
+    def remove(self, descriptor: int) -> None:
+        """Before the descriptor is closed: a set keeps what is closed as long as there is a copy of it."""
+        if descriptor in self._direct:
+            self._direct.discard(descriptor)
+            self._loop.remove_reader(descriptor)
+        elif self._callbacks.pop(descriptor, None) is not None:
+            assert self._set is not None
+            self._set.unregister(descriptor)
+
+    def close(self) -> None:
+        """When nobody is watched any more."""
+        if self._set is not None:
+            self._loop.remove_reader(self._set.fileno())
+            self._set.close()
+            self._set = None
+
+    def _has_set(self) -> bool:
+        if self._set is None and hasattr(select, "epoll"):
+            try:
+                self._set = select.epoll()
+            except OSError:  # No descriptor is left for it.
+                return False
+            self._loop.add_reader(self._set.fileno(), self._look)
+        return self._set is not None
+
+    def _look(self) -> None:
+        assert self._set is not None
+        ready, callback_of, clock = self._ready, self._callbacks.get, self._clock
+        if not ready:
+            ready.extend(self._set.poll(0, PER_TURN))
+        end = clock() + TURN_SECONDS
+        while ready:
+            descriptor, _ = ready.popleft()
+            callback = callback_of(descriptor)
+            if callback is None:
+                continue  # One before it has removed it.
+            callback()
+            if clock() > end:
+                return

@@ -1,0 +1,135 @@
+"""The transport of a plain connection: it reads into its protocol's buffer, and leaves writing to net/outbox.
+
+uvloop's own is made in a turn of the loop and told of in the next; this one is there, and has read what came with the
+connection, when its constructor's caller goes on.  It is watched by net/readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from odradek.net.readers import Readers
+
+READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the same.
+
+
+class Receiving(asyncio.Transport):
+    """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn."""
+
+    __slots__ = ("_address", "_is_closing", "_is_paused", "_is_watched", "_loop", "_protocol", "_readers", "_socket")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        readers: Readers,
+        accepted: socket.socket,
+        address: tuple[Any, ...],
+        protocol: asyncio.BufferedProtocol,
+    ) -> None:
+        super().__init__()
+        self._loop = loop
+        self._readers = readers
+        self._socket = accepted
+        self._address = address
+        self._protocol = protocol
+        self._is_closing = False
+        self._is_paused = False
+        self._is_watched = False
+
+    def begin(self) -> None:
+        """Tells the protocol of the connection, and of what it has sent already."""
+        self._protocol.connection_made(self)
+        self._watch()
+        if self._is_watched:
+            self._read()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":
+            return self._socket
+        if name == "peername":
+            return self._address
+        if name == "sockname":
+            return self._socket.getsockname()
+        return default
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def is_reading(self) -> bool:
+        return not self._is_paused and not self._is_closing
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._watch()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._watch(is_again=True)
+
+    def close(self) -> None:
+        self._close(None)
+
+    def abort(self) -> None:
+        self._close(None)
+
+    def _watch(self, *, is_again: bool = False) -> None:
+        is_wanted = self.is_reading()
+        if is_wanted == self._is_watched:
+            return
+        if not is_wanted:
+            self._is_watched = False
+            self._readers.remove(self._socket.fileno())
+            return
+        try:
+            self._readers.add(self._socket.fileno(), self._read, is_paused_at_times=is_again)
+            self._is_watched = True
+        except OSError as error:  # The system watches no more for us.
+            self._close(error)
+
+    def _read(self) -> None:
+        """Whatever escapes the protocol costs this connection alone, unless the loop's handler finds it worse."""
+        try:
+            self._receive()
+        except OSError as error:  # The socket's: it was reset, or the peer is unreachable.
+            self._close(error)
+        except Exception as error:
+            self._close(error)
+            self._loop.call_exception_handler(
+                {
+                    "message": f"Fatal error: {type(self._protocol).__name__} failed",
+                    "exception": error,
+                    "transport": self,
+                    "protocol": self._protocol,
+                }
+            )
+
+    def _receive(self) -> None:
+        protocol = self._protocol
+        for _ in range(READS_PER_EVENT_MAX):
+            space: memoryview = protocol.get_buffer(-1)  # type: ignore[assignment]  # Ours gives views.
+            try:
+                received = self._socket.recv_into(space)
+            except BlockingIOError:
+                return
+            if not received:
+                if not protocol.eof_received():
+                    self._close(None)
+                return
+            protocol.buffer_updated(received)
+            if received < len(space) or not self._is_watched:
+                return
+
+    def _close(self, error: Exception | None) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._watch()
+        self._loop.call_soon(self._end, error)
+
+    def _end(self, error: Exception | None) -> None:
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self._socket.close()  # Last: until then the descriptor is nobody else's.
