@@ -124,6 +124,7 @@ class Outbox:
     def drop(self) -> None:
         """The connection is gone, and its descriptor may soon be another's."""
         self._is_dropped = True
+        self._drained = _nothing  # It has this outbox: what is gone goes at once, and not when garbage is collected.
         self._chunks.clear()
         if self._transfer is not None:
             self._loop.movers.cancel(self._transfer)
@@ -311,6 +312,10 @@ class Outbox:
     def _go_on(self) -> None:
         self.send()
         self._drained()
+
+
+def _nothing() -> None:
+    """There is nobody to be told."""
 
 
 _IN_MEMORY = (bytes, memoryview)

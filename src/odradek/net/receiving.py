@@ -12,6 +12,7 @@ from typing import Any
 
 from odradek.net.readers import Readers
 
+_NOBODY = asyncio.BufferedProtocol()
 READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the same.
 
 
@@ -133,3 +134,4 @@ class Receiving(asyncio.Transport):
             self._protocol.connection_lost(error)
         finally:
             self._socket.close()  # Last: until then the descriptor is nobody else's.
+            self._protocol = _NOBODY  # Which has this transport: thousands at once would be much work for the collector.

@@ -1,0 +1,41 @@
+"""Who comes, and who goes, as seen from outside the broker."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from odradek.net.connection import ClientConnection
+from odradek.testing import Broker
+from support.asking import LEADER, created, produced
+from support.raw_client import RawClient
+from support.waiting import until
+
+COUNT = 200
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def connections_in_memory() -> int:
+    return sum(isinstance(one, ClientConnection) for one in gc.get_objects())
+
+
+def test_a_connection_that_has_gone_leaves_nothing_for_the_collector() -> None:
+    """Thousands that go at once would otherwise stop the loop for a third of a second, some time later."""
+    with Broker() as broker, no_collector():
+        with ExitStack() as clients:
+            first = clients.enter_context(RawClient(broker.port))
+            created(first, "t")
+            for _ in range(COUNT):
+                assert produced(clients.enter_context(RawClient(broker.port)), "t", b"x", acks=LEADER) >= 0
+            assert connections_in_memory() > COUNT
+        until(lambda: not connections_in_memory())
