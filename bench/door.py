@@ -1,8 +1,10 @@
 """How long new connections wait for their first answer, at a broker that is busy.
 
-    python bench/door.py [--targets odradek,kafka,bound] [--connections 100,500,2000] [--rounds 3]
+    python bench/door.py [--targets odradek,kafka] [--connections 100,500,2000] [--rounds 3] [--full]
 
-N connections open at once, each asks one small produce after the other, and later others come one by one.
+N connections open at once, each asks one small produce after the other, and later others come one by one.  With --full
+the limit of connections is reached by then, and the later ones are timed until they are told.  Apache Kafka has such a
+limit for one address only: at max.connections it does not answer until somebody leaves.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ import load_door
 from brokers import BROKERS, Broker, new_topic
 from load import Crowd
 
-SECONDS = 2.0
+NAMES = ("odradek", "kafka")
+LIMITS = {"odradek": "max.connections", "kafka": "max.connections.per.ip"}
+WARM_UP = 50
+CONTROLS = 1  # Connections of the measurement itself.
 COLUMNS = (
     "opening_ms",
     "lost",
@@ -33,13 +38,22 @@ COLUMNS = (
 )
 
 
-def measured(broker: Broker, connections: int) -> dict[str, float]:
+def started(name: str, folder: Path, limit: int | None) -> Broker:
+    kind = BROKERS[name]
+    if limit is not None:
+        settings = {LIMITS[name]: str(limit + CONTROLS)}
+        kind = type(f"Full{kind.__name__}", (kind,), {"settings": settings})
+    broker = kind(folder / f"{name}-{limit}")
+    broker.start()
+    return broker
+
+
+def measured(broker: Broker, connections: int, *, is_full: bool) -> dict[str, float]:
     topic = new_topic()
-    data, _ = frames.batch(100, 1)
     broker.create(topic, 1, {})
     try:
-        frame = frames.produce(topic, 0, 1, data)
-        plan = load_door.Plan(broker.port, topic, frame, connections, SECONDS)
+        frame = frames.produce(topic, 0, 1, frames.batch(100, 1).data)
+        plan = load_door.Plan(broker.port, topic, frame, connections, is_full)
         with Crowd([plan.work()]) as crowd:
             crowd.ready()
             (report,) = crowd.go()
@@ -48,28 +62,35 @@ def measured(broker: Broker, connections: int) -> dict[str, float]:
         broker.delete(topic)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--targets", type=lambda text: text.split(","), default=["odradek", "kafka", "bound"])
-    parser.add_argument("--connections", type=lambda text: [int(n) for n in text.split(",")], default=[100, 500, 2000])
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="odradek-door-"))
-    brokers = [BROKERS[name](folder / name) for name in options.targets]
+def compared(options: argparse.Namespace, connections: int, folder: Path) -> None:
+    brokers: list[Broker] = []
     try:
-        for broker in brokers:
-            broker.start()
-            measured(broker, 50)
-        print(f"{'':10} {'N':>5} " + " ".join(f"{name:>13}" for name in COLUMNS), flush=True)
-        for connections in options.connections:
-            for _ in range(options.rounds):
-                for broker in brokers:
-                    found = measured(broker, connections)
-                    row = " ".join(f"{found[name]:13.1f}" for name in COLUMNS)
-                    print(f"{broker.name:10} {connections:5} {row}", flush=True)
+        for name in options.targets:
+            brokers.append(started(name, folder, connections if options.full else None))
+            measured(brokers[-1], WARM_UP, is_full=False)
+        for _ in range(options.rounds):
+            for broker in brokers:
+                found = measured(broker, connections, is_full=options.full)
+                row = " ".join(f"{found[name]:13.1f}" for name in COLUMNS)
+                print(f"{broker.name:10} {connections:5} {row}", flush=True)
     finally:
         for broker in brokers:
             broker.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--targets", type=lambda text: text.split(","), default=NAMES)
+    parser.add_argument("--connections", type=lambda text: [int(n) for n in text.split(",")], default=[100, 500, 2000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--full", action="store_true")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="odradek-door-"))
+    try:
+        print(f"{'':10} {'N':>5} " + " ".join(f"{name:>13}" for name in COLUMNS), flush=True)
+        for connections in options.connections:
+            compared(options, connections, folder)
+    finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
