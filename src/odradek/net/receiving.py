@@ -96,7 +96,7 @@ class Receiving(asyncio.Transport):
         except OSError as error:  # The socket's: it was reset, or the peer is unreachable.
             self._close(error)
         except Exception as error:
-            self._close(error)
+            # First of all: who finds that the broker as a whole must end lets nobody in before this peer can notice.
             self._loop.call_exception_handler(
                 {
                     "message": f"Fatal error: {type(self._protocol).__name__} failed",
@@ -105,6 +105,7 @@ class Receiving(asyncio.Transport):
                     "protocol": self._protocol,
                 }
             )
+            self._close(error)
 
     def _receive(self) -> None:
         protocol = self._protocol
