@@ -135,4 +135,5 @@ class Receiving(asyncio.Transport):
             self._protocol.connection_lost(error)
         finally:
             self._socket.close()  # Last: until then the descriptor is nobody else's.
-            self._protocol = _NOBODY  # Which has this transport: thousands at once would be much work for the collector.
+            # It has this transport: thousands of such cycles at once are much work for the collector.
+            self._protocol = _NOBODY
