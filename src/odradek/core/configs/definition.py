@@ -14,6 +14,7 @@ from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from odradek.base.secret import Secret
 from odradek.base.units import INT16_MAX, INT32_MAX, INT64_MAX
 
 
@@ -51,29 +52,6 @@ class UpdateMode(Enum):
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode.READ_ONLY, UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE
-
-
-class Secret:
-    """A password: compares like its text, prints as stars."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return "Secret(***)"
-
-    __str__ = __repr__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
 
 
 Value = bool | int | float | str | tuple[str, ...] | Secret | None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 
-from odradek.core.configs.definition import Secret, Value
+from odradek.base.secret import Secret
+from odradek.core.configs.definition import Value
 
 
 class TypedValues:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.core.configs.definition import ConfigError, ConfigType, Secret, Value, double, int_, parse_value, to_text
+from odradek.base.secret import Secret
+from odradek.core.configs.definition import ConfigError, ConfigType, Value, double, int_, parse_value, to_text
 from odradek.core.configs.rules import between
 
 GOOD: list[tuple[ConfigType, str, Value]] = [

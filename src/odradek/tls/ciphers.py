@@ -1,0 +1,73 @@
+"""ssl.cipher.suites: Java has the names of the standard, OpenSSL its own for TLS 1.2.
+
+TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384   ECDHE-RSA-AES256-GCM-SHA384
+TLS_AES_256_GCM_SHA384                  the same; a suite of TLS 1.3
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Sequence
+from functools import cache
+
+from odradek.tls.config import TlsConfig
+from odradek.tls.errors import TlsConfigError
+
+KEY = "ssl.cipher.suites"
+_TLS_13 = "TLSv1.3"
+
+
+def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Raises TlsConfigError for a suite that is unknown, and for a choice among those of TLS 1.3.
+
+    A protocol without any suite in the list is switched off: it would otherwise be spoken with all of its suites.
+    """
+    suites = config.cipher_suites
+    if not suites:
+        return
+    of_13 = _of_tls_13()
+    newer = [suite for suite in suites if suite in of_13]
+    older = [_openssl_name(config, suite) for suite in suites if suite not in of_13]
+    if newer and set(newer) != of_13 and context.maximum_version != ssl.TLSVersion.TLSv1_2:
+        # Python has no call for it before 3.15.
+        raise TlsConfigError(
+            f"{config.named(KEY)} names some suites of TLS 1.3 and not others, which can't be kept to here: name all "
+            f"of {', '.join(sorted(of_13))}, or none of them."
+        )
+    if older:
+        context.set_ciphers(":".join(older))
+    if not newer:
+        _switch_off(context, config, "maximum_version", ssl.TLSVersion.TLSv1_2)
+    if not older:
+        _switch_off(context, config, "minimum_version", ssl.TLSVersion.TLSv1_3)
+
+
+def _switch_off(context: ssl.SSLContext, config: TlsConfig, bound: str, version: ssl.TLSVersion) -> None:
+    setattr(context, bound, version)
+    if context.minimum_version > context.maximum_version:
+        raise TlsConfigError(f"{config.named(KEY)} names no suite of {', '.join(config.enabled_protocols)}.")
+
+
+@cache
+def _of_tls_13() -> frozenset[str]:
+    return frozenset(each["name"] for each in _all() if each["protocol"] == _TLS_13)
+
+
+@cache
+def _of_tls_12() -> frozenset[str]:
+    return frozenset(each["name"] for each in _all() if each["protocol"] != _TLS_13)
+
+
+@cache
+def _all() -> Sequence[ssl._Cipher]:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()
+
+
+def _openssl_name(config: TlsConfig, suite: str) -> str:
+    name = suite.removeprefix("TLS_").replace("_WITH_", "_").removeprefix("RSA_")
+    name = re.sub(r"AES_(\d+)", r"AES\1", name).replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
+    name = name.replace("_", "-")
+    if not suite.startswith("TLS_") or name not in _of_tls_12():
+        raise TlsConfigError(f"{config.named(KEY)} holds {suite!r}, which is unknown here or too weak to be spoken.")
+    return name

@@ -1,0 +1,262 @@
+"""Kafka's ssl.* configurations as one frozen value, which pickles and hashes and shows no secret.
+
+Names, types and defaults are Kafka's.  What would be less safe than it says is refused: a Java class for the TLS
+engine, protocols that nobody should speak, a PEM text that is not said to be one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from odradek.base.secret import Secret
+from odradek.tls.errors import TlsConfigError
+
+
+class ClientAuth(Enum):
+    """Whether a server asks its clients for a certificate, and whether they must have one."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+# Kafka's default type is JKS, and Java reads PKCS12 stores under that name too.
+DEFAULT_STORE_TYPE = "JKS"
+STORE_TYPES = ("PEM", "PKCS12", "JKS")
+KNOWN_PROTOCOLS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+SPOKEN_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+
+SECRETS = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+    }
+)
+TEXTS = frozenset(
+    {
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+# They choose among parts of Java, or rules for principals and dynamic changes that are not here.
+WITHOUT_EFFECT = frozenset(
+    {
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
+        "ssl.keymanager.algorithm",
+        "ssl.principal.mapping.rules",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+ENGINE_FACTORY = "ssl.engine.factory.class"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where certificates come from: a file of a type, or PEM texts.  `kind` is keystore or truststore."""
+
+    kind: str
+    type: str = DEFAULT_STORE_TYPE
+    location: str | None = None
+    password: Secret | None = None
+    certificates: Secret | None = None  # The chain of a keystore, what a truststore trusts.
+    key: Secret | None = None
+    key_password: Secret | None = None
+
+    @property
+    def is_given(self) -> bool:
+        return any((self.location, self.certificates, self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How keys were written: with a prefix, all of them, or those in `prefixed`."""
+
+    prefix: str = ""
+    prefixed: frozenset[str] | None = None
+
+    def of(self, key: str) -> str:
+        return self.prefix + key if self.prefixed is None or key in self.prefixed else key
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """What ssl.* says; `names` tells what its keys were called where they were written."""
+
+    keystore: Store = Store("keystore")
+    truststore: Store = Store("truststore")
+    client_auth: ClientAuth = ClientAuth.NONE
+    enabled_protocols: tuple[str, ...] = SPOKEN_PROTOCOLS
+    protocol: str = "TLSv1.3"
+    cipher_suites: tuple[str, ...] = ()
+    checks_host_name: bool = True
+    names: Names = Names()
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str], names: Names = Names()) -> TlsConfig:
+        """From ssl.* keys without a prefix; others are not looked at.  Raises TlsConfigError."""
+        written = _Written(texts, names)
+        if written.text(ENGINE_FACTORY):
+            raise TlsConfigError(
+                f"{written.named(ENGINE_FACTORY)} names a Java class, which can't be loaded here: leave it out."
+            )
+        return cls(
+            keystore=_keystore(written),
+            truststore=_truststore(written),
+            client_auth=_client_auth(written),
+            enabled_protocols=_enabled_protocols(written),
+            protocol=_protocol(written),
+            cipher_suites=written.list("ssl.cipher.suites"),
+            checks_host_name=_checks_host_name(written),
+            names=names,
+        )
+
+    def named(self, key: str) -> str:
+        """The key as it was written."""
+        return self.names.of(key)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that this configuration is read from."""
+        return tuple(store.location for store in (self.keystore, self.truststore) if store.location)
+
+
+class _Written:
+    """The texts as somebody wrote them, with checked access."""
+
+    def __init__(self, texts: Mapping[str, str], names: Names) -> None:
+        self._texts = texts
+        self.named = names.of
+
+    def text(self, key: str) -> str | None:
+        """None also for an empty text, as Kafka has it for files and passwords."""
+        return self._texts.get(key, "").strip() or None
+
+    def is_given(self, key: str) -> bool:
+        return key in self._texts
+
+    def secret(self, key: str) -> Secret | None:
+        text = self.text(key)
+        return None if text is None else Secret(text)
+
+    def list(self, key: str) -> tuple[str, ...]:
+        return tuple(filter(None, (part.strip() for part in (self.text(key) or "").split(","))))
+
+
+def _keystore(written: _Written) -> Store:
+    chain, key = written.secret("ssl.keystore.certificate.chain"), written.secret("ssl.keystore.key")
+    store = Store(
+        "keystore",
+        _store_type(written, "ssl.keystore.type"),
+        written.text("ssl.keystore.location"),
+        written.secret("ssl.keystore.password"),
+        chain,
+        key,
+        written.secret("ssl.key.password"),
+    )
+    if (chain is None) != (key is None):
+        there, missing = "ssl.keystore.key", "ssl.keystore.certificate.chain"
+        if key is None:
+            there, missing = missing, there
+        raise TlsConfigError(f"{written.named(there)} is set without {missing}: a certificate and its key go together.")
+    _check_pem_texts(written, store, "ssl.keystore.key")
+    return store
+
+
+def _truststore(written: _Written) -> Store:
+    store = Store(
+        "truststore",
+        _store_type(written, "ssl.truststore.type"),
+        written.text("ssl.truststore.location"),
+        written.secret("ssl.truststore.password"),
+        written.secret("ssl.truststore.certificates"),
+    )
+    _check_pem_texts(written, store, "ssl.truststore.certificates")
+    return store
+
+
+def _check_pem_texts(written: _Written, store: Store, key: str) -> None:
+    kind = store.kind
+    if store.certificates is not None and store.location:
+        raise TlsConfigError(
+            f"{written.named(key)} and {written.named(f'ssl.{kind}.location')} are both set: only one can count."
+        )
+    if store.certificates is not None and store.type != "PEM":
+        raise TlsConfigError(
+            f"{written.named(key)} is set, but {written.named(f'ssl.{kind}.type')} is {store.type}: set it to PEM."
+        )
+    if store.password is not None and store.type == "PEM":
+        advice = "an encrypted key has ssl.key.password" if kind == "keystore" else "certificates are no secret"
+        raise TlsConfigError(
+            f"{written.named(f'ssl.{kind}.password')} is set, but a PEM store has no password: leave it out, {advice}."
+        )
+
+
+def _store_type(written: _Written, key: str) -> str:
+    text = (written.text(key) or DEFAULT_STORE_TYPE).upper()
+    if text not in STORE_TYPES:
+        raise TlsConfigError(f"{written.named(key)} is {text}: it can be PEM or PKCS12.")
+    return text
+
+
+def _client_auth(written: _Written) -> ClientAuth:
+    text = (written.text("ssl.client.auth") or "none").lower()
+    try:
+        return ClientAuth(text)
+    except ValueError:
+        raise TlsConfigError(
+            f"{written.named('ssl.client.auth')} is {text!r}: it must be required, requested or none."
+        ) from None
+
+
+def _enabled_protocols(written: _Written) -> tuple[str, ...]:
+    """TLS 1.0 and 1.1 may stand in an old file, and are not spoken, as by today's Java."""
+    key = "ssl.enabled.protocols"
+    names = written.list(key) or SPOKEN_PROTOCOLS
+    for name in names:
+        if name not in KNOWN_PROTOCOLS:
+            raise TlsConfigError(f"{written.named(key)} holds {name!r}: it can hold {' and '.join(SPOKEN_PROTOCOLS)}.")
+    spoken = tuple(name for name in SPOKEN_PROTOCOLS if name in names)
+    if not spoken:
+        raise TlsConfigError(
+            f"{written.named(key)} holds {', '.join(names)} alone, which nobody should speak: add TLSv1.2 or TLSv1.3."
+        )
+    return spoken
+
+
+def _protocol(written: _Written) -> str:
+    key = "ssl.protocol"
+    name = written.text(key) or "TLSv1.3"
+    if name == "TLS":  # Java's word for any of them.
+        return "TLSv1.3"
+    if name not in SPOKEN_PROTOCOLS:
+        raise TlsConfigError(f"{written.named(key)} is {name!r}: it must be TLSv1.3 or TLSv1.2.")
+    return name
+
+
+def _checks_host_name(written: _Written) -> bool:
+    key = "ssl.endpoint.identification.algorithm"
+    if not written.is_given(key):
+        return True
+    text = written.text(key)
+    if text is not None and text.lower() != "https":
+        raise TlsConfigError(
+            f"{written.named(key)} is {text!r}: it must be https, or empty, which lets anyone with a trusted "
+            "certificate pass for the broker."
+        )
+    return text is not None

@@ -1,0 +1,188 @@
+"""Contexts of Python's ssl module for servers and clients, and how they are made again when a file has changed.
+
+Python's ssl reads a private key from a file only.  The file here is one in memory that has no name in any directory:
+nobody else finds it, and it is gone with its descriptor.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from odradek.tls import ciphers, stores
+from odradek.tls.config import ClientAuth, TlsConfig
+from odradek.tls.errors import TlsConfigError
+from odradek.tls.stores import Identity
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0  # How often files are looked at.
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFY = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+def server_context(config: TlsConfig) -> ssl.SSLContext:
+    """Raises TlsConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _speak(context, config)
+    own = stores.identity(config)
+    if own is None:
+        raise TlsConfigError(
+            f"{config.named('ssl.keystore.location')} is not set: a listener that speaks TLS needs a certificate."
+        )
+    _load(context, own)
+    context.verify_mode = _VERIFY[config.client_auth]
+    if config.client_auth is not ClientAuth.NONE:
+        trusted = stores.trusted(config)
+        if trusted is None:
+            # Kafka would trust every certificate that a browser trusts, that is, anyone with a web server.
+            raise TlsConfigError(
+                f"{config.named('ssl.client.auth')} is {config.client_auth.value}, but "
+                f"{config.named('ssl.truststore.location')} is not set: it says whose certificates are trusted."
+            )
+        _trust(context, trusted, config)
+    return context
+
+
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """Raises TlsConfigError.  Without a truststore, the authorities that the system trusts are trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _speak(context, config, newest=config.protocol)
+    context.check_hostname = config.checks_host_name
+    own = stores.identity(config)
+    if own is not None:
+        _load(context, own)
+    trusted = stores.trusted(config)
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, trusted, config)
+    return context
+
+
+class Contexts:
+    """The context that new connections get, made again once a file it was made from has changed.
+
+    A new file that can't be used leaves the context as it was, with a line in the log.
+    """
+
+    def __init__(
+        self,
+        config: TlsConfig,
+        make: Callable[[TlsConfig], ssl.SSLContext],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises TlsConfigError."""
+        self._config = config
+        self._make = make
+        self._clock = clock
+        self._stamps = self._look()
+        self._looked_at = clock()
+        self._context = make(config)
+
+    def context(self) -> ssl.SSLContext:
+        now = self._clock()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            # Before they are read: what changes while we read is seen as a change the next time.
+            stamps = self._look()
+            if stamps != self._stamps:
+                self._stamps = stamps
+                self._make_again()
+        return self._context
+
+    def _make_again(self) -> None:
+        files = ", ".join(self._config.files)
+        try:
+            self._context = self._make(self._config)
+        except TlsConfigError as error:
+            log.error("%s changed, and the certificates before stay in use: %s", files, error)
+        else:
+            log.info("%s changed: new connections get what is there now", files)
+
+    def _look(self) -> list[tuple[int, int, int, int] | None]:
+        return [_stamp(path) for path in self._config.files]
+
+
+def _stamp(path: str) -> tuple[int, int, int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _speak(context: ssl.SSLContext, config: TlsConfig, newest: str = "TLSv1.3") -> None:
+    versions = [_VERSIONS[name] for name in config.enabled_protocols]
+    context.minimum_version = min(versions)
+    context.maximum_version = min(max(versions), _VERSIONS[newest])
+    if context.minimum_version > context.maximum_version:
+        raise TlsConfigError(
+            f"{config.named('ssl.protocol')} is {newest}, and {config.named('ssl.enabled.protocols')} "
+            f"{', '.join(config.enabled_protocols)}: no protocol is left."
+        )
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    ciphers.choose(context, config)
+
+
+def _trust(context: ssl.SSLContext, certificates: str, config: TlsConfig) -> None:
+    where = config.named("ssl.truststore." + ("location" if config.truststore.location else "certificates"))
+    # Java trusts what is in a truststore as it is, also a server's own certificate, or an authority below another.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except (ssl.SSLError, ValueError):
+        path = f" {config.truststore.location}" if config.truststore.location else ""
+        raise TlsConfigError(f"{where}{path} holds a certificate that can't be read.") from None
+
+
+def _load(context: ssl.SSLContext, own: Identity) -> None:
+    secret = own.key_password
+
+    def password() -> str:
+        # OpenSSL would ask the terminal.
+        return "" if secret is None else secret.reveal()
+
+    with _in_memory((own.chain + own.key).encode("latin-1")) as path:
+        try:
+            context.load_cert_chain(path, password=password)
+        except (ssl.SSLError, ValueError, OSError) as error:
+            raise TlsConfigError(_why_not(own, error)) from None
+
+
+def _why_not(own: Identity, error: Exception) -> str:
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return f"{own.where}: the private key is not that of the first certificate."
+    if getattr(error, "reason", None) in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
+        return f"{own.where}: a certificate is too weak to be used, with a short key or an old checksum."
+    if own.key_password is not None and "ENCRYPTED" in own.key:
+        return f"{own.where}: ssl.key.password does not open the private key, or the certificate can't be read."
+    return f"{own.where}: the certificate or its private key can't be read."
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A path under which this process reads `data`, and which is gone afterwards."""
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile() as file:  # Nobody else may read it.
+            file.write(data)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

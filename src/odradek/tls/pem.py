@@ -1,0 +1,52 @@
+"""PEM texts: certificates and private keys between BEGIN and END lines.
+
+    -----BEGIN CERTIFICATE-----
+    MIIB...  (base64, in lines)
+    -----END CERTIFICATE-----
+
+A properties file has them in one line, with blanks or nothing where the lines ended, so a block is written anew with
+lines as OpenSSL wants them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_LINE_CHARACTERS = 64
+_CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
+
+
+class Pem(NamedTuple):
+    """The blocks of a text, in their order; each ends with a line end."""
+
+    certificates: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.certificates)} certificates, {len(self.keys)} private keys>"
+
+
+def parse(text: str) -> Pem:
+    """What is between the blocks, and blocks of other kinds, are left out."""
+    certificates, keys = [], []
+    for label, body in _BLOCK.findall(text):
+        if label in _CERTIFICATES:
+            certificates.append(_block(label, body))
+        elif label.endswith("PRIVATE KEY"):
+            keys.append(_block(label, body))
+    return Pem(tuple(certificates), tuple(keys))
+
+
+def is_encrypted(key: str) -> bool:
+    return "BEGIN ENCRYPTED PRIVATE KEY" in key or "Proc-Type: 4,ENCRYPTED" in key
+
+
+def _block(label: str, body: str) -> str:
+    if ":" in body:  # The older format of encrypted keys has headers, which need their lines.
+        lines = body.strip()
+    else:
+        data = "".join(body.split())
+        lines = "\n".join(data[at : at + _LINE_CHARACTERS] for at in range(0, len(data), _LINE_CHARACTERS))
+    return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"

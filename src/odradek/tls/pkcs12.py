@@ -1,0 +1,55 @@
+"""PKCS12 stores, the standard format of Java's keytool and of OpenSSL, read by the library cryptography.
+
+It is imported here only, when a store is read: PEM needs nothing beside Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.base.secret import Secret
+from odradek.tls.errors import TlsConfigError
+from odradek.tls.pem import Pem
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+
+def parse(data: bytes, password: Secret | None, where: str, password_key: str) -> Pem:
+    """The first key, its certificate with the chain behind it, then all others.  Raises TlsConfigError."""
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ModuleNotFoundError as error:
+        raise TlsConfigError(
+            f"{where} is a PKCS12 store, and {error.name} is not installed: pip install 'odradek[tls]'."
+        ) from None
+    try:
+        store = load_pkcs12(data, None if password is None else password.reveal().encode())
+    except UnsupportedAlgorithm:
+        raise TlsConfigError(
+            f"{where} is encrypted in a way that is not read here: write it again with a newer keytool or openssl."
+        ) from None
+    except ValueError:
+        # The library's own text says no more, and must not say more.
+        problem = f"{password_key} does not open {where}" if password else f"{where} is not opened without a password"
+        advice = "" if password else f", set {password_key}"
+        raise TlsConfigError(f"{problem}{advice}, or it is no PKCS12 store.") from None
+    others = [each.certificate for each in store.additional_certs]
+    own = [] if store.cert is None else _chain(store.cert.certificate, others)
+    certificates = own + [each for each in others if each not in own]
+    keys = []
+    if store.key is not None:
+        keys.append(store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+    return Pem(tuple(each.public_bytes(Encoding.PEM).decode() for each in certificates), tuple(keys))
+
+
+def _chain(leaf: Certificate, others: Iterable[Certificate]) -> list[Certificate]:
+    """The leaf, who issued it, who issued that: a store has them in any order, a handshake in this one."""
+    by_subject = {each.subject: each for each in others}
+    chain = [leaf]
+    while (issuer := by_subject.get(chain[-1].issuer)) is not None and issuer not in chain:
+        chain.append(issuer)
+    return chain

@@ -1,0 +1,98 @@
+r"""The subject of a certificate as Kafka writes it: RFC 2253, as Java's X500Principal.getName() does.
+
+    CN=client\, the first,OU=flights,O=Example,C=AT
+
+The most specific part comes first, which is the last in the certificate.  Attributes that RFC 2253 has no word for are
+written as their number with the bytes of their value: 1.2.840.113549.1.9.1=#1603612e62.  Python's own reading of the
+certificate forgets those bytes, so the few fields before the subject are passed over here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_WORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_ESCAPED = ',=+<>#;"\\'
+_VERSION_TAG = 0xA0
+_ENCODINGS = {
+    0x0C: "utf-8",  # UTF8String
+    0x13: "ascii",  # PrintableString
+    0x14: "latin-1",  # T61String
+    0x16: "ascii",  # IA5String
+    0x1B: "ascii",  # GeneralString
+    0x1C: "utf-32-be",  # UniversalString
+    0x1E: "utf-16-be",  # BMPString
+}
+
+Element = tuple[int, memoryview, memoryview]  # Tag, content, and both with their length.
+
+
+def distinguished_name(certificate: bytes) -> str:
+    """`certificate` is DER that OpenSSL has accepted."""
+    (_, outer, _) = next(_elements(memoryview(certificate)))
+    (_, fields, _) = next(_elements(outer))
+    parts = [part for part in _elements(fields) if part[0] != _VERSION_TAG]
+    subject = parts[4][1]  # Behind serial number, algorithm, issuer, validity.
+    names = [_relative(content) for _, content, _ in _elements(subject)]
+    return ",".join(reversed(names))
+
+
+def _relative(parts: memoryview) -> str:
+    return "+".join(_attribute(content) for _, content, _ in _elements(parts))
+
+
+def _attribute(content: memoryview) -> str:
+    (_, number, _), (tag, value, whole) = _elements(content)
+    dotted = _dotted(bytes(number))
+    if dotted not in _WORDS:
+        return f"{dotted}=#{bytes(whole).hex()}"
+    encoding = _ENCODINGS.get(tag)
+    if encoding is None:
+        return f"{_WORDS[dotted]}=#{bytes(whole).hex()}"
+    return f"{_WORDS[dotted]}={_escaped(bytes(value).decode(encoding, 'replace'))}"
+
+
+def _escaped(text: str) -> str:
+    escaped = "".join(f"\\{character}" if character in _ESCAPED else character for character in text)
+    escaped = escaped.replace("\0", "\\00")
+    body = escaped.strip(" ")
+    leading = len(escaped) - len(escaped.lstrip(" "))
+    trailing = len(escaped) - leading - len(body)
+    return "\\ " * leading + body + "\\ " * trailing
+
+
+def _dotted(number: bytes) -> str:
+    first, parts, value = True, [], 0
+    for byte in number:
+        value = value << 7 | byte & 0x7F
+        if byte & 0x80:
+            continue
+        if first:
+            top = min(value // 40, 2)
+            parts += [top, value - 40 * top]
+            first = False
+        else:
+            parts.append(value)
+        value = 0
+    return ".".join(map(str, parts))
+
+
+def _elements(data: memoryview) -> Iterator[Element]:
+    """DER: tag, length, content; lengths of 128 and more take bytes of their own."""
+    while data:
+        size, at = data[1], 2
+        if size & 0x80:
+            at += size & 0x7F
+            size = int.from_bytes(data[2:at], "big")
+        yield data[0], data[at : at + size], data[: at + size]
+        data = data[at + size :]

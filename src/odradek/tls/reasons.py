@@ -1,0 +1,75 @@
+"""Why two sides did not come to speak TLS, in words for a log line or for a person at a client.
+
+OpenSSL names what it met; who has to change something depends on the side that met it.  An alert is the other side's
+word: what it did not like of ours.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+# What OpenSSL calls a first record that is none.
+_NO_TLS = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
+)
+_NOTHING_COMMON = {
+    "NO_SHARED_CIPHER": "no cipher suite is enabled on both sides",
+    "UNSUPPORTED_PROTOCOL": "no version of TLS is enabled on both sides",
+    "VERSION_TOO_LOW": "no version of TLS is enabled on both sides",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "no version of TLS is enabled on both sides",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": ("the other side found no protocol, cipher suite or certificate that both accept"),
+    "NO_SUITABLE_SIGNATURE_ALGORITHM": "no signature algorithm is enabled on both sides",
+}
+_WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
+# The other side's verdict on our certificate.
+_VERDICTS = {
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust who issued it",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept it",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "it was revoked",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not of a kind for this",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept it",
+    "TLSV1_ALERT_DECRYPT_ERROR": "its signature does not hold",
+    "TLSV1_ALERT_ACCESS_DENIED": "it denies access",
+}
+
+
+def of_server(error: ssl.SSLError) -> str:
+    """What a client did, as a server's log tells it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {_verdict(error)}"
+    reason = error.reason or ""
+    if reason in _WANTS_CERTIFICATE:
+        return "it has no certificate, and ssl.client.auth is required"
+    if reason in _NO_TLS:
+        return "it does not speak TLS"
+    if reason in _VERDICTS:
+        return f"it refused this broker's certificate: {_VERDICTS[reason]}"
+    return _NOTHING_COMMON.get(reason) or _others(error)
+
+
+def of_client(error: ssl.SSLError) -> str:
+    """What is wrong between a client and a broker, as the client's user is told it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in (62, 64):  # Host name, IP address.
+            return f"the broker's certificate is not for this address: {_verdict(error)}"
+        return f"the broker's certificate is not trusted: {_verdict(error)}"
+    reason = error.reason or ""
+    if reason in _WANTS_CERTIFICATE:
+        return "the broker wants a certificate of its clients: set ssl.keystore.location"
+    if reason in _NO_TLS:
+        return "it does not speak TLS"
+    if reason in _VERDICTS:
+        return f"the broker refused the certificate of this client: {_VERDICTS[reason]}"
+    return _NOTHING_COMMON.get(reason) or _others(error)
+
+
+def _verdict(error: ssl.SSLCertVerificationError) -> str:
+    text = error.verify_message.rstrip(".")
+    if "certificate is not valid for" in text:  # "Hostname mismatch, certificate is not valid for 'name'"
+        return text.partition(", ")[2] or text
+    return text
+
+
+def _others(error: ssl.SSLError) -> str:
+    return (error.reason or "").lower().replace("_", " ") or "the other side left"

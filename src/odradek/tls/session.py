@@ -1,0 +1,151 @@
+"""TLS without a socket: what was received goes in, what is to be sent comes out.
+
+    session.receive(data)            bytes of the peer, as they came
+    session.read_into(view) -> n     what they said, until 0
+    session.write(data)              what we say
+    session.data_to_send()           records for the peer: ask after each of the others, also after TlsFailed
+
+Surprising: the certificate of a client is known only when the handshake is complete, and a client of TLS 1.3 takes it
+for complete before the server has looked at that certificate; a refusal comes to it with the first thing it reads.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+
+from odradek.tls import reasons
+from odradek.tls.errors import TlsFailed
+from odradek.tls.principal import distinguished_name
+
+Buffer = bytes | bytearray | memoryview
+
+_RECORD_HANDSHAKE = 0x16
+READ_BYTES = 64 * 1024
+
+
+class Session:
+    """One connection's TLS, on the side of the server or of the client.
+
+    Every method may raise TlsFailed, whose text is the reason, and raises nothing else; the connection is then to be
+    closed once `data_to_send` is out, which tells the peer.
+    """
+
+    def __init__(self, context: ssl.SSLContext, *, is_server: bool = True, host_name: str | None = None) -> None:
+        self._is_server = is_server
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server, server_hostname=host_name)
+        self._has_received = False
+        self._failure: TlsFailed | None = None
+        self.is_established = False
+        self.has_peer_closed = False
+        if not is_server:
+            self._shake_hands()
+
+    def receive(self, data: Buffer) -> None:
+        """Take what the socket gave."""
+        self._check()
+        if not self._has_received and data:
+            self._has_received = True
+            if self._is_server and data[0] != _RECORD_HANDSHAKE:
+                raise self._failed(TlsFailed("it speaks plain text, and this listener speaks TLS"))
+        self._incoming.write(data)
+        if not self.is_established:
+            self._shake_hands()
+
+    def receive_eof(self) -> None:
+        """The peer sends nothing any more.  Raises TlsFailed if it has not said so before, as TLS wants it."""
+        self._check()
+        if not self.is_established:
+            raise self._failed(TlsFailed(self.unfinished("left")))
+        if not self.has_peer_closed:
+            self.has_peer_closed = True
+            raise self._failed(TlsFailed("it left without a word"))
+
+    def read_into(self, view: bytearray | memoryview) -> int:
+        """The next bytes that the peer said; 0 if there are none yet, or never will be."""
+        self._check()
+        if not self.is_established or self.has_peer_closed:
+            return 0
+        size = 0
+        try:
+            size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed has the other read only.
+        except ssl.SSLWantReadError:
+            return 0
+        except ssl.SSLZeroReturnError:
+            pass  # The peer's end, when we have said ours; before that the same is read as nothing.
+        except ssl.SSLError as error:
+            raise self._failed(self._reason(error)) from None
+        self.has_peer_closed = not size
+        return size
+
+    def read(self) -> bytes:
+        """All that the peer said so far."""
+        parts = []
+        space = bytearray(READ_BYTES)
+        while size := self.read_into(space):
+            parts.append(bytes(memoryview(space)[:size]))
+        return b"".join(parts)
+
+    def write(self, data: Buffer) -> None:
+        """Say something.  Records are made at once: the caller bounds how much waits to be sent."""
+        self._check()
+        assert self.is_established, "nothing is said before the handshake is complete"
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._tls.write(view) :]  # One record at a time.
+        except ssl.SSLError as error:
+            raise self._failed(self._reason(error)) from None
+
+    def close(self) -> None:
+        """Say that nothing more comes; `data_to_send` has it."""
+        if self._failure is not None or not self.is_established:
+            return
+        with suppress(ssl.SSLError):  # The peer has not said the same yet, and need not.
+            self._tls.unwrap()
+
+    def data_to_send(self) -> bytes:
+        return self._outgoing.read()
+
+    @property
+    def bytes_to_send(self) -> int:
+        return self._outgoing.pending
+
+    @property
+    def principal(self) -> str | None:
+        """Kafka's name of the peer, from its certificate: User:CN=..., or None if it has none."""
+        der = self._tls.getpeercert(binary_form=True) if self.is_established else None
+        return None if der is None else f"User:{distinguished_name(der)}"
+
+    @property
+    def spoken(self) -> str:
+        """The version and the cipher suite, for a log line."""
+        cipher = self._tls.cipher()
+        return f"{self._tls.version()} {cipher[0]}" if cipher is not None else "no TLS"
+
+    def unfinished(self, what: str) -> str:
+        """The reason for a log line if the handshake is not complete: the peer "left", or "stopped"."""
+        if self._has_received:
+            return f"it {what} in the TLS handshake"
+        return f"it {what} before it said anything"
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            raise self._failed(self._reason(error)) from None
+        self.is_established = True
+
+    def _reason(self, error: ssl.SSLError) -> TlsFailed:
+        return TlsFailed(reasons.of_server(error) if self._is_server else reasons.of_client(error))
+
+    def _failed(self, failure: TlsFailed) -> TlsFailed:
+        self._failure = failure
+        return failure
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,265 @@
+"""TLS without a socket: two sessions back to back, and one against a socket of Python's ssl."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+
+import pytest
+
+from odradek.tls.config import TlsConfig
+from odradek.tls.contexts import client_context, server_context
+from odradek.tls.errors import TlsFailed
+from odradek.tls.session import Session
+from support.certificates import Authority, Known
+
+
+def server_config(known: Known, authority: Authority, **more: str) -> TlsConfig:
+    texts = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": known.chain,
+        "ssl.keystore.key": known.key,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.pem,
+    }
+    return TlsConfig.parse(texts | {name.replace("_", "."): text for name, text in more.items()})
+
+
+def client_config(authority: Authority, known: Known | None = None, **more: str) -> TlsConfig:
+    texts = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem}
+    if known is not None:
+        texts |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": known.chain,
+            "ssl.keystore.key": known.key,
+        }
+    return TlsConfig.parse(texts | {name.replace("_", "."): text for name, text in more.items()})
+
+
+class Pair:
+    """A server and a client whose bytes are carried by hand, `piece` at a time."""
+
+    def __init__(
+        self, server: TlsConfig, client: TlsConfig, host_name: str = "localhost", piece: int = 1 << 20
+    ) -> None:
+        self.server = Session(server_context(server))
+        self.client = Session(client_context(client), is_server=False, host_name=host_name)
+        self.failures: dict[str, str] = {}
+        self._piece = piece
+        self.carry()
+
+    def carry(self) -> None:
+        while self.server.bytes_to_send or self.client.bytes_to_send:
+            self._carry(self.server, self.client, "client")
+            self._carry(self.client, self.server, "server")
+
+    def _carry(self, source: Session, target: Session, name: str) -> None:
+        data = source.data_to_send()
+        try:
+            for at in range(0, len(data), self._piece):
+                target.receive(data[at : at + self._piece])
+            if target.is_established:
+                target.read_into(bytearray(1))  # An alert comes with what is read.
+        except TlsFailed as reason:
+            self.failures.setdefault(name, str(reason))
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+@pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
+def test_what_is_said_arrives_however_it_is_cut(
+    broker: Known, authority: Authority, piece: int, protocols: str
+) -> None:
+    config = server_config(broker, authority, ssl_enabled_protocols=protocols)
+    pair = Pair(config, client_config(authority), piece=piece)
+    said = random.Random(1).randbytes(20_000 if piece < 10 else 1_000_000)
+    pair.client.write(said)
+    heard = bytearray()
+    space = bytearray(5_000)
+    data = pair.client.data_to_send()
+    for at in range(0, len(data), piece):
+        pair.server.receive(data[at : at + piece])
+        while size := pair.server.read_into(space):
+            heard += space[:size]
+    assert heard == said
+    pair.server.write(b"done")
+    pair.client.receive(pair.server.data_to_send())
+    assert pair.client.read() == b"done"
+    assert pair.server.spoken.startswith(protocols)
+
+
+def test_a_certificate_of_the_client_is_its_principal(broker: Known, client: Known, authority: Authority) -> None:
+    config = server_config(broker, authority, ssl_client_auth="required")
+    pair = Pair(config, client_config(authority, client))
+    assert pair.failures == {}
+    assert pair.server.principal is not None
+    assert pair.server.principal.startswith("User:CN=client one,")
+    assert pair.server.principal.endswith("O=Odradek")
+
+
+@pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
+def test_whose_certificate_is_wrong_is_said_on_both_sides(
+    broker: Known, client: Known, authority: Authority, protocols: str
+) -> None:
+    required = server_config(broker, authority, ssl_client_auth="required", ssl_enabled_protocols=protocols)
+    requested = server_config(broker, authority, ssl_client_auth="requested", ssl_enabled_protocols=protocols)
+    stranger = Authority()
+
+    nobody = Pair(required, client_config(authority))
+    assert nobody.failures["server"] == "it has no certificate, and ssl.client.auth is required"
+    newest = "the broker wants a certificate of its clients: set ssl.keystore.location"
+    older = "the other side found no protocol, cipher suite or certificate that both accept"
+    assert nobody.failures["client"] == (newest if protocols == "TLSv1.3" else older)
+
+    unknown = Pair(required, client_config(authority, stranger.known("client")))
+    assert unknown.failures["server"].startswith("its certificate is not trusted: unable to get local issuer")
+    assert (
+        unknown.failures["client"]
+        == "the broker refused the certificate of this client: it does not trust who issued it"
+    )
+
+    old = Pair(required, client_config(authority, authority.known("client", expired=True)))
+    assert old.failures["server"] == "its certificate is not trusted: certificate has expired"
+    assert old.failures["client"] == "the broker refused the certificate of this client: it has expired"
+
+    without = Pair(requested, client_config(authority))
+    assert (without.failures, without.server.principal) == ({}, None)
+    wrong = Pair(requested, client_config(authority, stranger.known("client")))
+    assert wrong.failures["server"].startswith("its certificate is not trusted"), "as Kafka: none is better than wrong"
+
+
+def test_a_broker_that_is_not_who_it_should_be(broker: Known, authority: Authority) -> None:
+    stranger = Authority()
+    pair = Pair(server_config(broker, authority), client_config(stranger))
+    assert pair.failures["client"].startswith("the broker's certificate is not trusted: unable to get local issuer")
+    assert pair.failures["server"] == "it refused this broker's certificate: it does not trust who issued it"
+
+    pair = Pair(server_config(broker, authority), client_config(authority), host_name="elsewhere.example")
+    expected = "the broker's certificate is not for this address: certificate is not valid for 'elsewhere.example'"
+    assert pair.failures["client"] == expected
+    pair = Pair(server_config(broker, authority), client_config(authority), host_name="127.0.0.2")
+    assert pair.failures["client"].endswith("certificate is not valid for '127.0.0.2'")
+
+    anyone = client_config(authority, ssl_endpoint_identification_algorithm="")
+    assert Pair(server_config(broker, authority), anyone, host_name="elsewhere.example").failures == {}
+
+    pair = Pair(server_config(authority.known(expired=True), authority), client_config(authority))
+    assert pair.failures["client"] == "the broker's certificate is not trusted: certificate has expired"
+    assert pair.failures["server"] == "it refused this broker's certificate: it has expired"
+
+
+@pytest.mark.parametrize(
+    "said", [b"\x00\x00\x00\x23\x00\x12\x00\x03", b"GET / HTTP/1.1\r\n", b"\x00", b"SSH-2.0-OpenSSH\r\n"]
+)
+def test_plain_text_is_told_from_everything_else(broker: Known, authority: Authority, said: bytes) -> None:
+    session = Session(server_context(server_config(broker, authority)))
+    with pytest.raises(TlsFailed, match="it speaks plain text, and this listener speaks TLS"):
+        session.receive(said)
+    with pytest.raises(TlsFailed, match="plain text"):
+        session.receive(b"more")
+    assert session.data_to_send() == b""
+
+
+def test_nonsense_that_begins_as_tls_does(broker: Known, authority: Authority) -> None:
+    rest = random.Random(3)
+    for _ in range(200):
+        session = Session(server_context(server_config(broker, authority)))
+        try:
+            session.receive(b"\x16\x03" + rest.randbytes(rest.randrange(300)))
+        except TlsFailed as reason:
+            assert str(reason)
+        assert not session.is_established
+
+
+def test_who_leaves_in_the_handshake(broker: Known, authority: Authority) -> None:
+    context = server_context(server_config(broker, authority))
+    silent = Session(context)
+    assert silent.unfinished("stopped") == "it stopped before it said anything"
+    with pytest.raises(TlsFailed, match="it left before it said anything"):
+        silent.receive_eof()
+    half = Session(context)
+    half.receive(b"\x16\x03\x01")
+    assert half.unfinished("stopped") == "it stopped in the TLS handshake"
+    with pytest.raises(TlsFailed, match="it left in the TLS handshake"):
+        half.receive_eof()
+
+
+def test_both_ends_say_that_they_leave(broker: Known, authority: Authority) -> None:
+    pair = Pair(server_config(broker, authority), client_config(authority))
+    pair.client.write(b"last words")
+    pair.client.close()
+    pair.server.receive(pair.client.data_to_send())
+    assert pair.server.read() == b"last words"
+    assert pair.server.has_peer_closed
+    pair.server.receive_eof()
+    pair.server.close()
+    pair.client.receive(pair.server.data_to_send())
+    assert pair.client.read() == b""
+    assert pair.client.has_peer_closed
+
+
+def test_a_stream_that_is_cut_off_is_no_end(broker: Known, authority: Authority) -> None:
+    pair = Pair(server_config(broker, authority), client_config(authority))
+    pair.client.write(b"half a request")
+    pair.server.receive(pair.client.data_to_send())
+    pair.server.read()
+    with pytest.raises(TlsFailed, match="it left without a word"):
+        pair.server.receive_eof()
+
+
+def test_changed_bytes_are_noticed(broker: Known, authority: Authority) -> None:
+    pair = Pair(server_config(broker, authority), client_config(authority))
+    pair.client.write(b"a request")
+    data = bytearray(pair.client.data_to_send())
+    data[-1] ^= 1
+    pair.server.receive(data)
+    with pytest.raises(TlsFailed, match="decryption failed or bad record mac"):
+        pair.server.read()
+    assert pair.server.data_to_send(), "an alert for the peer"
+
+
+def test_against_a_socket_of_pythons_ssl(broker: Known, client: Known, authority: Authority) -> None:
+    context = client_context(client_config(authority, client))
+    ours, theirs = socket.socketpair()
+    heard: list[bytes] = []
+
+    def speak() -> None:
+        with context.wrap_socket(theirs, server_hostname="localhost") as stream:
+            stream.sendall(b"x" * 300_000)
+            while data := stream.recv(65_536):
+                heard.append(data)
+
+    thread = threading.Thread(target=speak)
+    thread.start()
+    session = Session(server_context(server_config(broker, authority, ssl_client_auth="required")))
+    received = 0
+    while received < 300_000:
+        data = ours.recv(50_000)
+        assert data
+        session.receive(data)
+        received += len(session.read())
+        ours.sendall(session.data_to_send())
+    session.write(b"y" * 300_000)
+    session.close()
+    ours.sendall(session.data_to_send())
+    thread.join(10)
+    ours.close()
+    assert b"".join(heard) == b"y" * 300_000
+    assert session.principal is not None
+    assert "CN=client one" in session.principal
+
+
+def test_a_context_serves_many_at_once(broker: Known, authority: Authority) -> None:
+    context = server_context(server_config(broker, authority))
+    outer = client_context(client_config(authority))
+    for _ in range(3):
+        server, client = Session(context), Session(outer, is_server=False, host_name="localhost")
+        while server.bytes_to_send or client.bytes_to_send:
+            if data := client.data_to_send():
+                server.receive(data)
+            if data := server.data_to_send():
+                client.receive(data)
+        assert server.is_established
+        assert client.is_established
+    assert ssl.HAS_TLSv1_3
