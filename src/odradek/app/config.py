@@ -22,7 +22,7 @@ from odradek.app.listeners import (
     parse_advertised,
     parse_listeners,
 )
-from odradek.app.properties import parse_properties
+from odradek.app.properties import read_properties
 from odradek.base.units import BrokerId
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
@@ -73,7 +73,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
 
     `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, one sentence to a person.
     """
-    texts = _read(path) if path is not None else {}
+    texts = read_properties(path) if path is not None else {}
     for override in overrides:
         name, separator, value = override.partition("=")
         if not separator or not name.strip():
@@ -123,18 +123,6 @@ def _without_effect(configs: BrokerConfigs) -> Iterator[str]:
             yield name
         elif name == PROTOCOLS and STREAMS in configs.list(name):
             yield f"{name}={STREAMS}"
-
-
-def _read(path: Path) -> dict[str, str]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"The configuration file {path} can't be read: {error.strerror or error}.") from error
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:  # The format's old encoding, in which every byte is a character.
-        text = data.decode("latin-1")
-    return parse_properties(text, str(path))
 
 
 def _broker_id(configs: BrokerConfigs) -> BrokerId | None:

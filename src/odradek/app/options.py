@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.properties import read_properties
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
+from odradek.core.configs.definition import ConfigError
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
@@ -19,15 +22,42 @@ BootstrapServer = Annotated[
     str,
     typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT[,...]", help="Any brokers of the cluster."),
 ]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Client configurations, such as security.protocol, one key=value a line.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of a table.")]
 
 
 @contextmanager
-def connected(bootstrap_server: str, **settings: int) -> Iterator[Cluster]:
+def connected(bootstrap_server: str, command_config: Path | None = None, **settings: int) -> Iterator[Cluster]:
     """A cluster that answered; fails at once if none does.  `settings` are fields of ClientConfig."""
-    config = replace(ClientConfig(bootstrap_server, client_id="odradek-cli"), **settings)  # type: ignore[arg-type]  # ints
+    config = client_config(bootstrap_server, command_config)
+    config = replace(config, **settings)  # type: ignore[arg-type]  # All ints.
     with Cluster(config) as cluster:
         yield cluster.connect()
+
+
+def client_config(bootstrap_server: str, command_config: Path | None) -> ClientConfig:
+    """Raises CommandFailed for a file that can't be read, ConfigurationError for what is in it."""
+    texts = client_texts(command_config)
+    return ClientConfig.from_options({"client.id": "odradek-cli"} | texts | {"bootstrap.servers": bootstrap_server}, "")
+
+
+def client_texts(command_config: Path | None) -> dict[str, str]:
+    """What the file says, in Kafka's words; where the cluster is, the command line says.  Raises CommandFailed."""
+    if command_config is None:
+        return {}
+    try:
+        texts = read_properties(command_config)
+    except ConfigError as error:
+        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+    texts.pop("bootstrap.servers", None)
+    return texts
 
 
 def chosen(option: str, text: str, among: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from odradek.core.configs.definition import ConfigError
 
@@ -22,6 +23,19 @@ _BLANKS = " \t\f"
 _KEY = re.compile(r"((?:[^\\ \t\f=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.|$)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Raises ConfigError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The configuration file {path} can't be read: {error.strerror or error}.") from error
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:  # The format's old encoding, in which every byte is a character.
+        text = data.decode("latin-1")
+    return parse_properties(text, str(path))
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:

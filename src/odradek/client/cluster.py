@@ -18,7 +18,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, TopicName, TopicPartition
 from odradek.client.config import Address, ClientConfig
 from odradek.client.connection import Connection
-from odradek.client.errors import ClientError, KafkaUnavailable, NotKafka, answer_error
+from odradek.client.errors import ClientError, KafkaUnavailable, NotKafka, TlsRefused, answer_error
 from odradek.client.metadata import Metadata, Partition, Topic
 from odradek.client.retry import Patience
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -53,7 +53,7 @@ class Cluster:
         self._dedicated.clear()
 
     def connect(self) -> Self:
-        """Reach any bootstrap server, once.  Raises KafkaUnavailable or NotKafka with the reason of the first."""
+        """Reach any bootstrap server, once.  Raises KafkaUnavailable, NotKafka or TlsRefused, that of the first."""
         self.refresh([])
         return self
 
@@ -172,7 +172,7 @@ class Cluster:
         for open_connection in self._reachable():
             try:
                 return ask(open_connection())
-            except (KafkaUnavailable, NotKafka) as error:
+            except (KafkaUnavailable, NotKafka, TlsRefused) as error:
                 failure = failure or error
         assert failure is not None, "there is at least one bootstrap server"
         raise failure

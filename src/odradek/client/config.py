@@ -1,8 +1,8 @@
 """How a client reaches a cluster and how much it takes at once: one frozen, picklable value, in Kafka's own terms.
 
 The command line fills it by hand; Spark through from_options, where names are Kafka's client configurations behind
-`kafka.`.  Options that would change security are refused rather than ignored; other options of Kafka's clients that
-mean nothing here (group timeouts, metrics reporters, ...) are ignored, as Kafka does, with a line in the log.
+`kafka.`.  Options of security that can't be kept to are refused rather than ignored; other options of Kafka's clients
+that mean nothing here (group timeouts, metrics reporters, ...) are ignored, as Kafka does, with a line in the log.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from odradek.base.units import INT32_MAX, KIB, MIB, MINUTE_MS, SECOND_MS
 from odradek.client.errors import ConfigurationError
+from odradek.tls import config as tls_config
+from odradek.tls.config import Names, TlsConfig
+from odradek.tls.errors import TlsConfigError
 
 Address = tuple[str, int]
 
@@ -44,6 +47,7 @@ class ClientConfig:
     batch_bytes: int = 512 * KIB
     # Answers larger than this are taken for a confused peer; one fetch may exceed fetch_max_bytes by one batch.
     response_bytes_max: int = 1024 * MIB - 1
+    tls: TlsConfig | None = None  # None: in plain text.  Stores are read where a connection is made.
 
     def __post_init__(self) -> None:
         addresses(self.bootstrap_servers)  # An address that cannot be parsed is the caller's mistake: say so here.
@@ -58,14 +62,15 @@ class ClientConfig:
 
         Options without the prefix are not looked at.  Raises ConfigurationError with the option's name.
         """
-        values: dict[str, str | int] = {}
+        values: dict[str, str | int | TlsConfig | None] = {}
         given = {name.lower()[len(prefix) :]: text for name, text in options.items() if name.lower().startswith(prefix)}
         for name, text in given.items():
             if name in OPTIONS:
                 field, parse = OPTIONS[name]
                 values[field] = parse(prefix + name, text)
-            else:
-                refuse_security(prefix + name, name, text)
+            elif not name.startswith(SECURITY):
+                _log.warning("option %s has no effect on this client", prefix + name)
+        values["tls"] = tls_of(given, prefix)
         if not values.get("bootstrap_servers"):
             raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: give it as host:port[,host:port]")
         return cls(**values)  # type: ignore[arg-type]  # OPTIONS pairs every field with the parser of its type.
@@ -116,14 +121,34 @@ def isolation(name: str, text: str) -> int:
     return level
 
 
-def refuse_security(full_name: str, name: str, text: str) -> None:
-    if name == "security.protocol":
-        if text.strip().upper() != "PLAINTEXT":
-            raise ConfigurationError(f"option {full_name}={text} is not supported: this client speaks PLAINTEXT only")
-    elif name.startswith(("sasl.", "ssl.")):
-        raise ConfigurationError(f"option {full_name} is not supported: this client speaks PLAINTEXT only")
-    else:
-        _log.warning("option %s has no effect on this client", full_name)
+SECURITY = ("security.protocol", "sasl.", "ssl.")
+SSL_OPTIONS = tls_config.SECRETS | tls_config.TEXTS | {tls_config.ENGINE_FACTORY}
+
+
+def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
+    """What the options say of security; None is plain text.  What can't be kept to is refused."""
+    protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in ("PLAINTEXT", "SSL"):
+        raise ConfigurationError(
+            f"option {prefix}security.protocol={protocol} is not supported: this client speaks PLAINTEXT and SSL"
+        )
+    for name in given:
+        if name.startswith("sasl."):
+            raise ConfigurationError(f"option {prefix}{name} is not supported: this client speaks PLAINTEXT and SSL")
+        if name in tls_config.WITHOUT_EFFECT:
+            _log.warning("option %s has no effect on this client", prefix + name)
+        elif name.startswith("ssl.") and name not in SSL_OPTIONS:
+            raise ConfigurationError(f"option {prefix}{name} is no configuration of a Kafka client")
+        elif name.startswith("ssl.") and protocol != "SSL":
+            raise ConfigurationError(
+                f"option {prefix}{name} has no effect in plain text: say {prefix}security.protocol=SSL"
+            )
+    if protocol == "PLAINTEXT":
+        return None
+    try:
+        return TlsConfig.parse(given, Names(f"option {prefix}"))
+    except TlsConfigError as error:
+        raise ConfigurationError(str(error).rstrip(".")) from None
 
 
 OPTIONS: dict[str, tuple[str, Callable[[str, str], str | int]]] = {

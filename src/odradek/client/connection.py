@@ -16,18 +16,29 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import MIB
 from odradek.client.config import Address, ClientConfig
-from odradek.client.errors import ConnectionLost, KafkaUnavailable, NotKafka, Unsendable, answer_error
+from odradek.client.errors import (
+    ClientError,
+    ConnectionLost,
+    KafkaUnavailable,
+    NotKafka,
+    TlsRefused,
+    Unsendable,
+    answer_error,
+)
 from odradek.client.frames import Frames
 from odradek.client.versions import ApiRange, version_for
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.primitives import Chunk
+
+if TYPE_CHECKING:
+    from odradek.client.streams import SecureStream
 
 T = TypeVar("T")
 
@@ -48,7 +59,7 @@ class Awaited:
         self.correlation_id = correlation_id
         self.deadline = deadline
         self.frame: memoryview | None = None
-        self.lost: KafkaUnavailable | None = None
+        self.lost: ClientError | None = None
 
 
 class Pending(Awaited, Generic[T]):
@@ -65,7 +76,10 @@ class Pending(Awaited, Generic[T]):
         self.version = version
 
     def result(self) -> T:
-        """The answer, once.  Raises ConnectionLost if it broke or its deadline passed, NotKafka for garbage."""
+        """The answer, once.
+
+        Raises ConnectionLost if it broke or its deadline passed, TlsRefused, NotKafka for garbage.
+        """
         while self.frame is None:
             if self.lost is not None:
                 raise self.lost
@@ -79,7 +93,10 @@ class Pending(Awaited, Generic[T]):
 
 
 class Connection:
-    """Connected and negotiated when the constructor returns.  Raises KafkaUnavailable or NotKafka."""
+    """Connected and negotiated when the constructor returns.
+
+    Raises KafkaUnavailable, NotKafka, TlsRefused, and ConfigurationError for certificates that can't be read.
+    """
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
         self.where = text_of(address)
@@ -88,7 +105,8 @@ class Connection:
         self._pending: deque[Awaited] = deque()
         self._frames = Frames()
         self._frame_bytes_max = FIRST_RESPONSE_BYTES_MAX
-        self._socket = connect(address, config.connect_timeout_ms)
+        self._secure = secured(address, config) if config.tls is not None else None
+        self._socket = self._secure or connect(address, config.connect_timeout_ms)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self.features: dict[str, int] = {}  # What the cluster has agreed on (KIP-584), e.g. transaction.version.
@@ -105,6 +123,11 @@ class Connection:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    @property
+    def has_received(self) -> bool:
+        """True if there is something to receive though poll() sees nothing."""
+        return self._secure is not None and self._secure.has_received
 
     def version(self, request: type[object]) -> int:
         """The newest version of this request that both sides know; raises Unsupported if there is none."""
@@ -178,20 +201,26 @@ class Connection:
             while view:
                 try:
                     view = view[self._socket.send(view) :]
-                except BlockingIOError:
-                    self._wait(select.POLLOUT, deadline)
+                except BlockingIOError as full:
+                    self._wait(getattr(full, "events", select.POLLOUT), deadline)
                 except OSError as error:
                     raise self._lost(reason_of(error)) from error
+                except TlsRefused as refused:
+                    self._fail(refused)
+                    raise
 
     def _fill(self, view: memoryview, deadline: float) -> None:
         while view:
             try:
                 received = self._socket.recv_into(view)
-            except BlockingIOError:
-                self._wait(select.POLLIN, deadline)
+            except BlockingIOError as empty:
+                self._wait(getattr(empty, "events", select.POLLIN), deadline)
                 continue
             except OSError as error:
                 raise self._lost(reason_of(error)) from error
+            except TlsRefused as refused:
+                self._fail(refused)
+                raise
             if not received:
                 raise self._lost("the broker closed it")
             view = view[received:]
@@ -209,9 +238,10 @@ class Connection:
 
     def not_kafka(self, what: str) -> NotKafka:
         self._fail(ConnectionLost(f"the connection to {self.where} is closed"))
-        return NotKafka(f"{self.where} {what}: this is no plaintext Kafka listener")
+        listener = "Kafka listener" if self._secure is not None else "plaintext Kafka listener"
+        return NotKafka(f"{self.where} {what}: this is no {listener}")
 
-    def _fail(self, reason: KafkaUnavailable) -> None:
+    def _fail(self, reason: ClientError) -> None:
         self._socket.close()
         while self._pending:
             self._pending.popleft().lost = reason
@@ -227,7 +257,10 @@ class Connection:
             self.receive(pending.deadline)
         except ConnectionLost as lost:
             # A TLS listener, or a broker before ApiVersions; but a broker that is being killed looks the same.
-            raise ConnectionLost(f"{lost}; is this a plaintext listener of Kafka 0.10 or newer?") from lost
+            hint = "is this a plaintext listener of Kafka 0.10 or newer?"
+            if self._secure is not None:  # A refusal that was lost on its way, say.
+                hint = "does the broker trust the certificate of this client, and is it Kafka 0.10 or newer?"
+            raise ConnectionLost(f"{lost}; {hint}") from lost
         if pending.frame is not None and is_unsupported_version(pending.frame):
             pending = self.send(request, ApiVersionsResponse, version=0, timeout_ms=timeout_ms)
         answer = pending.result()
@@ -255,6 +288,15 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setblocking(False)
     return connected
+
+
+def secured(address: Address, config: ClientConfig) -> SecureStream:
+    """The same under TLS.  Raises as the constructor of Connection does."""
+    from odradek.client.streams import SecureStream  # A client in plain text needs no ssl.
+
+    assert config.tls is not None, "only then there is TLS"
+    plain = connect(address, config.connect_timeout_ms)
+    return SecureStream(plain, config.tls, address[0], text_of(address), config.connect_timeout_ms)
 
 
 def text_of(address: Address) -> str:

@@ -27,7 +27,11 @@ class ConnectionLost(KafkaUnavailable):
 
 
 class NotKafka(ClientError):
-    """Something answers at that address, but not in Kafka's plaintext protocol."""
+    """Something answers at that address, but not in Kafka's protocol."""
+
+
+class TlsRefused(ClientError):
+    """The two sides share no way to speak TLS, or one does not trust the other's certificate: trying again is vain."""
 
 
 class Unsupported(ClientError):

@@ -183,7 +183,7 @@ class Fetcher:
         for leader, lane in self._lanes.items():
             if not lane.asked:
                 continue
-            if not lane.connection.is_open:
+            if not lane.connection.is_open or lane.connection.has_received:
                 return [leader]
             leaders[lane.connection.fileno()] = leader
             poller.register(lane.connection.fileno(), select.POLLIN)

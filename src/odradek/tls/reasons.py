@@ -64,6 +64,12 @@ def of_client(error: ssl.SSLError) -> str:
     return _NOTHING_COMMON.get(reason) or _others(error)
 
 
+def is_final(error: ssl.SSLError) -> bool:
+    """True if only another configuration, or another certificate, can help."""
+    known = _WANTS_CERTIFICATE | _NO_TLS | _VERDICTS.keys() | _NOTHING_COMMON.keys()
+    return isinstance(error, ssl.SSLCertVerificationError) or error.reason in known
+
+
 def _verdict(error: ssl.SSLCertVerificationError) -> str:
     text = error.verify_message.rstrip(".")
     if "certificate is not valid for" in text:  # "Hostname mismatch, certificate is not valid for 'name'"

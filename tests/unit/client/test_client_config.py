@@ -46,14 +46,23 @@ def test_options_of_kafkas_clients() -> None:
     assert (config.max_partition_fetch_bytes, config.fetch_max_bytes, config.fetch_max_wait_ms) == (2097152, 1000, 0)
 
 
+SSL = {"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": "SSL"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({}, "kafka.bootstrap.servers is missing"),
         ({"kafka.bootstrap.servers": "a"}, "host:port"),
-        ({"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": "SASL_SSL"}, "PLAINTEXT only"),
+        ({"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": "SASL_SSL"}, "PLAINTEXT and SSL"),
         ({"kafka.bootstrap.servers": "a:1", "kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism is not supported"),
-        ({"kafka.bootstrap.servers": "a:1", "kafka.ssl.truststore.location": "x"}, "not supported"),
+        (
+            {"kafka.bootstrap.servers": "a:1", "kafka.ssl.truststore.location": "x"},
+            r"option kafka\.ssl\.truststore\.location has no effect in plain text: say kafka\.security\.protocol=SSL",
+        ),
+        (SSL | {"kafka.ssl.trustore.location": "x"}, r"kafka\.ssl\.trustore\.location is no configuration"),
+        (SSL | {"kafka.ssl.protocol": "SSL"}, r"^option kafka\.ssl\.protocol is 'SSL'"),
+        (SSL | {"kafka.ssl.engine.factory.class": "a.B"}, "names a Java class"),
         ({"kafka.bootstrap.servers": "a:1", "kafka.request.timeout.ms": "soon"}, "no whole number"),
         ({"kafka.bootstrap.servers": "a:1", "kafka.fetch.max.bytes": "0"}, "between 1 and"),
         ({"kafka.bootstrap.servers": "a:1", "kafka.isolation.level": "serializable"}, "read_committed"),
@@ -77,3 +86,20 @@ def test_plaintext_may_be_said() -> None:
 def test_a_config_travels_to_an_executor() -> None:
     config = ClientConfig("a:1", isolation_level=READ_COMMITTED)
     assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_tls_travels_to_an_executor_and_shows_no_secret() -> None:
+    texts = {"kafka.ssl.keystore.type": "PKCS12", "kafka.ssl.keystore.location": "/k.p12"}
+    config = ClientConfig.from_options(SSL | texts | {"kafka.ssl.keystore.password": "hunter2"})
+    copied = pickle.loads(pickle.dumps(config))
+    assert copied == config
+    assert copied.tls is not None
+    assert copied.tls.keystore.password is not None
+    assert copied.tls.keystore.password.reveal() == "hunter2"
+    assert "hunter2" not in f"{config} {config!r} {copied!r} {config.tls}"
+
+
+def test_what_is_javas_alone_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ClientConfig.from_options(SSL | {"kafka.ssl.provider": "SunJSSE"})
+    assert "option kafka.ssl.provider has no effect" in caplog.text

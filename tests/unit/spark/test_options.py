@@ -110,7 +110,7 @@ def test_the_rest():
             BASE | {"subscribe": "t", "kafka.isolation.level": "serializable"},
             "neither read_committed nor read_uncommitted",
         ),
-        (BASE | {"subscribe": "t", "kafka.security.protocol": "SSL"}, "PLAINTEXT only"),
+        (BASE | {"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "PLAINTEXT and SSL"),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(given, says):

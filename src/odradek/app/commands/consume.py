@@ -13,7 +13,7 @@ import typer
 
 from odradek.app.commands.produce import unescaped
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connected
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.patient_output import PatientOutput, terminated_in_order
 from odradek.app.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
 from odradek.app.starting import offsets_at, start_rule
@@ -81,6 +81,7 @@ def consume(
         typer.Option("--group-instance-id", metavar="ID", help="Stay a member while stopped for less than 45 s."),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Write the records of topics to standard output.
 
@@ -104,7 +105,7 @@ def consume(
         "isolation_level": READ_COMMITTED if committed else READ_UNCOMMITTED,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
-    with connected(bootstrap_server, **settings) as cluster:
+    with connected(bootstrap_server, command_config, **settings) as cluster:
         wanted = partitions_of(cluster, topics, partition)
         if group is None:
             until = None if follow else offsets_at(cluster, wanted, LATEST)

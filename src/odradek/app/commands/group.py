@@ -8,7 +8,7 @@ import typer
 
 from odradek.app.commands.group_reset import reset_offsets
 from odradek.app.group_view import description, show
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, chosen, connected
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, chosen, connected
 from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import ends_of, named
 from odradek.base.errors import ErrorCode
@@ -29,6 +29,7 @@ TYPES = (CLASSIC, CONSUMER)
 
 @app.command("list")
 def list_command(
+    *,
     state: Annotated[
         list[str] | None,
         typer.Option("--state", "-s", metavar="STATE", help="Only groups in this state, e.g. stable; repeat for more."),
@@ -42,11 +43,12 @@ def list_command(
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """List groups with their type, protocol and state."""
     states = [chosen("--state", each, STATES) for each in state or ()]
     types = [chosen("--type", each, TYPES) for each in kind or ()]
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         groups = list_groups(cluster, states=states, types=types)
     groups = [each for each in groups if protocol is None or each.protocol == protocol]
     if as_json:
@@ -72,9 +74,10 @@ def describe(
     groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", show_default="all")] = None,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show state and members of groups, and for each partition how far they are behind."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         wanted = list(dict.fromkeys(groups or [each.group for each in list_groups(cluster)]))
         described = described_groups(cluster, wanted, is_all=not groups)
         committed = fetch_offsets(cluster, {each.group: None for each in described})
@@ -106,9 +109,10 @@ def delete(
         bool, typer.Option("--if-exists", metavar="", help="Be content with a group that does not exist.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete groups that have no members, with their offsets."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         outcomes = delete_groups(cluster, groups)
     failure: ClientError | None = None
     for group, error in outcomes.items():
@@ -130,9 +134,10 @@ def delete_offsets_command(
         typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),
     ],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Make a group forget its offsets of topics that it does not subscribe to any more."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         outcomes = delete_offsets(cluster, group, named(cluster, topic))
     failure: ClientError | None = None
     for partition, error in outcomes.items():

@@ -15,7 +15,7 @@ from odradek.app import offset_rules as rules
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.moments import duration_ms, moment_ms
 from odradek.app.offset_rules import Offsets, Rule, Scope
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, connected
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.app.output import plural, print_json, print_table
 from odradek.app.partitions_named import existing
 from odradek.base.errors import ErrorCode
@@ -66,6 +66,7 @@ def reset_offsets(
     ] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Set where groups without members will go on reading.
 
@@ -91,7 +92,7 @@ def reset_offsets(
     }
     rule = only_rule(given)
     plans = None if from_file is None else rules.read_plan(from_file, groups)
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         refuse_active(cluster, groups)
         scopes = scopes_of(cluster, groups, topic or (), plans)
         decided = {

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, pairs
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, client_texts, pairs
 
 
 def load(
@@ -48,6 +48,7 @@ def load(
     ] = None,
     spark: Annotated[list[str] | None, typer.Option("--spark", metavar="KEY=VALUE", help="A Spark setting.")] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> int:
     r"""Load topics into a Delta table, each record once, whatever is killed meanwhile.
 
@@ -73,7 +74,7 @@ def load(
         fail_on_data_loss=not allow_data_loss,
         optimize=optimize,
         master=master,
-        kafka=pairs(kafka or (), "--kafka"),
+        kafka=client_texts(command_config) | pairs(kafka or (), "--kafka"),
         spark=pairs(spark or (), "--spark"),
     )
     return run(options)

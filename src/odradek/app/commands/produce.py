@@ -14,7 +14,7 @@ import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.lines import lines_of
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, connected
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.progress import Progress, shown_progress
 from odradek.app.record_text import LineRecord, NotARecord, parse_json, parse_plain
 from odradek.client.errors import ErrorAnswer
@@ -85,6 +85,7 @@ def produce(
         ),
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Write lines to a topic, one record each.
 
@@ -101,7 +102,11 @@ def produce(
             "--json says where key and headers are: leave out --key-separator, --headers", MISUNDERSTOOD
         )
     parse = line_parser(key_separator, headers, as_json, null)
-    with connected(bootstrap_server) as cluster, opened(file) as (fd, size), shown_progress(topic, size) as progress:
+    with (
+        connected(bootstrap_server, command_config) as cluster,
+        opened(file) as (fd, size),
+        shown_progress(topic, size) as progress,
+    ):
         is_once = acks is Acks.ALL and not repeatable
         sequences = idempotent(cluster) if is_once else None
         producer = Producer(cluster, acks=ACKS[acks], codec=Codec[codec.name], sequences=sequences)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, connected, pairs
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, pairs
 from odradek.app.output import plural, print_json, print_table
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
@@ -43,13 +43,14 @@ def create(
         bool, typer.Option("--if-not-exists", metavar="", help="Be content with a topic that exists.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Create topics.
 
     Example: odradek topic create flights --partitions 4 --config retention.ms=-1
     """
     configs = pairs(config or (), "--config")
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         for name in names:
             topic = admin.NewTopic(
                 name,
@@ -74,9 +75,10 @@ def list_topics(
     internal: Annotated[bool, typer.Option("--internal", metavar="", help="Show Kafka's own topics too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """List topics with their partitions and replicas."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         topics = [topic for topic in cluster.topics() if internal or not topic.is_internal]
     if as_json:
         print_json([summary(topic) for topic in topics])
@@ -124,9 +126,10 @@ def describe(
     ] = False,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show partitions, their leaders, replicas and offsets, and the configurations set on each topic."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         wanted = names or [topic.name for topic in cluster.topics() if not topic.is_internal]
         topics = admin.describe_topics(cluster, wanted)
         configs = admin.describe_topic_configs(cluster, wanted)
@@ -199,9 +202,10 @@ def grow(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, metavar="N", help="How many it will have.")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Add partitions to a topic.  Records with a key may then go to another partition than before."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         admin.create_partitions(cluster, {name: partitions})
         wait_until_seen(cluster, name, partitions)
     typer.echo(f"{name} has {plural(partitions, 'partition')}")
@@ -214,11 +218,12 @@ def delete(
         bool, typer.Option("--if-exists", metavar="", help="Be content with a topic that does not exist.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete topics and everything in them."""
     if not all(names):
         raise CommandFailed("an empty name is no topic", MISUNDERSTOOD)
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         for name in names:
             try:
                 admin.delete_topics(cluster, [name])

@@ -10,7 +10,7 @@ import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.moments import duration_ms
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, chosen, connected
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, chosen, connected
 from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import existing
 from odradek.app.txn_view import producer_view, show_producers, show_transactions, transaction_view
@@ -65,11 +65,12 @@ def list_command(
     ] = None,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """List transactional ids with their producer and state."""
     states = [chosen("--state", each, STATES) for each in state or ()]
     longer_than_ms = None if longer_than is None else duration("--longer-than", longer_than)
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         listed = list_transactions(
             cluster,
             states=states,
@@ -105,9 +106,10 @@ def describe(
     transactional_ids: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID", show_default=False)],
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show state, producer, age and partitions of transactions."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         described = [known(cluster, each) for each in dict.fromkeys(transactional_ids)]
     shown = [transaction_view(each, now_ms()) for each in described]
     if as_json:
@@ -129,9 +131,10 @@ def describe_producers_command(
     partition: Partition,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show the producers that a partition's leader remembers, and where their open transactions begin."""
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         producers = producers_of(cluster, topic, partition)
     shown = [producer_view(each) for each in producers]
     if as_json:
@@ -147,6 +150,7 @@ def producers_of(cluster: Cluster, topic: str, partition: int) -> list[ActivePro
 
 @app.command("abort")
 def abort(
+    *,
     transactional_id: Annotated[
         str | None, typer.Argument(metavar="[TRANSACTIONAL_ID]", show_default=False, help="Fences its producer, too.")
     ] = None,
@@ -156,6 +160,7 @@ def abort(
         int | None, typer.Option("--start-offset", min=0, metavar="N", help="Where it begins; see describe-producers.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Abort a transaction: of a transactional id, or a hanging one of a partition.
 
@@ -168,12 +173,12 @@ def abort(
     if transactional_id is not None:
         if topic is not None or partition is not None or start_offset is not None:
             raise CommandFailed("give a transactional id or a place in a partition, not both", MISUNDERSTOOD)
-        with connected(bootstrap_server) as cluster:
+        with connected(bootstrap_server, command_config) as cluster:
             abort_by_id(cluster, transactional_id)
         return
     if topic is None or partition is None or start_offset is None:
         raise CommandFailed("say which: a transactional id, or --topic, --partition and --start-offset", MISUNDERSTOOD)
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         abort_by_place(cluster, topic, partition, start_offset)
 
 
@@ -210,10 +215,11 @@ def find_hanging_command(
     ] = "15m",
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
 ) -> None:
     """Find transactions that no coordinator is going to end, and that readers wait for.  Exits with 1 if there are."""
     older_than_ms = duration("--older-than", older_than)
-    with connected(bootstrap_server) as cluster:
+    with connected(bootstrap_server, command_config) as cluster:
         wanted = existing(cluster, topic) if topic else every_partition(cluster)
         hanging = find_hanging(cluster, wanted, older_than_ms=older_than_ms)
     shown = [

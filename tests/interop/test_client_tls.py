@@ -1,0 +1,294 @@
+"""The command line over TLS, to a broker of ours behind a proxy that speaks it, and to Apache Kafka.
+
+Three listeners: one asks for no certificate, one requires it, and the certificate of the third has expired.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kafka_peer import REAL_KAFKA, KafkaBroker, free_port
+
+from odradek.app.main import main
+from odradek.client.cluster import Cluster
+from odradek.client.config import ClientConfig
+from odradek.client.errors import TlsRefused
+from odradek.tls.config import TlsConfig
+from support.certificates import PASSWORD, Authority, Known, written
+from support.serving import Serving
+from support.tls_proxy import TlsProxy
+
+OPEN, MUTUAL, EXPIRED = "open", "mutual", "expired"
+AUTH = {OPEN: "none", MUTUAL: "required", EXPIRED: "none"}
+
+
+@dataclass
+class Secured:
+    """A broker with its three listeners, and one in plain text."""
+
+    authority: Authority
+    addresses: dict[str, str]
+    plain: str
+    proxies: dict[str, TlsProxy] = field(default_factory=dict)
+
+
+def store_texts(known: Known, authority: Authority, auth: str) -> dict[str, str]:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": known.chain,
+        "ssl.keystore.key": known.pkcs8_key(),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.pem,
+        "ssl.client.auth": auth,
+    }
+
+
+def known_of(authority: Authority, name: str) -> Known:
+    return authority.known("localhost", expired=name == EXPIRED)
+
+
+def behind_proxies(folder: Path, stack: ExitStack) -> Secured:
+    """The one broker tells the address of the first proxy to all its clients, but for those in plain text."""
+    authority = Authority()
+    proxies = {
+        name: stack.enter_context(TlsProxy(TlsConfig.parse(store_texts(known_of(authority, name), authority, auth))))
+        for name, auth in AUTH.items()
+    }
+    ports = {name: free_port() for name in AUTH}
+    plain = free_port()
+    listeners = {**{name.upper(): port for name, port in ports.items()}, "PLAINTEXT": plain}
+    broker = Serving(folder)
+    overrides = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "advertised.listeners": ",".join(f"{name.upper()}://{proxy.address}" for name, proxy in proxies.items()),
+    }
+    stack.callback(broker.stop)
+    broker.start(overrides)
+    for name, proxy in proxies.items():
+        proxy.target_port = ports[name]
+    addresses = {name: proxy.address for name, proxy in proxies.items()}
+    return Secured(authority, addresses, f"localhost:{plain}", proxies)
+
+
+def apache_kafka(folder: Path, stack: ExitStack) -> Secured:
+    authority = Authority()
+    ports = {name: free_port() for name in (*AUTH, "controller", "plaintext")}
+    settings = {
+        "controller.quorum.voters": f"1@127.0.0.1:{ports['controller']}",
+        "listeners": ",".join(f"{name.upper()}://127.0.0.1:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(
+            f"{name.upper()}://localhost:{port}" for name, port in ports.items() if name != "controller"
+        ),
+        "listener.security.protocol.map": ",".join(
+            f"{name.upper()}:{'SSL' if name in AUTH else 'PLAINTEXT'}" for name in ports
+        ),
+    }
+    for name, auth in AUTH.items():
+        for key, text in store_texts(known_of(authority, name), authority, auth).items():
+            settings[f"listener.name.{name}.{key}"] = text.replace("\n", "\\n")
+    stack.enter_context(KafkaBroker(folder, settings=settings))
+    addresses = {name: f"localhost:{ports[name]}" for name in AUTH}
+    return Secured(authority, addresses, f"localhost:{ports['plaintext']}")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(behind_proxies, id="ours"), pytest.param(apache_kafka, id="kafka", marks=REAL_KAFKA)],
+)
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with ExitStack() as stack:
+        start: Callable[[Path, ExitStack], Secured] = request.param
+        yield start(tmp_path_factory.mktemp("broker"), stack)
+
+
+class Terminal:
+    """Runs one command and gives its standard output, or the sentence on standard error."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self._capfd = capfd
+        self._monkeypatch = monkeypatch
+
+    def config(self, **texts: str) -> str:
+        """The path of a file with these client configurations."""
+        lines = [f"{name.replace('_', '.')}={text}".replace("\n", "\\n") for name, text in texts.items()]
+        return written(self.folder / f"{uuid4().hex}.properties", "\n".join(lines))
+
+    def run(self, address: str, config: str | None, *arguments: str, lines: str = "", status: int = 0) -> str:
+        given = self.folder / "standard input"
+        given.write_text(lines)
+        more = [] if config is None else ["--command-config", config]
+        with given.open() as stream:
+            self._monkeypatch.setattr(sys, "stdin", stream)
+            returned = main([*arguments, "--bootstrap-server", address, *more])
+        captured = self._capfd.readouterr()
+        assert returned == status, captured.err
+        assert captured.err.count("\n") == (1 if status else 0), captured.err
+        return captured.err if status else captured.out
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(tmp_path, capfd, monkeypatch)
+
+
+def trusting(secured: Secured, **more: str) -> dict[str, str]:
+    texts = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": secured.authority.pem,
+    }
+    return texts | {name.replace("_", "."): text for name, text in more.items()}
+
+
+def keystore(known: Known) -> dict[str, str]:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": known.chain,
+        "ssl.keystore.key": known.encrypted_key(),
+        "ssl.key.password": PASSWORD,
+    }
+
+
+def test_records_come_back_as_they_went(secured: Secured, terminal: Terminal) -> None:
+    address, config, topic = secured.addresses[OPEN], terminal.config(**trusting(secured)), f"t-{uuid4().hex}"
+    terminal.run(address, config, "topic", "create", topic, "--partitions", "3")
+    lines = [f"{number}:{'x' * (number % 500)}" for number in range(20_000)]
+    lines += ["large:" + "y" * 900_000, "larger:" + os.urandom(450_000).hex()]
+    terminal.run(address, config, "produce", topic, lines="\n".join(lines) + "\n")
+    assert sorted(terminal.run(address, config, "consume", topic).splitlines()) == sorted(lines)
+    grouped = terminal.run(address, config, "consume", topic, "--group", f"g-{topic}")
+    assert sorted(grouped.splitlines()) == sorted(lines)
+
+
+def test_both_sides_have_certificates(secured: Secured, terminal: Terminal) -> None:
+    address = secured.addresses[MUTUAL]
+    mine = keystore(secured.authority.known("me", common_name="me and nobody else"))
+    assert "topic" in terminal.run(address, terminal.config(**trusting(secured), **mine), "topic", "list")
+    if secured.proxies:
+        principal = secured.proxies[MUTUAL].principals[-1]
+        assert principal is not None
+        assert principal.startswith("User:CN=me and nobody else,")
+
+
+def test_a_pkcs12_store_of_the_client(secured: Secured, terminal: Terminal, tmp_path: Path) -> None:
+    config = terminal.config(
+        **{
+            "security.protocol": "SSL",
+            "ssl.truststore.location": written(tmp_path / "trust.p12", secured.authority.pkcs12()),
+            "ssl.truststore.password": PASSWORD,
+            "ssl.keystore.location": written(tmp_path / "me.p12", secured.authority.known("me").pkcs12()),
+            "ssl.keystore.password": PASSWORD,
+        }
+    )
+    assert "topic" in terminal.run(secured.addresses[MUTUAL], config, "topic", "list")
+
+
+def refused(terminal: Terminal, address: str, status: int = 1, **texts: str) -> str:
+    return terminal.run(address, terminal.config(**texts), "topic", "list", status=status)
+
+
+def test_no_certificate_where_one_is_required(secured: Secured, terminal: Terminal) -> None:
+    address = secured.addresses[MUTUAL]
+    expected = "the broker wants a certificate of its clients: set ssl.keystore.location"
+    if not secured.proxies:  # Java's server has one alert for all that it does not like.
+        expected = "the broker refused the certificate of this client: it does not accept it"
+    assert refused(terminal, address, **trusting(secured)) == f"odradek: no TLS with {address}: {expected}\n"
+
+
+def test_a_certificate_that_the_broker_does_not_trust(secured: Secured, terminal: Terminal) -> None:
+    address = secured.addresses[MUTUAL]
+    said = refused(terminal, address, **trusting(secured), **keystore(Authority().known("me")))
+    assert said.startswith(f"odradek: no TLS with {address}: the broker refused the certificate of this client: it ")
+
+
+def test_a_broker_that_is_not_trusted(secured: Secured, terminal: Terminal) -> None:
+    address = secured.addresses[OPEN]
+    texts = trusting(secured) | {"ssl.truststore.certificates": Authority().pem}
+    assert refused(terminal, address, **texts) == (
+        f"odradek: no TLS with {address}: the broker's certificate is not trusted: "
+        "unable to get local issuer certificate\n"
+    )
+
+
+def test_a_broker_under_another_name(secured: Secured, terminal: Terminal) -> None:
+    address = secured.addresses[OPEN].replace("localhost", "127.0.0.1")
+    assert refused(terminal, address, **trusting(secured)) == (
+        f"odradek: no TLS with {address}: the broker's certificate is not for this address: certificate is not valid "
+        "for '127.0.0.1'\n"
+    )
+    anyone = terminal.config(**trusting(secured, ssl_endpoint_identification_algorithm=""))
+    assert "topic" in terminal.run(address, anyone, "topic", "list")
+
+
+def test_a_certificate_that_has_expired(secured: Secured, terminal: Terminal) -> None:
+    address = secured.addresses[EXPIRED]
+    assert refused(terminal, address, **trusting(secured)) == (
+        f"odradek: no TLS with {address}: the broker's certificate is not trusted: certificate has expired\n"
+    )
+
+
+def test_a_listener_in_plain_text(secured: Secured, terminal: Terminal) -> None:
+    assert refused(terminal, secured.plain, **trusting(secured)) == (
+        f"odradek: {secured.plain} closed the connection in the TLS handshake; is it an SSL listener?\n"
+    )
+
+
+def test_a_client_in_plain_text(secured: Secured, terminal: Terminal) -> None:
+    said = terminal.run(secured.addresses[OPEN], None, "topic", "list", status=1)
+    assert "plaintext" in said
+    if secured.proxies:
+        assert secured.proxies[OPEN].failures[-1] == "it speaks plain text, and this listener speaks TLS"
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (
+            {"ssl.truststore.location": "/no/such.pem"},
+            "ssl.truststore.location /no/such.pem can't be read: no such",
+        ),
+        (
+            {"ssl.keystore.location": "{jks}"},
+            "broker.jks is a JKS store, which only Java reads; convert it",
+        ),
+        (
+            {"ssl.keystore.location": "{p12}", "ssl.keystore.password": "wr0ng"},
+            "option ssl.keystore.password does not open",
+        ),
+        ({"ssl.truststore.type": "JCEKS"}, "option ssl.truststore.type is JCEKS: it can be PEM or PKCS12"),
+        ({"sasl.mechanism": "PLAIN"}, "option sasl.mechanism is not supported"),
+    ],
+)
+def test_a_configuration_that_is_wrong(
+    secured: Secured, terminal: Terminal, tmp_path: Path, texts: dict[str, str], words: str
+) -> None:
+    places = {
+        "{jks}": written(tmp_path / "broker.jks", b"\xfe\xed\xfe\xed\0\0\0\2"),
+        "{p12}": written(tmp_path / "me.p12", secured.authority.known("me").pkcs12()),
+    }
+    given = {name: places.get(text, text) for name, text in texts.items()}
+    said = refused(terminal, secured.addresses[OPEN], status=2, **{"security.protocol": "SSL"} | given)
+    assert words in said
+    assert "wr0ng" not in said
+
+
+def test_a_file_that_is_not_there(secured: Secured, terminal: Terminal) -> None:
+    said = terminal.run(secured.plain, "/no/such.properties", "topic", "list", status=2)
+    assert said == "odradek: The configuration file /no/such.properties can't be read: No such file or directory\n"
+
+
+def test_what_cannot_be_mended_by_waiting_is_not_waited_for(secured: Secured) -> None:
+    """Without connect(), as in a task of Spark's: a broker that restarts is waited for, a certificate is not."""
+    options: dict[str, Any] = trusting(secured) | {"bootstrap.servers": secured.addresses[EXPIRED]}
+    with Cluster(ClientConfig.from_options(options, "")) as cluster, pytest.raises(TlsRefused, match="has expired"):
+        cluster.topics()
