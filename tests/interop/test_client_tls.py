@@ -1,7 +1,4 @@
-"""The command line over TLS, to a broker of ours behind a proxy that speaks it, and to Apache Kafka.
-
-Three listeners: one asks for no certificate, one requires it, and the certificate of the third has expired.
-"""
+"""The command line over TLS, to a broker of ours behind a proxy that speaks it, and to Apache Kafka."""
 
 from __future__ import annotations
 
@@ -9,101 +6,24 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from kafka_peer import REAL_KAFKA, KafkaBroker, free_port
+from kafka_peer import REAL_KAFKA
+from tls_brokers import EXPIRED, MUTUAL, OPEN, Secured, apache_kafka, behind_proxies, keystore, trusting
 
 from odradek.app.main import main
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.client.errors import TlsRefused
-from odradek.tls.config import TlsConfig
-from support.certificates import PASSWORD, Authority, Known, written
-from support.serving import Serving
-from support.tls_proxy import TlsProxy
+from support.certificates import PASSWORD, Authority, written
 
-OPEN, MUTUAL, EXPIRED = "open", "mutual", "expired"
-AUTH = {OPEN: "none", MUTUAL: "required", EXPIRED: "none"}
+BROKERS = [pytest.param(behind_proxies, id="ours"), pytest.param(apache_kafka, id="kafka", marks=REAL_KAFKA)]
 
 
-@dataclass
-class Secured:
-    """A broker with its three listeners, and one in plain text."""
-
-    authority: Authority
-    addresses: dict[str, str]
-    plain: str
-    proxies: dict[str, TlsProxy] = field(default_factory=dict)
-
-
-def store_texts(known: Known, authority: Authority, auth: str) -> dict[str, str]:
-    return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": known.chain,
-        "ssl.keystore.key": known.pkcs8_key(),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": authority.pem,
-        "ssl.client.auth": auth,
-    }
-
-
-def known_of(authority: Authority, name: str) -> Known:
-    return authority.known("localhost", expired=name == EXPIRED)
-
-
-def behind_proxies(folder: Path, stack: ExitStack) -> Secured:
-    """The one broker tells the address of the first proxy to all its clients, but for those in plain text."""
-    authority = Authority()
-    proxies = {
-        name: stack.enter_context(TlsProxy(TlsConfig.parse(store_texts(known_of(authority, name), authority, auth))))
-        for name, auth in AUTH.items()
-    }
-    ports = {name: free_port() for name in AUTH}
-    plain = free_port()
-    listeners = {**{name.upper(): port for name, port in ports.items()}, "PLAINTEXT": plain}
-    broker = Serving(folder)
-    overrides = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-        "advertised.listeners": ",".join(f"{name.upper()}://{proxy.address}" for name, proxy in proxies.items()),
-    }
-    stack.callback(broker.stop)
-    broker.start(overrides)
-    for name, proxy in proxies.items():
-        proxy.target_port = ports[name]
-    addresses = {name: proxy.address for name, proxy in proxies.items()}
-    return Secured(authority, addresses, f"localhost:{plain}", proxies)
-
-
-def apache_kafka(folder: Path, stack: ExitStack) -> Secured:
-    authority = Authority()
-    ports = {name: free_port() for name in (*AUTH, "controller", "plaintext")}
-    settings = {
-        "controller.quorum.voters": f"1@127.0.0.1:{ports['controller']}",
-        "listeners": ",".join(f"{name.upper()}://127.0.0.1:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(
-            f"{name.upper()}://localhost:{port}" for name, port in ports.items() if name != "controller"
-        ),
-        "listener.security.protocol.map": ",".join(
-            f"{name.upper()}:{'SSL' if name in AUTH else 'PLAINTEXT'}" for name in ports
-        ),
-    }
-    for name, auth in AUTH.items():
-        for key, text in store_texts(known_of(authority, name), authority, auth).items():
-            settings[f"listener.name.{name}.{key}"] = text.replace("\n", "\\n")
-    stack.enter_context(KafkaBroker(folder, settings=settings))
-    addresses = {name: f"localhost:{ports[name]}" for name in AUTH}
-    return Secured(authority, addresses, f"localhost:{ports['plaintext']}")
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(behind_proxies, id="ours"), pytest.param(apache_kafka, id="kafka", marks=REAL_KAFKA)],
-)
+@pytest.fixture(scope="module", params=BROKERS)
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with ExitStack() as stack:
         start: Callable[[Path, ExitStack], Secured] = request.param
@@ -139,24 +59,6 @@ class Terminal:
 @pytest.fixture
 def terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal(tmp_path, capfd, monkeypatch)
-
-
-def trusting(secured: Secured, **more: str) -> dict[str, str]:
-    texts = {
-        "security.protocol": "SSL",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": secured.authority.pem,
-    }
-    return texts | {name.replace("_", "."): text for name, text in more.items()}
-
-
-def keystore(known: Known) -> dict[str, str]:
-    return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": known.chain,
-        "ssl.keystore.key": known.encrypted_key(),
-        "ssl.key.password": PASSWORD,
-    }
 
 
 def test_records_come_back_as_they_went(secured: Secured, terminal: Terminal) -> None:

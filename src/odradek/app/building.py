@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.app import logs
 from odradek.app.config import Settings
+from odradek.app.listener_tls import contexts_of
 from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
@@ -32,7 +33,7 @@ from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.log.names import LOCK
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
-from odradek.net.listener import SYSTEM_DEFAULT, Listener
+from odradek.net.listener import SYSTEM_DEFAULT, CannotListen, Listener
 from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
 from odradek.wire.budget import ReceiveBudget
@@ -124,9 +125,10 @@ class Running:
 async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable: bool = True) -> Running:
     """A broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
 
-    Raises CannotListen, DirectoryInUse, WrongDirectory, DiskFailed, TreeFailed, BadZnodeError: each text is for a
-    person.
+    Raises ConfigError for certificates that can't be read, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed,
+    TreeFailed, BadZnodeError: each text is for a person.
     """
+    _check_speakable(settings)
     shell = Shell(loop, settings.configs.int("num.network.threads"))
     budget = ReceiveBudget(_budget_bytes(settings))
     listeners = [_listener(settings, shell, budget, position) for position in range(len(settings.listeners))]
@@ -149,6 +151,14 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
     running = Running(shell, listeners, tree, metrics=metrics, budget=budget, idle_ms_max=idle_ms_max)
     await running.serve()
     return running
+
+
+def _check_speakable(settings: Settings) -> None:
+    """A listener that is to speak TLS must not speak plain text, until a connection here can do the other."""
+    contexts_of(settings.tls)
+    for listener in settings.listeners:
+        if listener.name in settings.tls:
+            raise CannotListen(f"Cannot listen on {listener}: TLS is not spoken here yet.")
 
 
 def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metrics | None:

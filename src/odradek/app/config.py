@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.app.effective import EFFECTIVE
+from odradek.app.listener_tls import KEYS, parse_tls, prefix_of
 from odradek.app.listeners import (
     Endpoint,
     Listener,
@@ -27,6 +28,7 @@ from odradek.base.units import BrokerId
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
+from odradek.tls.config import ClientAuth, TlsConfig
 
 # No key of Kafka's: so it is in no table, and no client is told of it.
 METRICS_LISTENER = "metrics.listener"
@@ -42,6 +44,7 @@ class Settings(NamedTuple):
     """What a broker starts with.  Sizes in bytes, times in ms; None and -1 are Kafka's: not set, no limit.
 
     `broker_id` None: take the one of meta.properties, or the next above `reserved_broker_id_max`.
+    `tls` holds the listeners that speak it, and how.
     `advertised` holds the listeners whose clients are told another address than the one it listens on.
     `metrics` is where Prometheus finds them, if anywhere.
     `without_effect` names the keys that are set, known to Kafka, and change nothing here.
@@ -51,6 +54,7 @@ class Settings(NamedTuple):
     broker_id: BrokerId | None
     rack: str | None
     listeners: tuple[Listener, ...]
+    tls: Mapping[str, TlsConfig]
     advertised: Mapping[str, Endpoint]
     log_dirs: tuple[Path, ...]
     metadata_dir: Path
@@ -88,8 +92,9 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
     configs = BrokerConfigs.parse(texts, defaults=DEFAULTS)
     listeners = parse_listeners(configs)
+    tls = parse_tls(configs, listeners)
     _check_promises(configs)
-    _check_safe(configs, listeners, insecure)
+    _check_safe(configs, listeners, tls, insecure)
     log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
     if not log_dirs:
         raise ConfigError("log.dirs must name at least one folder for the logs.")
@@ -99,6 +104,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         broker_id=_broker_id(configs),
         rack=configs.optional_str("broker.rack"),
         listeners=listeners,
+        tls=tls,
         advertised=parse_advertised(configs, listeners),
         log_dirs=log_dirs,
         metadata_dir=Path(metadata_dir) if metadata_dir else log_dirs[0],
@@ -112,14 +118,15 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         listen_backlog=configs.int("socket.listen.backlog.size"),
         socket_receive_buffer_bytes=configs.int("socket.receive.buffer.bytes"),
         socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
-        without_effect=tuple(_without_effect(configs)),
+        without_effect=tuple(_without_effect(configs, tls)),
         metrics=metrics,
     )
 
 
-def _without_effect(configs: BrokerConfigs) -> Iterator[str]:
+def _without_effect(configs: BrokerConfigs, tls: Mapping[str, TlsConfig]) -> Iterator[str]:
+    of_listeners = {prefix_of(name) + key for name in tls for key in KEYS}
     for name in configs.names_set():
-        if name not in EFFECTIVE:
+        if name not in EFFECTIVE and name not in of_listeners:
             yield name
         elif name == PROTOCOLS and STREAMS in configs.list(name):
             yield f"{name}={STREAMS}"
@@ -166,14 +173,19 @@ def _check_groups(configs: BrokerConfigs) -> None:
         )
 
 
-def _check_safe(configs: BrokerConfigs, listeners: Sequence[Listener], insecure: bool) -> None:
+def _check_safe(
+    configs: BrokerConfigs, listeners: Sequence[Listener], tls: Mapping[str, TlsConfig], insecure: bool
+) -> None:
     for listener in listeners:
-        if listener.protocol is not SecurityProtocol.PLAINTEXT:
+        secure = tls.get(listener.name)
+        if listener.protocol is not SecurityProtocol.PLAINTEXT and secure is None:
             raise ConfigError(f"Listener {listener} is to speak {listener.protocol.value}, which is not supported yet.")
-        if not (listener.is_loopback or listener.protocol.authenticates or insecure):
+        authenticates = secure is not None and secure.client_auth is ClientAuth.REQUIRED
+        if not (listener.is_loopback or authenticates or insecure):
+            advice = "" if secure is None else "set ssl.client.auth=required, "
             raise ConfigError(
                 f"Listener {listener} would let anyone on the network in without authentication: "
-                "listen on 127.0.0.1, or say --insecure."
+                f"listen on 127.0.0.1, {advice}or say --insecure."
             )
     if configs.str("authorizer.class.name") and not insecure:
         raise ConfigError(

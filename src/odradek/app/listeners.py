@@ -25,10 +25,6 @@ class SecurityProtocol(Enum):
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
     SASL_SSL = "SASL_SSL"
 
-    @property
-    def authenticates(self) -> bool:
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-
 
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 

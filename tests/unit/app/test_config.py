@@ -183,8 +183,8 @@ MISTAKES: list[tuple[dict[str, str], str]] = [
         "listen on 127.0.0.1, or say --insecure.",
     ),
     (
-        {"listeners": "SSL://127.0.0.1:9092"},
-        "Listener SSL://127.0.0.1:9092 is to speak SSL, which is not supported yet.",
+        {"listeners": "SASL_SSL://127.0.0.1:9092"},
+        "Listener SASL_SSL://127.0.0.1:9092 is to speak SASL_SSL, which is not supported yet.",
     ),
     (
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},

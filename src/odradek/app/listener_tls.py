@@ -1,0 +1,64 @@
+"""What ssl.* says of each listener: Kafka's keys, and the same behind listener.name.<listener>. for one of them.
+
+ssl.keystore.location=/etc/kafka/broker.p12
+listener.name.outside.ssl.client.auth=required
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.app.listeners import Listener, SecurityProtocol
+from odradek.base.secret import Secret
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.definition import ConfigError, Value
+from odradek.tls import config as tls_config
+from odradek.tls.config import Names, TlsConfig
+from odradek.tls.errors import TlsConfigError
+
+if TYPE_CHECKING:
+    from odradek.tls.contexts import Contexts
+
+KEYS = tls_config.SECRETS | tls_config.TEXTS | {tls_config.ENGINE_FACTORY}
+
+
+def parse_tls(configs: BrokerConfigs, listeners: Iterable[Listener]) -> Mapping[str, TlsConfig]:
+    """Listener name to what it speaks, for those that speak TLS.  Raises ConfigError; stores are not read yet."""
+    return {each.name: _of(configs, each.name) for each in listeners if each.protocol is SecurityProtocol.SSL}
+
+
+def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
+    """Reads the stores of each listener.  Raises ConfigError."""
+    if not tls:
+        return {}
+    from odradek.tls.contexts import Contexts, server_context  # A broker in plain text needs no ssl.
+
+    try:
+        return {name: Contexts(config, server_context) for name, config in tls.items()}
+    except TlsConfigError as error:
+        raise ConfigError(str(error)) from None
+
+
+def prefix_of(listener: str) -> str:
+    return f"listener.name.{listener.lower()}."
+
+
+def _of(configs: BrokerConfigs, listener: str) -> TlsConfig:
+    prefix = prefix_of(listener)
+    own = frozenset(key for key in KEYS if configs.is_set(prefix + key))
+    texts = {}
+    for key in KEYS:
+        value = configs.value(prefix + key if key in own else key)
+        if value is not None:
+            texts[key] = _text(value)
+    try:
+        return TlsConfig.parse(texts, Names(prefix, own))
+    except TlsConfigError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, Secret):
+        return value.reveal()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
