@@ -76,10 +76,10 @@ class Authority:
         )
 
     def pkcs12(self, password: str | None = PASSWORD) -> bytes:
-        """As a truststore."""
+        """As a truststore that Java takes for one, as its keytool makes them."""
         encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
         certificate = x509.load_pem_x509_certificate(self.pem.encode())
-        return pkcs12.serialize_key_and_certificates(None, None, None, [certificate], encryption)
+        return pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(certificate, b"root")], encryption)
 
 
 def written(path: Path, content: str | bytes) -> str:

@@ -194,15 +194,16 @@ class Harness:
     def settle(self) -> None:
         while effects := self.broker.take_effects():
             for effect in effects:
-                self._carry_out(effect)
+                if isinstance(effect, Work):
+                    effect.run()
+                    effect.ended()
+                else:
+                    self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Sync():
                 self.broker.synced(effect.run(), self.now)
-            case Work():
-                effect.run()
-                effect.ended()
             case Chores():
                 assert effect.run() == []
             case TakeProducerIds():

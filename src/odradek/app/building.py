@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from odradek.app import logs
 from odradek.app.config import Settings
 from odradek.app.listener_tls import contexts_of
+from odradek.app.listeners import Listener as ListenerSettings
 from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
@@ -33,9 +34,10 @@ from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.log.names import LOCK
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
-from odradek.net.listener import SYSTEM_DEFAULT, CannotListen, Listener
+from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
+from odradek.tls.contexts import Contexts
 from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:
@@ -128,10 +130,10 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
     Raises ConfigError for certificates that can't be read, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed,
     TreeFailed, BadZnodeError: each text is for a person.
     """
-    _check_speakable(settings)
+    contexts = contexts_of(settings.tls)
     shell = Shell(loop, settings.configs.int("num.network.threads"))
     budget = ReceiveBudget(_budget_bytes(settings))
-    listeners = [_listener(settings, shell, budget, position) for position in range(len(settings.listeners))]
+    listeners = [_listener(settings, shell, budget, wanted, contexts.get(wanted.name)) for wanted in settings.listeners]
     metrics = None
     try:
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
@@ -153,14 +155,6 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
     return running
 
 
-def _check_speakable(settings: Settings) -> None:
-    """A listener that is to speak TLS must not speak plain text, until a connection here can do the other."""
-    contexts_of(settings.tls)
-    for listener in settings.listeners:
-        if listener.name in settings.tls:
-            raise CannotListen(f"Cannot listen on {listener}: TLS is not spoken here yet.")
-
-
 def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metrics | None:
     if settings.metrics is None:
         return None
@@ -178,8 +172,9 @@ def _log_requests(shell: Shell) -> None:
         request_log.install(shell)
 
 
-def _listener(settings: Settings, shell: Shell, budget: ReceiveBudget, position: int) -> Listener:
-    wanted = settings.listeners[position]
+def _listener(
+    settings: Settings, shell: Shell, budget: ReceiveBudget, wanted: ListenerSettings, contexts: Contexts | None
+) -> Listener:
     advertised = settings.advertised.get(wanted.name)
     return Listener(
         shell,
@@ -194,6 +189,7 @@ def _listener(settings: Settings, shell: Shell, budget: ReceiveBudget, position:
         receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
         # Here it does not: megabytes queue up, and six consumers get half as much.
         send_buffer_bytes=settings.socket_send_buffer_bytes,
+        contexts=contexts,
     )
 
 

@@ -160,6 +160,25 @@ class FileSlice:
             raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return sent
 
+    def read_cached(self, size_max: int) -> bytearray | None:
+        """Its beginning, as far as it is in the page cache; None if that is nothing, or if this is no plain file."""
+        descriptor = self.file.fileno()
+        if descriptor < 0:
+            return None
+        data = bytearray(min(self.size, size_max))
+        try:
+            read = os.preadv(descriptor, [data], self.position, READ_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNSUPPORTED:
+                raise
+            read = os.preadv(descriptor, [data], self.position)
+        if not read:
+            raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
+        del data[read:]
+        return data
+
     def part(self, start: int, size: int) -> FileSlice:
         """A piece of it, cut off at its end: an answer is sent in chunks."""
         assert 0 <= start <= self.size

@@ -24,7 +24,7 @@ from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFF
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.intake import LEFT_BYTES_MIN, Intake
-from odradek.net.outbox import Outbox
+from odradek.net.secure import outbox_of
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
 from odradek.wire.primitives import Buffer
@@ -63,7 +63,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(self._transport, self._shell, self._balance)
+        self._outbox = outbox_of(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
         self._talk = Conversation(self._shell, self._peer, self._wire, self._may_go_on)
         self.last_active = self._shell.now().steady
@@ -235,6 +235,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Let a mover receive the rest of the request of which the front is there, if it is one of those."""
         if self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
             return
+        if not self._outbox.is_bare:
+            return  # What comes has to be decrypted.
         large = self._talk.begin_large(self._shell.now())
         if large is not None:
             descriptor = self._transport.get_extra_info("socket").fileno()

@@ -11,9 +11,12 @@ from odradek.core.cluster import Endpoint
 from odradek.net.connection import ClientConnection
 from odradek.net.descriptors import leaves_enough
 from odradek.net.door import Address, Door, bound, tell_of_short_queue
+from odradek.net.outbox import Loop
 from odradek.net.readers import Readers
 from odradek.net.receiving import Receiving
+from odradek.net.secure import Entrance, SecureFront
 from odradek.net.shell import Shell
+from odradek.tls.contexts import Contexts
 from odradek.wire.budget import ReceiveBudget
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,7 @@ class Listener:
         budget: ReceiveBudget | None = None,
         receive_buffer_bytes: int = SYSTEM_DEFAULT,
         send_buffer_bytes: int = SYSTEM_DEFAULT,
+        contexts: Contexts | None = None,
     ) -> None:
         self.shell = shell
         self.name = name
@@ -57,7 +61,9 @@ class Listener:
         self._backlog = max(backlog, BACKLOG_MIN)
         self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
         self._per_address_max = connections_per_address_max
-        self._connections: dict[ClientConnection, str] = {}
+        # Its connections speak TLS if there is one.
+        self.entrance = None if contexts is None else Entrance(contexts)
+        self._connections: dict[ClientConnection | SecureFront, str] = {}
         self._by_address: Counter[str] = Counter()
         self._turned_away = 0
         self._is_stopping = False
@@ -83,6 +89,17 @@ class Listener:
         if self.advertised is None and host and address not in EVERY_INTERFACE:
             self.advertised = Endpoint(self.name, host, self.port)
 
+    def _protocol(self) -> ClientConnection | SecureFront:
+        connection = ClientConnection(self)
+        return connection if self.entrance is None else SecureFront(self, self.entrance, connection)
+
+    @property
+    def loop(self) -> Loop:
+        return self.shell
+
+    def now_ms(self) -> int:
+        return self.shell.now().steady
+
     async def start(self) -> None:
         """Let clients in.  Raises CannotListen if somebody else has begun to listen there."""
         assert self._door is not None
@@ -102,14 +119,14 @@ class Listener:
             accepted.close()
             self._turn_away(address[0], reason)
             return
-        Receiving(self.shell.loop, self._readers, accepted, address, ClientConnection(self)).begin()
+        self.shell.traffic.connections_accepted += 1
+        Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).begin()
 
     def _found_no_descriptor(self, address: Address) -> None:
         self._turn_away(address[0], TOO_MANY_FILES)
 
-    def admitted(self, connection: ClientConnection, address: str) -> None:
-        """Count a new connection, until `forget`."""
-        self.shell.traffic.connections_accepted += 1
+    def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
+        """Counts a connection until `forget`: one under TLS as its front, until the handshake is complete."""
         self._connections[connection] = address
         self._by_address[address] += 1
 
@@ -130,7 +147,7 @@ class Listener:
             return TOO_MANY_CONNECTIONS
         return None if leaves_enough(descriptor) else TOO_MANY_FILES
 
-    def forget(self, connection: ClientConnection) -> None:
+    def forget(self, connection: ClientConnection | SecureFront) -> None:
         address = self._connections.pop(connection, None)
         if address is not None:
             self._by_address[address] -= 1

@@ -54,6 +54,9 @@ class FileBytes(Protocol):
     def send_to(self, descriptor: int, size_max: int) -> int | None:
         """How much the socket took; None if it has to be read instead."""
 
+    def read_cached(self, size_max: int) -> bytearray | None:
+        """Its beginning, as far as no disk has to be waited for; None if that is nothing."""
+
     def read(self) -> bytes: ...
 
 
@@ -80,6 +83,8 @@ class Loop(Protocol):
 class Outbox:
     """Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection."""
 
+    is_bare = True  # What is written to the descriptor is what the peer reads.
+
     def __init__(self, transport: asyncio.WriteTransport, loop: Loop, drained: Callable[[], None]) -> None:
         self._transport = transport
         self._descriptor: int = transport.get_extra_info("socket").fileno()
@@ -96,6 +101,10 @@ class Outbox:
         self._closes_when_empty = False
         self._is_dropped = False
         self._has_moved = False
+
+    def tell(self, drained: Callable[[], None]) -> None:
+        """Whom to call when room may have come."""
+        self._drained = drained
 
     @property
     def is_backed_up(self) -> bool:
@@ -145,7 +154,7 @@ class Outbox:
         try:
             left = SEND_BYTES_PER_TURN
             while self._chunks and not self._is_full and not self._is_busy:
-                left -= self._send_bytes() if isinstance(self._chunks[0], _IN_MEMORY) else self._send_slice()
+                left -= self._send_bytes() if isinstance(self._chunks[0], IN_MEMORY) else self._send_slice()
                 if left <= 0 and self._chunks and not self._is_full and not self._is_busy:
                     self._is_busy = True
                     self._loop.soon(self._its_turn)
@@ -165,7 +174,7 @@ class Outbox:
     def _send_bytes(self) -> int:
         chunks = self._chunks
         ready: list[bytes | memoryview] = []
-        while chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(chunk := chunks[0], _IN_MEMORY):
+        while chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(chunk := chunks[0], IN_MEMORY):
             ready.append(chunk)
             chunks.popleft()
         data = ready[0] if len(ready) == 1 else b"".join(ready)
@@ -212,12 +221,12 @@ class Outbox:
 
         False if the slice is small, or there is no mover.
         """
-        if isinstance(self._chunks[0], _IN_MEMORY):
+        if isinstance(self._chunks[0], IN_MEMORY):
             return False
         records = cast(FileBytes, self._chunks[0])
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
-        end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], _IN_MEMORY) else b""
+        end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], IN_MEMORY) else b""
         transfer = self._loop.movers.send(
             self._descriptor,
             head,
@@ -318,7 +327,7 @@ def _nothing() -> None:
     """There is nobody to be told."""
 
 
-_IN_MEMORY = (bytes, memoryview)
+IN_MEMORY = (bytes, memoryview)
 ROOM_POLL_SECONDS = 0.01
 MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.
 MOVED_HEAD_BYTES_MAX = 16 * 1024

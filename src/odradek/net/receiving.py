@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Any
 
 from odradek.net.readers import Readers
@@ -68,6 +69,11 @@ class Receiving(asyncio.Transport):
     def resume_reading(self) -> None:
         self._is_paused = False
         self._watch(is_again=True)
+
+    def write_eof(self) -> None:
+        """Tells the peer that nothing more comes; what it sends is still read."""
+        with suppress(OSError):  # It has gone already.
+            self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._close(None)

@@ -67,6 +67,8 @@ class Session:
         self._check()
         if not self.is_established or self.has_peer_closed:
             return 0
+        if not self._incoming.pending and not self._tls.pending():
+            return 0  # To ask would be answered with an exception, which takes longer than a small record.
         size = 0
         try:
             size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed has the other read only.

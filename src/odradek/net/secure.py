@@ -1,0 +1,278 @@
+"""A connection under TLS: a protocol of asyncio in front of the connection that speaks Kafka.
+
+    socket ─> SecureFront ─> Session ─> get_buffer, buffer_updated of the connection
+    socket <─ SecureOutbox <─ Session <─ put, send
+
+asyncio has TLS of its own, as fast as this one.  But it does not tell who failed in a handshake and why, nor lets us
+say how much is encrypted ahead, nor send an answer's slices without holding all of them.
+
+The connection behind it is told of nothing before the handshake is complete.  Whoever does not get that far costs a
+place among the connections, for HANDSHAKE_SECONDS_MAX at most, and a line in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from odradek.base.units import SECOND_MS
+from odradek.net.outbox import Loop, Outbox
+from odradek.net.secure_outbox import SecureOutbox
+from odradek.tls.contexts import Contexts
+from odradek.tls.errors import TlsFailed
+from odradek.tls.session import Session
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_SECONDS_MAX = 30
+LINGER_SECONDS = 2  # For the peer to read why it is refused.
+READ_BYTES = 64 * 1024
+REASONS_REMEMBERED_MAX = 100
+
+
+class Connection(Protocol):
+    """What speaks Kafka behind it: an asyncio.BufferedProtocol."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+
+    def connection_lost(self, error: Exception | None, /) -> None: ...
+
+    def get_buffer(self, sizehint: int, /) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int, /) -> None: ...
+
+
+class Door(Protocol):
+    """The listener: it counts connections."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def loop(self) -> Loop: ...
+
+    @property
+    def entrance(self) -> Entrance | None: ...
+
+    def admitted(self, connection: SecureFront, address: str) -> None: ...
+
+    def forget(self, connection: SecureFront) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+
+class Entrance:
+    """What the connections of one listener share: certificates, a buffer to read into, and what the log was told."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts = contexts
+        # One for all: what is read is decrypted before the loop reads again.
+        self.space = memoryview(bytearray(READ_BYTES))
+        self._next_lines: dict[str, int] = {}
+        self._refused = 0
+
+    def report(self, door: Door, address: str, reason: str, level: int = logging.WARNING) -> None:
+        """A line for each reason, and one a second at most: whoever is refused comes back at once."""
+        self._refused += 1
+        now = door.now_ms()
+        if now < self._next_lines.get(reason, now):
+            return
+        if len(self._next_lines) >= REASONS_REMEMBERED_MAX:
+            self._next_lines.clear()
+        self._next_lines[reason] = now + SECOND_MS
+        fields = {"connection": address, "listener": door.name}
+        text = "%s is not let in by TLS: %s (%d since the start)"
+        log.log(level, text, address, reason, self._refused, extra=fields)
+
+
+class SecureFront(asyncio.BufferedProtocol):
+    """One accepted connection; `connection` gets a SecureTransport once the handshake is complete."""
+
+    def __init__(self, door: Door, entrance: Entrance, connection: Connection) -> None:
+        self._door = door
+        self._entrance = entrance
+        self._connection = connection
+        self._session = Session(entrance.contexts.context())
+        self._transport: SecureTransport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_reported = False
+        self._is_refused = False  # What it still sends is thrown away.
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast(asyncio.Transport, transport)
+        self._outbox = SecureOutbox(self._raw, self._session, self._door.loop)
+        remote = self._raw.get_extra_info("peername")
+        self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
+        self._door.admitted(self, self._address.rpartition(":")[0])
+        self._timer = self._door.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._is_too_slow)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._entrance.space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_refused:
+            return
+        try:
+            self._session.receive(self._entrance.space[:nbytes])
+        except TlsFailed as reason:
+            self._refuse(reason)
+            return
+        if self._session.is_established and self._transport is None:
+            self._let_in()
+        self.deliver()
+
+    def eof_received(self) -> bool:
+        if self._transport is None and not self._is_refused:
+            self._report(self._session.unfinished("left"), logging.INFO)
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_timer()
+        self._outbox.drop()
+        if self._transport is not None:
+            self._connection.connection_lost(error)
+            return
+        self._door.forget(self)
+        self._report(self._session.unfinished("left"), logging.INFO)
+
+    # The listener's side, until the handshake is complete.
+
+    def stop_reading(self) -> None:
+        """It has asked for nothing yet."""
+        self.close()
+
+    def close(self) -> None:
+        self._is_reported = True
+        self._raw.close()
+
+    def abort(self) -> None:
+        self._is_reported = True
+        self._raw.abort()
+
+    def close_if_idle(self, steady_before: int) -> None:
+        """It has less time than that anyway."""
+
+    # Within.
+
+    def deliver(self) -> None:
+        """Hand on what was decrypted, unless the connection does not want to read now."""
+        transport = self._transport
+        try:
+            while transport is not None and transport.is_reading() and (size := self._decrypt()):
+                self._connection.buffer_updated(size)
+        except TlsFailed as reason:
+            self._refuse(reason)
+            return
+        if self._session.bytes_to_send:
+            self._outbox.send()
+        if self._session.has_peer_closed and not self._raw.is_closing():
+            self._raw.close()
+
+    def _decrypt(self) -> int:
+        """As much as there is and the connection has room for: a record is small, and each call of it takes time."""
+        view = self._connection.get_buffer(-1)
+        filled = 0
+        while filled < len(view) and (size := self._session.read_into(view[filled:])):
+            filled += size
+        return filled
+
+    def _let_in(self) -> None:
+        self._stop_timer()
+        self._door.forget(self)  # The connection is counted by itself.
+        self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
+        self._connection.connection_made(self._transport)
+
+    def _go_on(self) -> None:
+        self._door.loop.soon(self._deliver_if_open)
+
+    def _deliver_if_open(self) -> None:
+        if not self._raw.is_closing() and not self._is_refused:
+            self.deliver()
+
+    def _refuse(self, reason: TlsFailed) -> None:
+        self._report(str(reason))
+        self._is_refused = True
+        self._stop_timer()
+        self._outbox.send()  # An alert.
+        if self._outbox.is_backed_up or self._raw.is_closing():
+            self._raw.abort()
+            return
+        # To close while it still sends would take the alert back.
+        self._outbox.drop()
+        self._raw.write_eof()
+        self._raw.resume_reading()
+        self._timer = self._door.loop.loop.call_later(LINGER_SECONDS, self._raw.abort)
+
+    def _is_too_slow(self) -> None:
+        self._report(self._session.unfinished("stopped"))
+        self._raw.abort()
+
+    def _report(self, reason: str, level: int = logging.WARNING) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._entrance.report(self._door, self._address, reason, level)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class SecureTransport(asyncio.Transport):
+    """The transport of a connection under TLS, as far as connections use one.  What is sent goes through `outbox`."""
+
+    def __init__(
+        self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, go_on: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._raw = raw
+        self._session = session
+        self._outbox = outbox
+        self._go_on = go_on
+        self._is_paused = False
+
+    def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
+        self._outbox.tell(drained)
+        return self._outbox
+
+    @property
+    def principal(self) -> str | None:
+        """Kafka's name of the peer, if it has shown a certificate."""
+        return self._session.principal
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._raw.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._raw.is_closing()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused and not self._raw.is_closing()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if not self._raw.is_closing():
+            self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if not self._raw.is_closing():
+            self._raw.resume_reading()
+            self._go_on()  # Something may have been decrypted before the pause.
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def abort(self) -> None:
+        self._raw.abort()
+
+
+def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], None]) -> Outbox:
+    """The outbox of a connection, whether it is under TLS or not."""
+    if isinstance(transport, SecureTransport):
+        return transport.outbox_for(drained)
+    return Outbox(transport, loop, drained)

@@ -1,0 +1,105 @@
+"""What a connection under TLS still has to send: records of TLS, made no faster than the peer reads.
+
+As for any connection (outbox.py), but that all bytes pass through this process: slices of files are read from the page
+cache in small pieces, or in a thread from a cold disk, and never by a mover.  Only as much is encrypted as the socket
+may take, since what is encrypted can't be put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import NamedTuple, cast
+
+from odradek.net.outbox import IN_MEMORY, FileBytes, Loop, Outbox
+from odradek.tls.errors import TlsFailed
+from odradek.tls.session import Session
+from odradek.wire.primitives import Chunk
+
+PIECE_BYTES = 64 * 1024  # What is encrypted at once: four records.
+
+
+class _Records(NamedTuple):
+    """Records of TLS that the socket did not take yet; only ever in front."""
+
+    rest: memoryview
+
+
+class SecureOutbox(Outbox):
+    """It is there before its connection is: the handshake goes through it, too."""
+
+    is_bare = False
+
+    def __init__(self, transport: asyncio.WriteTransport, session: Session, loop: Loop) -> None:
+        super().__init__(transport, loop, lambda: None)
+        self._session = session
+
+    def send(self) -> None:
+        closes, self._closes_when_empty = self._closes_when_empty, False
+        super().send()
+        self._closes_when_empty = closes
+        if self._is_dropped or self._chunks or self._is_busy:
+            return
+        if closes:
+            self._session.close()
+        if self._session.bytes_to_send:  # The handshake, an alert, or that nothing more comes.
+            self._chunks.append(cast(Chunk, _Records(memoryview(self._session.data_to_send()))))
+        super().send()
+
+    def _send_bytes(self) -> int:
+        return self._send_piece()
+
+    def _send_slice(self) -> int:
+        return self._send_piece()
+
+    def _send_piece(self) -> int:
+        first = self._chunks[0]
+        if isinstance(first, _Records):
+            self._chunks.popleft()
+            return self._send_records(first.rest)
+        data = self._gathered()
+        if not data:
+            return 0  # A thread reads it.
+        try:
+            self._session.write(data)
+        except TlsFailed as reason:
+            self._give_up(reason)
+            return 0
+        return self._send_records(memoryview(self._session.data_to_send()))
+
+    def _gathered(self) -> bytes | bytearray | memoryview:
+        """A piece of what is next, files and memory together, so that it is one write."""
+        parts: list[bytes | bytearray | memoryview] = []
+        left = PIECE_BYTES
+        while self._chunks and left:
+            chunk = self._chunks[0]
+            part = chunk[:left] if isinstance(chunk, IN_MEMORY) else cast(FileBytes, chunk).read_cached(left)
+            if part is None:
+                if not parts:
+                    self._read(cast(FileBytes, self._chunks.popleft()))
+                break
+            self._chunks.popleft()
+            self._put_back(chunk, len(part))
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _put_back(self, chunk: Chunk | memoryview, taken: int) -> None:
+        if isinstance(chunk, IN_MEMORY):
+            if taken < len(chunk):
+                self._chunks.appendleft(memoryview(chunk)[taken:])
+            return
+        records = cast(FileBytes, chunk)
+        if taken < records.size:
+            self._chunks.appendleft(cast(Chunk, records.part(taken, records.size - taken)))
+
+    def _send_records(self, records: memoryview) -> int:
+        try:
+            sent = os.write(self._descriptor, records)
+        except BlockingIOError:
+            sent = 0
+        self._took(sent)
+        if sent < len(records):
+            self._chunks.appendleft(cast(Chunk, _Records(records[sent:])))
+            self._wait_for_room()
+        return sent

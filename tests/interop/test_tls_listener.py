@@ -1,0 +1,319 @@
+"""A broker's TLS listener: clients of other people over it, and peers that do not come to speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_peer import free_port, missing, run_tool
+
+from odradek.client.cluster import Cluster
+from odradek.client.config import ClientConfig
+from odradek.tls.config import TlsConfig
+from odradek.tls.contexts import client_context
+from support.certificates import PASSWORD, Authority, Known, written
+from support.serving import Serving
+from support.waiting import until
+
+SECONDS_MAX = 60
+LARGE = os.urandom(700_000)
+
+
+@dataclass
+class Broker:
+    """One broker with a listener that asks for no certificate, one that requires it, and one in plain text."""
+
+    authority: Authority
+    serving: Serving
+    folder: Path
+    open: int
+    mutual: int
+    plain: int
+    client: Known
+
+    def texts(self) -> dict[str, str]:
+        """As the Java client is configured, with PKCS12 stores."""
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.location": str(self.folder / "trust.p12"),
+            "ssl.truststore.password": PASSWORD,
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(self.folder / "client.p12"),
+            "ssl.keystore.password": PASSWORD,
+        }
+
+    def context(self) -> ssl.SSLContext:
+        return client_context(TlsConfig.parse(self.texts()))
+
+    def librdkafka(self, mutual: bool) -> dict[str, str]:
+        texts = {"security.protocol": "ssl", "ssl.ca.pem": self.authority.pem}
+        texts["bootstrap.servers"] = f"localhost:{self.mutual if mutual else self.open}"
+        if mutual:
+            texts |= {"ssl.certificate.pem": self.client.chain, "ssl.key.pem": self.client.key}
+        return texts
+
+    def lines(self) -> list[str]:
+        return [line for line in self.serving.errors().splitlines() if "not let in by TLS" in line]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder = tmp_path_factory.mktemp("broker")
+    authority = Authority(between=True)
+    client = authority.known("client", common_name="client one")
+    serving = Serving(folder)
+    ports = {name: free_port() for name in ("open", "mutual", "plaintext")}
+    written(folder / "trust.p12", authority.pkcs12())
+    written(folder / "client.p12", client.pkcs12())
+    written(folder / "trust.pem", authority.pem)
+    written(folder / "client.pem", client.pem)
+    written(folder / "broker.pem", authority.known("localhost").pem)
+    overrides = {
+        "listeners": ",".join(f"{name.upper()}://127.0.0.1:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(f"{name.upper()}://localhost:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": "OPEN:SSL,MUTUAL:SSL,PLAINTEXT:PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "broker.pem"),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.truststore.location": str(folder / "trust.p12"),
+        "listener.name.mutual.ssl.truststore.password": PASSWORD,
+    }
+    serving.start(overrides)
+    try:
+        yield Broker(authority, serving, folder, ports["open"], ports["mutual"], ports["plaintext"], client)
+    finally:
+        serving.stop()
+
+
+def records() -> list[bytes]:
+    return [b"%d" % number for number in range(3_000)] + [LARGE, b"", LARGE[:70_000]]
+
+
+Copy = Callable[[Broker, bool, str], list[bytes | None]]
+
+
+def by_librdkafka(broker: Broker, mutual: bool, topic: str) -> list[bytes | None]:
+    producer = confluent_kafka.Producer(broker.librdkafka(mutual) | {"enable.idempotence": "true"})
+    for record in records():
+        producer.produce(topic, record)
+        producer.poll(0)
+    assert producer.flush(SECONDS_MAX) == 0
+    settings = {"group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(broker.librdkafka(mutual) | settings)
+    consumer.subscribe([topic])
+    read: list[bytes | None] = []
+    while len(read) < len(records()):
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None
+        assert message.error() is None
+        read.append(message.value())
+    consumer.close()
+    return read
+
+
+def python_settings(broker: Broker, mutual: bool) -> dict[str, Any]:
+    return {"bootstrap_servers": f"localhost:{broker.mutual if mutual else broker.open}", "security_protocol": "SSL"}
+
+
+def by_kafka_python(broker: Broker, mutual: bool, topic: str) -> list[bytes | None]:
+    settings = python_settings(broker, mutual) | {"ssl_cafile": str(broker.folder / "trust.pem")}
+    if mutual:
+        settings |= {
+            "ssl_certfile": str(broker.folder / "client.pem"),
+            "ssl_keyfile": str(broker.folder / "client.pem"),
+        }
+    producer = kafka.KafkaProducer(**settings, max_request_size=1_000_000, acks="all")
+    sent = [producer.send(topic, record) for record in records()]
+    for each in sent:
+        each.get(SECONDS_MAX)
+    producer.close()
+    consumer = kafka.KafkaConsumer(topic, **settings, group_id=topic, auto_offset_reset="earliest")
+    read: list[bytes | None] = []
+    while len(read) < len(records()):
+        polled = consumer.poll(SECONDS_MAX * 1000)
+        assert polled
+        read += [record.value for part in polled.values() for record in part]
+    consumer.close()
+    return read
+
+
+def by_aiokafka(broker: Broker, mutual: bool, topic: str) -> list[bytes | None]:
+    context = ssl.create_default_context(cadata=broker.authority.pem)
+    if mutual:
+        context.load_cert_chain(broker.folder / "client.pem")
+
+    async def copy() -> list[bytes | None]:
+        settings = python_settings(broker, mutual) | {"ssl_context": context}
+        async with aiokafka.AIOKafkaProducer(**settings, max_request_size=1_000_000) as producer:
+            await asyncio.gather(*[await producer.send(topic, record) for record in records()])
+        read: list[bytes | None] = []
+        async with aiokafka.AIOKafkaConsumer(
+            topic, **settings, auto_offset_reset="earliest", group_id=topic
+        ) as consumer:
+            while len(read) < len(records()):
+                read.append((await asyncio.wait_for(consumer.getone(), SECONDS_MAX)).value)
+        return read
+
+    return asyncio.run(copy())
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["open", "mutual"])
+@pytest.mark.parametrize("copy", [by_librdkafka, by_kafka_python, by_aiokafka])
+def test_clients_read_what_they_wrote(broker: Broker, copy: Copy, mutual: bool) -> None:
+    topic = f"t-{uuid4().hex}"
+    assert copy(broker, mutual, topic) == records()
+
+
+@pytest.mark.java
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_kafkas_own_tools(broker: Broker, tmp_path: Path) -> None:
+    topic, servers = f"t-{uuid4().hex}", f"localhost:{broker.mutual}"
+    config = written(tmp_path / "client.properties", "\n".join(f"{k}={v}" for k, v in broker.texts().items()))
+    tools = "org.apache.kafka.tools"
+    perf = ["--num-records", "30000", "--record-size", "1000", "--throughput", "-1", "--topic", topic]
+    sent = run_tool(
+        tmp_path, f"{tools}.ProducerPerformance", *perf, "--command-config", config, "--bootstrap-server", servers
+    )
+    assert "30000 records sent" in sent
+    arguments = ["--topic", topic, "--bootstrap-server", servers, "--command-config", config]
+    run_tool(tmp_path, f"{tools}.ConsumerPerformance", *arguments, "--num-records", "30000")
+    read = run_tool(
+        tmp_path, f"{tools}.consumer.ConsoleConsumer", *arguments, "--from-beginning", "--max-messages", "30000"
+    )
+    assert "Processed a total of 30000 messages" in read
+
+
+def test_a_large_answer_to_a_slow_reader(broker: Broker) -> None:
+    """Megabytes wait for the peer, in files; other connections are served meanwhile."""
+    topic = f"t-{uuid4().hex}"
+    producer = confluent_kafka.Producer(broker.librdkafka(False))
+    for number in range(60):
+        producer.produce(topic, LARGE[number:])
+    assert producer.flush(SECONDS_MAX) == 0
+    settings = {"group.id": topic, "auto.offset.reset": "earliest", "fetch.message.max.bytes": "50000000"}
+    consumer = confluent_kafka.Consumer(broker.librdkafka(True) | settings)
+    consumer.subscribe([topic])
+    for number in range(60):
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None
+        assert message.value() == LARGE[number:]
+        if number < 5:
+            AdminClient(broker.librdkafka(False)).list_topics(timeout=SECONDS_MAX)
+    consumer.close()
+
+
+# Peers that do not come to speak TLS.
+
+
+def refused_with(broker: Broker, words: str) -> None:
+    until(lambda: any(words in line for line in broker.lines()), f"a line with {words!r}")
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), SECONDS_MAX)
+
+
+def read_to_the_end(stream: socket.socket) -> bytes:
+    parts = []
+    try:
+        while data := stream.recv(65_536):
+            parts.append(data)
+    except OSError:
+        pass
+    return b"".join(parts)
+
+
+def test_a_peer_in_plain_text(broker: Broker) -> None:
+    with connected(broker.open) as stream:
+        stream.sendall(b"\x00\x00\x00\x15\x00\x12\x00\x00\x00\x00\x00\x01\x00\x0bplain-texts")
+        assert read_to_the_end(stream) == b""
+    refused_with(broker, "it speaks plain text, and this listener speaks TLS")
+
+
+def test_a_peer_that_leaves_in_the_handshake(broker: Broker) -> None:
+    with connected(broker.open) as stream:
+        stream.sendall(b"\x16\x03\x01")
+    refused_with(broker, "it left in the TLS handshake")
+
+
+def shaken(broker: Broker, port: int, known: Known | None) -> str:
+    """What a client is told that shakes hands with this certificate."""
+    context = ssl.create_default_context(cadata=broker.authority.pem)
+    if known is not None:
+        context.load_cert_chain(written(broker.folder / f"{uuid4().hex}.pem", known.pem))
+    try:
+        with context.wrap_socket(connected(port), server_hostname="localhost") as stream:
+            stream.sendall(b"\x00\x00\x00\x0e\x00\x12\x00\x00\x00\x00\x00\x01\x00\x04abcd")
+            return "answered" if stream.recv(4) else "closed"
+    except ssl.SSLError as error:
+        return error.reason or ""
+
+
+def test_peers_without_the_right_certificate(broker: Broker) -> None:
+    assert shaken(broker, broker.mutual, broker.client) == "answered"
+    assert shaken(broker, broker.mutual, None) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    refused_with(broker, "it has no certificate, and ssl.client.auth is required")
+    assert shaken(broker, broker.mutual, Authority().known("client")) == "TLSV1_ALERT_UNKNOWN_CA"
+    refused_with(broker, "its certificate is not trusted: unable to get local issuer certificate")
+    expired = broker.authority.known("client", expired=True)
+    assert shaken(broker, broker.mutual, expired) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+    refused_with(broker, "its certificate is not trusted: certificate has expired")
+    assert "secret" not in broker.serving.errors()
+
+
+def test_those_who_stop_in_the_handshake_cost_the_others_nothing(broker: Broker) -> None:
+    stopped = [connected(broker.open) for _ in range(200)]
+    try:
+        for number, stream in enumerate(stopped):
+            if number % 2:
+                stream.sendall(b"\x16\x03\x01\x02\x00\x01")
+        topic = f"t-{uuid4().hex}"
+        assert by_librdkafka(broker, True, topic) == records()
+    finally:
+        for stream in stopped:
+            stream.close()
+    until(lambda: shaken(broker, broker.open, None) == "answered", "an answer")
+
+
+def test_certificates_are_read_again_when_their_file_changes(broker: Broker) -> None:
+    def serial_shown() -> str:
+        with broker.context().wrap_socket(connected(broker.open), server_hostname="localhost") as stream:
+            shown: Mapping[str, Any] = stream.getpeercert() or {}
+            return str(shown["serialNumber"])
+
+    first = serial_shown()
+    with broker.context().wrap_socket(connected(broker.open), server_hostname="localhost") as before:
+        new = broker.folder / "new.pem"
+        written(new, broker.authority.known("localhost").pem)
+        new.replace(broker.folder / "broker.pem")
+        until(lambda: serial_shown() != first, "another certificate")
+        assert "changed: new connections get what is there now" in broker.serving.errors()
+        second = serial_shown()
+        written(broker.folder / "broker.pem", "half a fi")
+        until(
+            lambda: serial_shown() == second and "stay in use" in broker.serving.errors(), "a line on the broken file"
+        )
+        before.sendall(b"\x00\x00\x00\x0e\x00\x12\x00\x00\x00\x00\x00\x01\x00\x04abcd")
+        assert before.recv(4), "a connection from before goes on"
+
+
+def test_our_own_client(broker: Broker) -> None:
+    options = broker.texts() | {"bootstrap.servers": f"localhost:{broker.mutual}"}
+    with Cluster(ClientConfig.from_options(options, "")) as cluster:
+        (node,) = [one.id for one in cluster.connect().metadata.brokers.values()]
+        assert cluster.metadata.brokers[node].address == ("localhost", broker.mutual)
+        AdminClient(broker.librdkafka(True)).create_topics([NewTopic("ours", 1)])["ours"].result(SECONDS_MAX)
+        until(lambda: "ours" in [topic.name for topic in cluster.topics()], "the topic")
