@@ -8,6 +8,8 @@ the sync of its directory, and nothing orders the two.  `crash()` gives the disk
 - of each directory's unsynced changes a prefix is there.
 
 `kill()` gives the disk after the process alone died: everything written is there.
+
+`fail_call(n)` lets the n-th call from then on fail once, having done nothing; `calls` counts them.
 """
 
 from __future__ import annotations
@@ -87,6 +89,7 @@ class SimFile:
         self.path = path
 
     def write(self, position: int, data: Buffer) -> None:
+        self._disk.count(self.path)
         allowed = self._disk.take_room(len(data))
         self._node.write(position, bytes(data[:allowed]))
         if allowed < len(data):
@@ -96,17 +99,21 @@ class SimFile:
         self.write(position, b"".join(buffers))
 
     def pread(self, position: int, size: int) -> bytes:
+        self._disk.count(self.path)
         return bytes(self._node.live[position : position + size])
 
     def truncate(self, size: int) -> None:
+        self._disk.count(self.path)
         self._node.truncate(size)
 
     def sync(self) -> None:
+        self._disk.count(self.path)
         if self._disk.fails_to_sync:
             raise DiskFailed(errno.EIO, "sync failed", self.path)
         self._node.sync()
 
     def size(self) -> int:
+        self._disk.count(self.path)
         return len(self._node.live)
 
     def fileno(self) -> int:
@@ -151,7 +158,26 @@ class SimDisk:
         self.room: int | None = None  # Bytes that can still be written; None: any.
         self.fails_to_sync = False
         self.now_ms = 0
+        self.calls = 0
+        self._fails_at = -1
+        self._fails_on = False
+        self._fails_with = errno.EIO
         self._locks: set[str] = set()
+
+    def fail_call(self, number: int, error: int = errno.EIO) -> None:
+        """Of the calls to come, 0 is the next; -1: none fails any more."""
+        self._fails_at, self._fails_with = self.calls + number, error
+        self._fails_on = False
+
+    def fail_from(self, number: int, error: int = errno.EIO) -> None:
+        """As fail_call, and all calls after it as well."""
+        self.fail_call(number, error)
+        self._fails_on = True
+
+    def count(self, path: str) -> None:
+        number, self.calls = self.calls, self.calls + 1
+        if number == self._fails_at or (self._fails_on and number > self._fails_at):
+            raise DiskFailed(self._fails_with, "injected", path)
 
     def take_room(self, size: int) -> int:
         if self.room is None:
@@ -163,6 +189,7 @@ class SimDisk:
     # What the log asks of it.
 
     def open(self, path: str) -> File:
+        self.count(path)
         folder, name = self._split(path)
         node = folder.live.get(name)
         if node is None:
@@ -170,6 +197,7 @@ class SimDisk:
         return SimFile(self, path, node)
 
     def create(self, path: str) -> File:
+        self.count(path)
         folder, name = self._split(path)
         node = folder.live.get(name)
         if node is None:
@@ -180,6 +208,7 @@ class SimDisk:
         return SimFile(self, path, node)
 
     def entries(self, directory: str) -> list[Entry]:
+        self.count(directory)
         live = self._folder(directory).live
         return [Entry(name, -1 if node is None else len(node.live)) for name, node in live.items()]
 
@@ -187,9 +216,11 @@ class SimDisk:
         return self.open(path).size()
 
     def modified_ms(self, path: str) -> int:
+        self.count(path)
         return self.now_ms
 
     def rename(self, old: str, new: str) -> None:
+        self.count(old)
         folder, old_name = self._split(old)
         target, new_name = self._split(new)
         assert target is folder, "only within a directory"
@@ -207,11 +238,13 @@ class SimDisk:
         self.folders[old] = self.folders[new]
 
     def unlink(self, path: str) -> None:
+        self.count(path)
         folder, name = self._split(path)
         if folder.live.pop(name, None) is not None:
             folder.changed()
 
     def make_directory(self, path: str) -> None:
+        self.count(path)
         parent, _, name = path.rpartition("/")
         if parent not in self.folders:
             self.make_directory(parent)
@@ -221,6 +254,7 @@ class SimDisk:
             self.folders[path] = Folder()
 
     def remove_directory(self, path: str) -> None:
+        self.count(path)
         parent, _, name = path.rpartition("/")
         folder = self.folders[parent]
         if name in folder.live:
@@ -229,6 +263,7 @@ class SimDisk:
             folder.changed()
 
     def sync_directory(self, path: str) -> None:
+        self.count(path)
         self._folder(path).sync()
 
     def lock(self, path: str) -> Lock:

@@ -84,10 +84,10 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
         raise BadCheckpoint(f"{path}: {error}") from None
 
 
-def write_topic_id(disk: Disk, directory: str, topic_id: Uuid) -> None:
-    """Synced with the log's first flush: before that there is nothing to lose with it."""
+def write_topic_id(disk: Disk, directory: str, topic_id: Uuid, *, durable: bool = False) -> None:
+    """That of a new log is synced with its first flush: before that there is nothing to lose with it."""
     data = f"version: {_VERSION}\ntopic_id: {to_text(topic_id)}".encode()
-    replace_file(disk, f"{directory}/{PARTITION_METADATA}", data, durable=False)
+    replace_file(disk, f"{directory}/{PARTITION_METADATA}", data, durable=durable)
 
 
 def _text(count: int, lines: Iterable[str]) -> bytes:

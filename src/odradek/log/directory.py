@@ -22,7 +22,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFailed, Lock, read_file, replace_file
 from odradek.log.log import FIRST_OFFSET, Log
 from odradek.log.meta_properties import claim
-from odradek.log.reaper import Reap, Reaper
+from odradek.log.reaper import DirectoryRetirement, Reap, Reaper
 
 Offsets = dict[TopicPartition, Offset]
 _MARKER = b'{"version":0,"brokerEpoch":-1}'
@@ -85,10 +85,11 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         self._made: dict[TopicPartition, Log] = {}  # By make(), waiting for create().
+        self._begun: set[TopicPartition] = set()  # Of these there may be files, though there is no log.
         self.problems: list[str] = []  # Worth a line in the broker's log; nothing that stops it.
         self.high_watermarks: Offsets = {}  # As of the last checkpoint.
         self.clean_shutdown = False
-        self.reaper = Reaper(disk)
+        self.reaper = Reaper(disk, turns)
         self._loaded: dict[str, Offsets] = {}  # What the checkpoints said at the start.
         self._written: dict[str, Offsets] = {}
         self._last_checkpoint: Checkpoint | None = None
@@ -134,7 +135,7 @@ class LogDirectory:
         for entry in self._disk.entries(self.path):
             if entry.size >= 0:
                 continue
-            if names.mark(entry.name) == "delete":
+            if names.mark(entry.name) == names.DELETE:
                 self.reaper.add_directory(f"{self.path}/{entry.name}", now_ms)
             partition = names.parse_partition(entry.name)
             if partition is not None:
@@ -159,7 +160,7 @@ class LogDirectory:
         try:
             log = Log.open(
                 self._disk,
-                f"{self.path}/{partition}",
+                self._path(partition),
                 config,
                 now_ms,
                 recovery_point=offsets[0],
@@ -177,19 +178,23 @@ class LogDirectory:
     def _add(self, partition: TopicPartition, log: Log) -> None:
         log.on_recovery_point_lowered(lambda _: self.checkpoint_now())
         self.logs[partition] = log
+        self._begun.discard(partition)
 
     # ------------------------------------------------------------------ create, delete
 
     def create(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
         """A new, empty log, perhaps by make(); the one there is, if there is one.
 
-        Raises Refused(KAFKA_STORAGE_ERROR), DiskFailed.
+        An earlier log of that name that could not be renamed when it was deleted goes first.
+        Raises Refused(KAFKA_STORAGE_ERROR), DiskFailed; it may be called again then.
         What the first flush of the log has not synced may be gone after a power failure, the directory included.
         """
         if partition in self.logs:
             return self.logs[partition]
         if partition in self.offline:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline: {self.offline[partition]}")
+        if self.reaper.is_retiring(self._path(partition)):
+            self.reaper.finish(self._path(partition))
         if self._is_written(partition):
             self.checkpoint_now()  # Offsets of an earlier log of this name would be taken for this one's.
         log = self._made.pop(partition, None)
@@ -203,7 +208,8 @@ class LogDirectory:
 
         Six names are made for each partition: 0.4 ms on an idle file system, ten times that on a busy one.
         """
-        if partition not in self.logs and partition not in self.offline and not self._is_written(partition):
+        has_name = partition in self.logs or partition in self.offline or self.reaper.is_retiring(self._path(partition))
+        if not has_name and not self._is_written(partition):
             self._made[partition] = self._new(partition, topic_id, config, now_ms)
 
     def is_made(self, partition: TopicPartition) -> bool:
@@ -215,30 +221,57 @@ class LogDirectory:
         return len(self.logs) + len(self._made)
 
     def _new(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
-        path = f"{self.path}/{partition}"
+        path = self._path(partition)
+        self._begun.add(partition)
         self._disk.make_directory(path)
         if topic_id is not None:
             write_topic_id(self._disk, path, topic_id)
         return Log.open(self._disk, path, config, now_ms, reaper=self.reaper)
+
+    def _path(self, partition: TopicPartition) -> str:
+        return f"{self.path}/{partition}"
 
     def _is_written(self, partition: TopicPartition) -> bool:
         """True if a checkpoint names it."""
         return any(partition in written for written in list(self._written.values()))
 
     def assign_topic_id(self, partition: TopicPartition, topic_id: Uuid) -> None:
-        """For a log that has none: it is from before Kafka 2.8, or lost it with the power."""
+        """For a log that has none: it is from before Kafka 2.8, or empty.  Synced: it may have records."""
         log = self.logs[partition]
         assert log.topic_id is None, "a topic's id never changes"
-        write_topic_id(self._disk, log.directory, topic_id)
+        write_topic_id(self._disk, log.directory, topic_id, durable=True)
+        self._disk.sync_directory(log.directory)
         log.topic_id = topic_id
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
-        """Renamed at once, its files unlinked after file.delete.delay.ms.  Readers of slices are not disturbed."""
-        log = self.logs.pop(partition)
-        gone = f"{self.path}/{names.deleted_partition(partition, f'{partition} {log.topic_id!r} {now_ms}')}"
-        self._disk.rename(log.directory, gone)
+        """Its directory is renamed, its files are unlinked after file.delete.delay.ms.  Slices stay readable.
+
+        What the disk refuses now is done in a later round, and before a log of that name is made.
+        """
+        log = self.logs.get(partition)
+        delay_ms = LogConfig().file_delete_delay_ms if log is None else log.config.file_delete_delay_ms
+        self._remove(partition, names.DELETE, now_ms, TimestampMs(now_ms + delay_ms))
+
+    def set_aside(self, partition: TopicPartition, now_ms: TimestampMs) -> str:
+        """A log that is not of the topic of that name keeps its files under another name, which it gives; as delete."""
+        return self._remove(partition, names.STRAY, now_ms, None)
+
+    def _remove(self, partition: TopicPartition, mark: str, now_ms: TimestampMs, unlink_ms: TimestampMs | None) -> str:
+        log = self.logs.pop(partition, None)
+        self.offline.pop(partition, None)
         self.high_watermarks.pop(partition, None)
-        self.reaper.add_directory(gone, TimestampMs(now_ms + log.config.file_delete_delay_ms))
+        self._made.pop(partition, None)
+        self._begun.discard(partition)
+        path = self._path(partition)
+        self.reaper.withdraw(path)
+        unique = f"{partition} {None if log is None else log.topic_id!r} {now_ms}"
+        name = f"{self.path}/{names.marked_partition(partition, mark, unique)}"
+        self.reaper.retire_soon(DirectoryRetirement(path, name, unlink_ms))
+        return name
+
+    def has(self, partition: TopicPartition) -> bool:
+        """True if there is a log, or may be files of one."""
+        return partition in self.logs or partition in self.offline or partition in self._begun
 
     def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
         """Files and directories whose delay is over; run() it in a thread."""
@@ -255,7 +288,10 @@ class LogDirectory:
         current = {
             names.RECOVERY_POINTS: {p: log.recovery_point for p, log in logs},
             names.LOG_STARTS: {
-                p: log.start_offset for p, log in logs if log.start_offset > log.segments[0].base_offset
+                p: log.start_offset
+                for p, log in logs
+                # What is being retired would come back in a crash, and with it what the log had before.
+                if log.start_offset > log.segments[0].base_offset or self.reaper.is_retiring(log.directory)
             },
             names.HIGH_WATERMARKS: dict(self.high_watermarks),
         }
@@ -294,6 +330,7 @@ class LogDirectory:
                 closing.run()
         failures = [f"{partition}: {reason}" for partition, reason in self.offline.items()]
         failures += [closing.failure for closing in closings if closing.failure is not None]
+        self.reaper.finish_all()
         try:
             self.begin_checkpoint(high_watermarks)
             self.checkpoint_now()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.log.failures import DirectoryInUse, DiskFailed
@@ -407,7 +408,12 @@ def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) ->
     """
     temporary = path + ".tmp"
     file = disk.create(temporary)
-    file.write(0, data)
-    if durable:
-        file.sync()
-    disk.rename(temporary, path)
+    try:
+        file.write(0, data)
+        if durable:
+            file.sync()
+        disk.rename(temporary, path)
+    except DiskFailed:
+        with suppress(DiskFailed):  # The next write or the next start takes it away, too.
+            disk.unlink(temporary)
+        raise

@@ -8,6 +8,7 @@ the batches it scans.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from operator import itemgetter
 
 from odradek.base.units import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
@@ -19,15 +20,20 @@ _START = itemgetter(1)
 
 
 class LeaderEpochs:
-    """Ascending (epoch, first offset).  Methods that change something write the file and may raise DiskFailed."""
+    """Ascending (epoch, first offset).  `assign` and `write` may raise DiskFailed.
 
-    __slots__ = ("_directory", "_disk", "_entries", "changes", "latest")
+    A file that could not be shortened says too much, never too little: who opens the log shortens what it reads there
+    by where the log starts and ends.  `is_written` tells; `write` is then tried again.
+    """
+
+    __slots__ = ("_directory", "_disk", "_entries", "changes", "is_written", "latest")
 
     def __init__(self, disk: Disk, directory: str, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         self._disk = disk
         self._directory = directory
         self._entries = entries
         self.latest = entries[-1][0] if entries else NO_EPOCH
+        self.is_written = True
         self.changes = 0  # Writes of the file so far; a flush compares.
 
     @property
@@ -98,7 +104,9 @@ class LeaderEpochs:
 
     def _replace(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         self._set(entries)
-        self.write()
+        self.is_written = False
+        with suppress(DiskFailed):
+            self.write()
 
     def _set(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
         self._entries = entries
@@ -107,4 +115,5 @@ class LeaderEpochs:
     def write(self) -> None:
         """After note; the other methods do it themselves."""
         write_epochs(self._disk, self._directory, self._entries, durable=False)
+        self.is_written = True
         self.changes += 1

@@ -37,6 +37,7 @@ class Index:
     __slots__ = (
         "_blocks",
         "_disk",
+        "_is_longer",
         "_layout",
         "_pending",
         "_stored",
@@ -51,6 +52,7 @@ class Index:
         self._stored = stored_bytes // layout.size
         self._pending: list[Entry] = []
         self._blocks: list[tuple[int, list[Entry]]] = []  # What was read last, with the number of its first entry.
+        self._is_longer = False  # The file has entries after the last that counts.
         self.is_unsynced = False
         self.path = path
         self.base_offset = base_offset
@@ -127,6 +129,7 @@ class Index:
 
     def write(self) -> None:
         """Everything that waits goes to the file."""
+        self.cut()
         if self._pending:
             data = b"".join([self._layout.pack(*entry) for entry in self._pending])
             self._disk.open(self.path).write(self._stored * self._layout.size, data)
@@ -135,19 +138,26 @@ class Index:
             self.is_unsynced = True
 
     def keep(self, count: int) -> None:
-        """Only the first `count` entries stay; the file ends where they end."""
+        """Only the first `count` entries count; `cut` then cuts the file, too."""
         if count < self._stored:
-            self._disk.open(self.path).truncate(count * self._layout.size)
-            self.is_unsynced = True
             self._stored = count
+            self._is_longer = True
             self._pending.clear()
         else:
             del self._pending[count - self._stored :]
         self._blocks = []
 
+    def cut(self) -> None:
+        """The file ends with the last entry that counts."""
+        if self._is_longer:
+            self._disk.open(self.path).truncate(self._stored * self._layout.size)
+            self.is_unsynced = True
+            self._is_longer = False
+
     def clear(self) -> None:
         """Empty, with an empty file where there was none or a damaged one."""
         self._disk.create(self.path)
+        self._is_longer = False
         self.is_unsynced = True
         self._stored = 0
         self._pending.clear()
@@ -197,9 +207,9 @@ class OffsetIndex(Index):
         copy._become(self)
         return copy
 
-    def truncate_at(self, position: int) -> None:
-        """Drops the entries of batches at `position` and beyond."""
-        self.keep(self.count_at_or_below(position - 1, 1))
+    def count_before(self, position: int) -> int:
+        """How many entries are of batches before `position`."""
+        return self.count_at_or_below(position - 1, 1)
 
 
 class TimeIndex(Index):
@@ -247,9 +257,12 @@ class TimeIndex(Index):
         copy._become(self)
         return copy
 
-    def truncate_to(self, offset: Offset) -> None:
-        """Drops the entries of batches that reach `offset` or beyond."""
-        self.keep(self.count_at_or_below(offset - self.base_offset - 1, 1))
+    def count_below(self, offset: Offset) -> int:
+        """How many entries are of batches that end below `offset`."""
+        return self.count_at_or_below(offset - self.base_offset - 1, 1)
+
+    def keep(self, count: int) -> None:
+        super().keep(count)
         self._last_timestamp = None
 
     def clear(self) -> None:

@@ -7,8 +7,9 @@
     open        recovery.py
 
 An append is in the page cache when it returns: a killed process loses nothing of it, a power failure what was not
-flushed.  After a write that failed the log is as before it, and says DiskFailed.  Not thread-safe; slices and flushes
-are, and may outlive the log.
+flushed.  After a write that failed the log is as before it, and says DiskFailed.  What takes several files is decided
+first, then changed in memory, then done: what the disk refuses is owed, see owed.py, or waits in the reaper.  Not
+thread-safe; slices and flushes are, and may outlive the log.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 
@@ -28,9 +31,10 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
+from odradek.log.owed import Owed, Work
 from odradek.log.producer_recovery import keep_snapshot, restored
-from odradek.log.producers import Producer
-from odradek.log.reaper import Reaper
+from odradek.log.producers import Producer, Producers
+from odradek.log.reaper import Reaper, SegmentRetirement
 from odradek.log.retention import Bounds, expired_segments
 from odradek.log.search import Later, Search, TimedOffset
 from odradek.log.segment import Segment
@@ -57,6 +61,7 @@ class Log:
         "_flushing",
         "_is_prepared",
         "_on_lowered",
+        "_owed",
         "_sealed_open",
         "_snapshots",
         "_synced_changes",
@@ -102,6 +107,7 @@ class Log:
         self._flushing: list[Flush] = []
         self._sealed_open: list[Segment] = []
         self._is_prepared = False
+        self._owed = Owed()
         self._aborted = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self._on_lowered: Callable[[Offset], None] | None = None
         for segment in loaded.segments:
@@ -126,7 +132,7 @@ class Log:
         Raises DiskFailed; BadCheckpoint for a partition.metadata that can't be read.
         """
         opening = recovery.Opening(disk, directory, config, now_ms, recovery_point, start_offset, clean_shutdown)
-        return cls(opening, recovery.load(opening), reaper or Reaper(disk))
+        return cls(opening, recovery.load(opening), Reaper(disk) if reaper is None else reaper)
 
     @property
     def size(self) -> int:
@@ -159,7 +165,8 @@ class Log:
         for batch in batches:
             batch_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
             if batch_bytes > config.max_message_bytes and not batch.attributes & CONTROL:  # A transaction has to end.
-                raise _too_large(batch, config)
+                detail = f"a batch of {batch.size} bytes, max.message.bytes is {config.max_message_bytes}"
+                raise Refused(ErrorCode.MESSAGE_TOO_LARGE, detail)
             batch.stamp(offset, leader_epoch)
             if config.log_append_time:
                 batch.stamp_log_append_time(now_ms)
@@ -258,11 +265,15 @@ class Log:
         """The active segment is one that may take `size` bytes, from `base_offset` up to `end`."""
         config = self.config
         if not self._is_prepared:
-            self._active.prepare(config)
-            self._is_prepared = True
+            self._prepare()
         if self._active.must_roll(size, newest, end, now_ms, config):
             is_far = end - self.end_offset > INT32_MAX  # A follower's gap that no index could bridge.
             self.roll(now_ms, base_offset if is_far else self.end_offset)
+
+    def _prepare(self) -> None:
+        self._owed.settle()
+        self._active.prepare(self.config)
+        self._is_prepared = True
 
     def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:
         """A new open segment, that begins where the log ends if not told else.  The old one stays to be flushed."""
@@ -271,8 +282,15 @@ class Log:
         if old.base_offset == base_offset:
             return
         self._interrupt()
+        self._owed.settle()
         old.seal()
-        segment = Segment.create(self._disk, self.directory, base_offset, now_ms, self.config)
+        segment = Segment(self._disk, self.directory, base_offset, now_ms)
+        try:
+            segment.make_files(self.config)
+        except DiskFailed:
+            # Half a segment amid the log would hide what is appended before it is rolled in earnest.
+            self._owe(segment.unmake_files)
+            raise
         self._changes += 1
         self._snapshots.try_to_write(base_offset, list(self.producers))
         self._unsynced.append(old)
@@ -280,6 +298,26 @@ class Log:
         segment.prepare(self.config)
         self._is_prepared = True
         self._touch(old)
+
+    # ------------------------------------------------------------------ owed
+
+    @property
+    def owes(self) -> bool:
+        """True if the disk refused something that is to be done again."""
+        return bool(self._owed) or not self.epochs.is_written
+
+    def settle(self) -> None:
+        """Does what the disk refused before.  Raises DiskFailed if it does so again."""
+        self._owed.settle()
+        if not self.epochs.is_written:
+            self.epochs.write()
+
+    def _owe(self, *works: Work) -> None:
+        """Work that comes before the next append, and is done now if the disk lets it."""
+        self._owed.add(*works)
+        self._is_prepared = False
+        with suppress(DiskFailed):
+            self._owed.settle()
 
     def _activate(self, segments: list[Segment]) -> None:
         self.segments = segments
@@ -375,6 +413,7 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """Everything appended so far, sealed segments with their indexes, and the names of what is new."""
+        self._owed.settle()
         files, paths, directories = [], [], []
         for segment in self._unsynced:
             files.append(segment.file)
@@ -425,7 +464,7 @@ class Log:
     def truncate_to(self, offset: Offset, now_ms: TimestampMs) -> bool:
         """Drops every batch that reaches `offset`; False if there is none.  The log may then end a little before it.
 
-        A follower does this to what its leader does not have; never below the high watermark.
+        A follower does this, never below the high watermark.  Raises DiskFailed, and nothing was dropped.
         """
         self._interrupt()
         if offset >= self.end_offset:
@@ -436,44 +475,57 @@ class Log:
         kept = [segment for segment in self.segments if segment.base_offset <= offset]
         place = kept[-1].find(offset)
         end = Offset(offset if place is None else min(offset, place.base_offset))
+        cut = None if place is None else kept[-1].cut_before(place)
+        producers = restored(self._snapshots, kept, end) if len(self.producers) else self.producers
         self._lower_recovery_point(end)
-        self._discard(self.segments[: len(kept) - 1 : -1], now_ms)
-        if place is not None:
-            kept[-1].truncate_to(place)
+        works: list[Work] = [self._retirement(self.segments[: len(kept) - 1 : -1], now_ms)]
+        if cut is not None:
+            kept[-1].shorten(cut)
+            works.append(kept[-1].cut_files)
+        works.append(partial(self._aborted.truncate, kept, end))
         self.end_offset = end
-        self._aborted.truncate(kept, end)
         self.start_offset = Offset(min(self.start_offset, self.end_offset))
         self._activate(kept)
         self._sealed_open = [segment for segment in self._sealed_open if segment is not self._active]
-        self._truncated()
+        self._truncated(works, producers)
         return True
 
     def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
-        """Empty, and begins at `start`: a follower whose leader no longer has what it needs."""
+        """Empty, and begins at `start`: for a follower whose leader lacks what it needs.  Raises as truncate_to."""
         self._interrupt()
         self._lower_recovery_point(start)
-        self._discard(self.segments[::-1], now_ms)
-        self._activate([Segment.create(self._disk, self.directory, start, now_ms, self.config)])
-        self._disk.sync_directory(self.directory)
+        segment = Segment(self._disk, self.directory, start, now_ms)
+        works: list[Work] = [
+            partial(self.reaper.finish, self.directory),  # It may be about names that are needed again.
+            self._retirement(self.segments[::-1], now_ms),
+            partial(segment.make_files, self.config),
+            partial(self._disk.sync_directory, self.directory),
+            self._snapshots.forgotten(self._snapshots.offsets),
+        ]
+        self._activate([segment])
         self.start_offset = self.end_offset = start
         self._sealed_open = []
         self.epochs.clear()
-        self._snapshots.delete(self._snapshots.offsets)
-        self._truncated()
+        self._truncated(works, Producers())
         self.recovery_point = start
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         """On disk too, before anything is cut: recovery must scan what is appended in the place of what goes."""
         if offset < max(self.recovery_point, self.start_offset):
+            before = self.recovery_point, self.start_offset
             self.recovery_point = Offset(min(self.recovery_point, offset))
             self.start_offset = Offset(min(self.start_offset, offset))
-            if self._on_lowered is not None:
-                self._on_lowered(offset)
+            try:
+                if self._on_lowered is not None:
+                    self._on_lowered(offset)
+            except DiskFailed:
+                self.recovery_point, self.start_offset = before
+                raise
 
     def on_recovery_point_lowered(self, callback: Callable[[Offset], None]) -> None:
         self._on_lowered = callback
 
-    def _truncated(self) -> None:
+    def _truncated(self, works: Sequence[Work], producers: Producers) -> None:
         end = self.end_offset
         self.recovery_point = Offset(min(self.recovery_point, end))
         self.epochs.truncate_from_end(end)
@@ -481,10 +533,13 @@ class Log:
         self._unsynced = [segment for segment in self._unsynced if id(segment) in kept]
         for flush in self._flushing:
             flush.end_offset = Offset(min(flush.end_offset, end))
-        self._snapshots.delete_beyond(end)
         self._changes += 1
-        if len(self.producers):
-            self.producers = restored(self._snapshots, self.segments, end)
+        self.producers = producers
+        self._owe(*works, self._snapshots.forgotten(self._snapshots.beyond(end)))
+
+    def _retirement(self, segments: Sequence[Segment], now_ms: TimestampMs) -> Work:
+        """The work of taking the files of these away, in this order, before anything is appended."""
+        return partial(self.reaper.retire_now, self._retired(segments, now_ms))
 
     def advance_start(self, offset: Offset) -> bool:
         """DeleteRecords: nothing below `offset` is read any more.  Its segments go with the next retention.
@@ -501,7 +556,10 @@ class Log:
         return True
 
     def delete_old_segments(self, now_ms: TimestampMs, high_watermark: Offset) -> int:
-        """Retention by age, size and start offset: how many segments went.  start_offset may have risen."""
+        """Retention by age, size and start offset: how many segments went.  start_offset may have risen.
+
+        Raises DiskFailed, and none went.  Their files go in the reaper's next round.
+        """
         bounds = Bounds(self.start_offset, self.end_offset, high_watermark)
         count = expired_segments(self._disk, self.segments, self.config, now_ms, bounds)
         if not count:
@@ -509,26 +567,27 @@ class Log:
         if count == len(self.segments):
             self.roll(now_ms)
         doomed, kept = self.segments[:count], self.segments[count:]
+        snapshot = None
         if len(self.producers):
-            keep_snapshot(self._snapshots, self.segments, kept[0].base_offset)
-        self._discard(doomed, now_ms)
+            snapshot = keep_snapshot(self._snapshots, self.segments, kept[0].base_offset)
         self.segments = kept
         gone = {id(segment) for segment in doomed}
         self._unsynced = [segment for segment in self._unsynced if id(segment) not in gone]
         self._sealed_open = [segment for segment in self._sealed_open if id(segment) not in gone]
         self.advance_start(kept[0].base_offset)
+        self.reaper.retire(self._retired(doomed, now_ms, snapshot))
         return count
 
-    def _discard(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
-        for segment in segments:
+    def _retired(self, gone: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None) -> SegmentRetirement:
+        for segment in gone:
             segment.release()
+        base_offsets = [segment.base_offset for segment in gone]
+        self._snapshots.forget(base_offsets)
         due = TimestampMs(now_ms + self.config.file_delete_delay_ms)
-        gone = [segment.base_offset for segment in segments]
-        self.reaper.retire_segments(self.directory, gone, due)
-        self._snapshots.forget(gone)
+        return SegmentRetirement(self.directory, base_offsets, due, snapshot)
 
     def reap(self, now_ms: TimestampMs) -> int:
-        """Unlinks files whose delay is over."""
+        """Takes away the files of segments that went, and unlinks those whose delay is over: how many of these."""
         return self.reaper.reap(now_ms)
 
     def close(self, now_ms: TimestampMs) -> None:
@@ -539,28 +598,17 @@ class Log:
         if any(flush.has_failed for flush in self._flushing):
             raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
         self._interrupt()
+        self.settle()
         if not self._is_prepared:
-            self._active.prepare(self.config)
+            self._prepare()
         self._active.seal()
         self._active.offsets.sync()
         self._active.times.sync()
         if not self._active.transactions.is_empty:
             self._active.transactions.sync()
             self._changes += 1  # Its file may be new.
-        self._keep_producers()
+        if self._snapshots.keep(self.end_offset, list(self.producers)):
+            self._changes += 1
         self.flush(now_ms)
         for segment in self.segments:
             segment.release()
-
-    def _keep_producers(self) -> None:
-        """So that the next start need not look for them; of a log that nobody numbers batches for, nothing."""
-        snapshots, end = self._snapshots, self.end_offset
-        if (snapshots.offsets or len(self.producers)) and end not in snapshots.offsets:
-            snapshots.write(end, list(self.producers))
-            snapshots.sync(end)
-            self._changes += 1
-
-
-def _too_large(batch: Batch, config: LogConfig) -> Refused:
-    detail = f"a batch of {batch.size} bytes, max.message.bytes is {config.max_message_bytes}"
-    return Refused(ErrorCode.MESSAGE_TOO_LARGE, detail)

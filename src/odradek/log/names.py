@@ -2,7 +2,8 @@
 
 00000000000000000042.log is the segment whose first offset is at least 42; with it go .index, .timeindex, .txnindex, and
 .snapshot (of the producers as of offset 42).  To be deleted: + .deleted.  Compaction: .cleaned, then .swap.
-A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone.
+A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone; of a topic
+that the cluster does not know it is set aside as topic-7.<32 hex digits>-stray.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _NAME_CHARACTERS_MAX = 255
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d{0,9})")
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(delete|future|stray)")
+DELETE, STRAY = "delete", "stray"  # How directories are marked.
 KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -69,11 +71,11 @@ def mark(directory_name: str) -> str | None:
     return match[1] if match else None
 
 
-def deleted_partition(partition: TopicPartition, unique: str) -> str:
-    """The name of a partition's directory while it waits for deletion; a long topic is cut to fit 255 characters.
+def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
+    """The name of a partition's directory once it is marked; a long topic is cut to fit 255 characters.
 
-    `unique` tells two deletions of one name apart; the 32 digits are drawn from it.
+    `unique` tells two logs of one name apart; the 32 digits are drawn from it.
     """
     digits = md5(unique.encode(), usedforsecurity=False).hexdigest()
-    suffix = f"-{partition.partition}.{digits}-delete"
+    suffix = f"-{partition.partition}.{digits}-{mark}"
     return partition.topic[: _NAME_CHARACTERS_MAX - len(suffix)] + suffix

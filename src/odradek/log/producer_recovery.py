@@ -107,8 +107,8 @@ def aborted_in(snapshots: Snapshots, segments: Sequence[Segment], segment: Segme
     return walk.aborted
 
 
-def keep_snapshot(snapshots: Snapshots, segments: Sequence[Segment], offset: Offset) -> None:
-    """What was written below `offset` is about to go; who wrote it must be known even after a power failure."""
+def keep_snapshot(snapshots: Snapshots, segments: Sequence[Segment], offset: Offset) -> str:
+    """The path of the snapshot as of `offset`, to be synced before what was written below it goes."""
     if not snapshots.has(offset):
         snapshots.write(offset, list(restored(snapshots, segments, offset)))
-    snapshots.sync(offset)
+    return snapshots.path(offset)

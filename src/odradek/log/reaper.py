@@ -1,98 +1,334 @@
-"""Deletes files and directories some time after they were renamed away, so that readers of them can finish.
+"""Takes files out of the way some time after memory has forgotten them, so that readers of them can finish.
 
-Unlinking a gigabyte takes the file system tens of milliseconds: begin() gives the work as a value for a thread.
+    retire    a log no longer has these segments, or there is no such log any more: files, or its directory, are
+              renamed, and unlinked when they are due
+    add_*     a file or a directory that was renamed already is unlinked when it is due
+
+Memory goes first: what the disk does not do now is done in a later round, and told once.  begin() gives what is due as
+a value for a thread, since a directory's sync and the unlinking of a gigabyte take tens of milliseconds.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush
+from itertools import count
 
-from odradek.base.units import Offset, TimestampMs
+from odradek.base.units import SECOND_MS, Offset, TimestampMs
 from odradek.log.disk import Disk, DiskFailed, Entry
 from odradek.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
 
+RETRY_MS = 5 * SECOND_MS  # After a failure; doubled after each further one.
+RETRY_MS_MAX = 300 * SECOND_MS
+WORKS_PER_ROUND_MAX = 512
+NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
-@dataclass(frozen=True, slots=True)
+
+class Work:
+    """One thing to do with files.  run() may be called in any thread, and again after it raised DiskFailed."""
+
+    __slots__ = ("due_ms", "failures")
+
+    def __init__(self, due_ms: TimestampMs) -> None:
+        self.due_ms = due_ms
+        self.failures = 0
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        raise NotImplementedError
+
+    def follow_ups(self) -> Sequence[Work]:
+        """What is to be done later since this was done."""
+        return ()
+
+
+class FileRemoval(Work):
+    """Unlinks one file."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str, due_ms: TimestampMs) -> None:
+        super().__init__(due_ms)
+        self.path = path
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        disk.unlink(self.path)
+
+
+class DirectoryRemoval(Work):
+    """Unlinks a directory's files, then removes the directory."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str, due_ms: TimestampMs) -> None:
+        super().__init__(due_ms)
+        self.path = path
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        for entry in _entries(disk, self.path):
+            disk.unlink(f"{self.path}/{entry.name}")
+        disk.remove_directory(self.path)
+
+
+class Retirement(Work):
+    """Renames what has names in a log's directory, or the directory, that may be needed again."""
+
+    __slots__ = ("directory", "is_withdrawn")
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(TimestampMs(0))
+        self.directory = directory
+        self.is_withdrawn = False  # Its names may be those of other files by now.
+
+    def again(self) -> Retirement:
+        """The same work, not begun."""
+        raise NotImplementedError
+
+
+class SegmentRetirement(Retirement):
+    """Renames the files of segments that a log no longer has to .deleted, one segment after the other as given.
+
+    The order is the caller's so that a stop half-way leaves no hole: from the start of the log forwards, from its end
+    backwards.  A file named `sync_first` has to be safe before the first of them goes.
+    """
+
+    __slots__ = ("_base_offsets", "_renamed", "_sync_first", "_unlink_ms")
+
+    def __init__(
+        self, directory: str, base_offsets: Iterable[Offset], unlink_ms: TimestampMs, sync_first: str | None = None
+    ) -> None:
+        super().__init__(directory)
+        self._sync_first = sync_first
+        self._base_offsets = tuple(base_offsets)
+        self._unlink_ms = unlink_ms
+        self._renamed: list[str] = []
+
+    def again(self) -> Retirement:
+        return SegmentRetirement(self.directory, self._base_offsets, self._unlink_ms, self._sync_first)
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        snapshot = self._sync_first
+        if snapshot is not None:
+            _if_there(lambda: disk.open(snapshot).sync())
+        with turns:
+            if self.is_withdrawn:
+                return
+            for base_offset in self._base_offsets:
+                for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
+                    self._rename(disk, f"{self.directory}/{segment_stem(base_offset)}{suffix}")
+        _if_there(lambda: disk.sync_directory(self.directory))
+
+    def _rename(self, disk: Disk, path: str) -> None:
+        if _if_there(lambda: disk.rename(path, path + DELETED)):
+            self._renamed.append(path + DELETED)
+
+    def follow_ups(self) -> Sequence[Work]:
+        return [FileRemoval(path, self._unlink_ms) for path in self._renamed]
+
+
+class DirectoryRetirement(Retirement):
+    """Renames a log's directory; one with a time for it is removed then, one without is kept for ever."""
+
+    __slots__ = ("_is_renamed", "_name", "_unlink_ms")
+
+    def __init__(self, directory: str, name: str, unlink_ms: TimestampMs | None) -> None:
+        super().__init__(directory)
+        self._name = name
+        self._unlink_ms = unlink_ms
+        self._is_renamed = False
+
+    def again(self) -> Retirement:
+        return DirectoryRetirement(self.directory, self._name, self._unlink_ms)
+
+    def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
+        with turns:
+            if not self.is_withdrawn and not self._is_renamed:
+                self._is_renamed = _if_there(lambda: disk.rename(self.directory, self._name))
+
+    def follow_ups(self) -> Sequence[Work]:
+        if self._unlink_ms is None or not self._is_renamed:
+            return ()
+        return [DirectoryRemoval(self._name, self._unlink_ms)]
+
+
 class Reap:
-    """Paths whose time has come.  run() may be called in any thread, and again if it raised DiskFailed."""
+    """Works whose time has come.  run() may be called in any thread; what failed goes back to the reaper."""
 
-    disk: Disk
-    files: tuple[str, ...]
-    directories: tuple[str, ...]
+    def __init__(self, disk: Disk, turns: AbstractContextManager[object], works: Sequence[Work]) -> None:
+        self._disk = disk
+        self._turns = turns
+        self.works = works
+        self._to_do = list(works)
+        self.done: list[Work] = []
+        self.failed: list[Work] = []
+        self.is_ended = False
 
     def run(self) -> None:
-        for path in self.files:
-            self.disk.unlink(path)
-        for directory in self.directories:
-            for entry in self._entries(directory):
-                self.disk.unlink(f"{directory}/{entry.name}")
-            self.disk.remove_directory(directory)
-
-    def _entries(self, directory: str) -> list[Entry]:
+        """Does all that can be done.  Raises the first DiskFailed that was not told before."""
+        to_do, self._to_do = self._to_do, []
+        untold: DiskFailed | None = None
         try:
-            return self.disk.entries(directory)
-        except DiskFailed as failure:
-            if failure.errno == errno.ENOENT:  # A run before this one got that far.
-                return []
-            raise
+            for work in to_do:
+                try:
+                    work.run(self._disk, self._turns)
+                    self.done.append(work)
+                except DiskFailed as failure:
+                    self.failed.append(work)
+                    work.failures += 1
+                    if work.failures == 1 and untold is None:
+                        untold = failure
+        finally:
+            self.is_ended = True
+        if untold is not None:
+            raise untold
 
 
 class Reaper:
-    """What waits for deletion.  What a crash leaves behind is found again by its suffix at the next start."""
+    """What waits for its time, or for a disk that works again.
 
-    def __init__(self, disk: Disk) -> None:
+    What a crash leaves behind is found again by its suffix at the next start.
+    """
+
+    def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NOBODY_ELSE) -> None:
         self._disk = disk
-        self._waiting: list[tuple[TimestampMs, str, bool]] = []
+        self._turns = turns
+        self._waiting: list[tuple[TimestampMs, int, Work]] = []
+        self._numbers = count()
         self._latest_ms = TimestampMs(0)
+        self._reap: Reap | None = None
+        self._retiring: dict[str, list[Retirement]] = {}  # By directory: not known to be done yet.
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add_file(self, path: str, due_ms: TimestampMs) -> None:
-        heappush(self._waiting, (due_ms, path, False))
+        self._add(FileRemoval(path, due_ms))
 
     def add_directory(self, path: str, due_ms: TimestampMs) -> None:
-        heappush(self._waiting, (due_ms, path, True))
+        self._add(DirectoryRemoval(path, due_ms))
 
-    def retire_segments(self, directory: str, base_offsets: Sequence[Offset], due_ms: TimestampMs) -> None:
-        """Renamed at once, one after the other as given, and unlinked when due, with all that belongs to them.
+    def _add(self, work: Work) -> None:
+        heappush(self._waiting, (work.due_ms, next(self._numbers), work))
 
-        The order is the caller's so that a stop half-way leaves no hole: from the start of the log forwards, from its
-        end backwards.
-        """
-        if not base_offsets:
-            return
-        there = {entry.name for entry in self._disk.entries(directory)}
-        for base_offset in base_offsets:
-            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT):
-                name = segment_stem(base_offset) + suffix
-                if name in there:
-                    path = f"{directory}/{name}"
-                    self._disk.rename(path, path + DELETED)
-                    self.add_file(path + DELETED, due_ms)
-        self._disk.sync_directory(directory)
+    # ------------------------------------------------------------------ what must be renamed
+
+    def retire(self, retirement: Retirement) -> None:
+        """The next round does it."""
+        self._retiring.setdefault(retirement.directory, []).append(retirement)
+        self._add(retirement)
+
+    def is_retiring(self, directory: str) -> bool:
+        """True if what went from there, or the directory, may have its name still."""
+        return directory in self._retiring
+
+    def retire_now(self, retirement: Retirement) -> None:
+        """Does it before anything else is done in the directory.  Raises DiskFailed: it may be called again."""
+        retirement.run(self._disk, self._turns)
+        for work in retirement.follow_ups():
+            self._add(work)
+
+    def retire_soon(self, retirement: Retirement) -> None:
+        """Does it now if the disk lets it, else in a later round."""
+        try:
+            self.retire_now(retirement)
+        except DiskFailed:
+            self.retire(retirement)
+
+    def finish(self, directory: str) -> None:
+        """Renames now what is being retired in the directory: names are needed again.  Raises DiskFailed."""
+        for found in list(self._retiring.get(directory, ())):
+            retirement = found
+            if self._reap is not None and not self._reap.is_ended and found in self._reap.works:
+                self._withdraw(found)  # Of what a thread is at nobody knows how far it is.
+                retirement = found.again()
+                self.retire(retirement)
+            self.retire_now(retirement)
+            self._withdraw(retirement)
+
+    def withdraw(self, directory: str) -> None:
+        """The directory is about to be renamed: nothing is retired there any more."""
+        for retirement in list(self._retiring.get(directory, ())):
+            self._withdraw(retirement)
+
+    def _withdraw(self, retirement: Retirement) -> None:
+        with self._turns:
+            retirement.is_withdrawn = True
+        self._retired(retirement)
+
+    def _retired(self, retirement: Retirement) -> None:
+        of_directory = self._retiring.get(retirement.directory, [])
+        if retirement in of_directory:
+            of_directory.remove(retirement)
+            if not of_directory:
+                del self._retiring[retirement.directory]
+
+    def finish_all(self) -> None:
+        """What is being retired anywhere is renamed now, as far as the disk lets it."""
+        for directory in list(self._retiring):
+            try:
+                self.finish(directory)
+            except DiskFailed:
+                continue  # The log's start is in the checkpoint.
+
+    # ------------------------------------------------------------------ rounds
 
     def begin(self, now_ms: TimestampMs) -> Reap | None:
-        """What is due, None if nothing is."""
+        """What is due, None if nothing is, or the last round is not through."""
+        if self._reap is not None and not self._reap.is_ended:
+            return None
+        self._take_back(now_ms)
         if now_ms < self._latest_ms:
             # The clock was set back: what waits would wait that much longer.  Shifted alike, they stay a heap.
             back = self._latest_ms - now_ms
-            self._waiting = [(TimestampMs(due - back), path, is_one) for due, path, is_one in self._waiting]
+            self._waiting = [(TimestampMs(due - back), number, work) for due, number, work in self._waiting]
         self._latest_ms = now_ms
-        files: list[str] = []
-        directories: list[str] = []
-        while self._waiting and self._waiting[0][0] <= now_ms:
-            _, path, is_directory = heappop(self._waiting)
-            (directories if is_directory else files).append(path)
-        return Reap(self._disk, tuple(files), tuple(directories)) if files or directories else None
+        works: list[Work] = []
+        while self._waiting and self._waiting[0][0] <= now_ms and len(works) < WORKS_PER_ROUND_MAX:
+            works.append(heappop(self._waiting)[2])
+        self._reap = Reap(self._disk, self._turns, works) if works else None
+        return self._reap
+
+    def _take_back(self, now_ms: TimestampMs) -> None:
+        """How the last round went."""
+        reap, self._reap = self._reap, None
+        if reap is None:
+            return
+        for work in reap.done:
+            for following in work.follow_ups():
+                self._add(following)
+            if isinstance(work, Retirement):
+                self._retired(work)
+        for work in reap.failed:
+            pause = min(RETRY_MS << min(work.failures - 1, 10), RETRY_MS_MAX)
+            work.due_ms = TimestampMs(now_ms + pause)
+            self._add(work)
 
     def reap(self, now_ms: TimestampMs) -> int:
-        """begin and run at once: how many files and directories went."""
-        work = self.begin(now_ms)
-        if work is None:
-            return 0
-        work.run()
-        return len(work.files) + len(work.directories)
+        """Does at once all that is due: how many files and directories went."""
+        gone = 0
+        while (work := self.begin(now_ms)) is not None:
+            work.run()
+            gone += sum(not isinstance(done, Retirement) for done in work.done)
+        return gone
+
+
+def _entries(disk: Disk, directory: str) -> list[Entry]:
+    """Empty if there is no such directory: a run before this one got that far."""
+    try:
+        return disk.entries(directory)
+    except DiskFailed as failure:
+        if failure.errno == errno.ENOENT:
+            return []
+        raise
+
+
+def _if_there(act: Callable[[], None]) -> bool:
+    """False if the file is not there."""
+    try:
+        act()
+    except DiskFailed as failure:
+        if failure.errno != errno.ENOENT:
+            raise
+        return False
+    return True

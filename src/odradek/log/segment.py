@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from odradek.base.units import INT32_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
@@ -30,6 +31,15 @@ from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64
 _BASE_OFFSET = Struct(">q")
+
+
+class Cut(NamedTuple):
+    """How a segment is shortened: what of it stays, found out before anything changes."""
+
+    position: int
+    offset_entries: int
+    time_entries: int
+    largest: tuple[TimestampMs, Offset]  # Of the batches that stay behind the last index entry.
 
 
 class Segment:
@@ -94,13 +104,23 @@ class Segment:
     def create(cls, disk: Disk, directory: str, base_offset: Offset, now_ms: TimestampMs, config: LogConfig) -> Segment:
         """An empty segment with its three files, which Kafka expects to be there."""
         segment = cls(disk, directory, base_offset, now_ms)
-        segment._file = disk.create(segment.path)
-        if config.preallocate:
-            segment._file.truncate(config.segment_bytes)
-            segment._overhang = True
-        segment.offsets.clear()
-        segment.times.clear()
+        segment.make_files(config)
         return segment
+
+    def make_files(self, config: LogConfig) -> None:
+        """Those of an empty segment; may be called again after it failed."""
+        assert not self.size
+        self._file = self._disk.create(self.path)
+        if config.preallocate:
+            self._file.truncate(config.segment_bytes)
+            self._overhang = True
+        self.offsets.clear()
+        self.times.clear()
+
+    def unmake_files(self) -> None:
+        """What make_files made before it failed."""
+        for path in (self.path, self.offsets.path, self.times.path):
+            self._disk.unlink(path)
 
     @property
     def file(self) -> File:
@@ -413,17 +433,38 @@ class Segment:
     def index(self, place: Place, config: LogConfig) -> None:
         self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
 
-    def truncate_to(self, place: Place) -> None:
-        """Drops the batch at `place`, one that find gave, and everything after it."""
-        self.offsets.truncate_at(place.position)
-        self.times.truncate_to(place.base_offset)
-        self.cut_at(place.position)
-        self._reset_timestamps()
+    def cut_before(self, place: Place) -> Cut:
+        """How to drop the batch at `place`, one that find gave, and everything after it.  Changes nothing."""
+        largest = NO_TIMESTAMP, NO_OFFSET
+        for kept in self.places(self.offsets.position_at_or_before(place.base_offset)):
+            if kept.position >= place.position:
+                break
+            if kept.max_timestamp > largest[0]:
+                largest = kept.max_timestamp, kept.last_offset
+        return Cut(
+            place.position,
+            self.offsets.count_before(place.position),
+            self.times.count_below(place.base_offset),
+            largest,
+        )
+
+    def shorten(self, cut: Cut) -> None:
+        """In memory alone; `cut_files` follows before anything is appended."""
+        self.offsets.keep(cut.offset_entries)
+        self.times.keep(cut.time_entries)
+        self.size = cut.position
+        self.max_timestamp, self.max_timestamp_offset = cut.largest
+        self.first_timestamp = NO_TIMESTAMP
+        self._max_known = not self.size
+        self._overhang = True
         self._forget_places()
         self._since_index = 0
-        self._max_known = not self.size
-        for kept in self.places(self.offsets.position_at_or_before(place.base_offset)):
-            self._note_timestamp(kept)
+
+    def cut_files(self) -> None:
+        """The files end where the segment does; may be called again after it failed."""
+        self.cut_at(self.size)
+        self.offsets.cut()
+        self.times.cut()
 
     def cut_at(self, position: int) -> None:
         """Synced at once: what comes back in a crash could be taken for the end of what is appended next."""

@@ -20,11 +20,13 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from struct import Struct
 
 from odradek.base.units import GIB, NO_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
 from odradek.log.names import SNAPSHOT, segment_stem
+from odradek.log.owed import Work
 from odradek.log.producers import Producer
 from odradek.record.crc import crc32c
 
@@ -68,6 +70,17 @@ class Snapshots:
         with suppress(DiskFailed):
             self.write(offset, producers)
 
+    def keep(self, end: Offset, producers: Collection[Producer]) -> bool:
+        """One at a clean stop, so that the next start need not look for them; True if it had to be written.
+
+        Of a log that nobody numbers batches for, nothing.
+        """
+        if end in self.offsets or not (self.offsets or producers):
+            return False
+        self.write(end, producers)
+        self.sync(end)
+        return True
+
     def sync(self, offset: Offset) -> None:
         """The file; its name is safe with the directory."""
         self._disk.open(self.path(offset)).sync()
@@ -94,12 +107,25 @@ class Snapshots:
 
     def delete(self, offsets: Iterable[Offset]) -> None:
         gone = set(offsets)
-        for offset in gone:
-            self._disk.unlink(self.path(offset))
         self.forget(gone)
+        self.unlink(gone)
+
+    def forgotten(self, offsets: Iterable[Offset]) -> Work:
+        """Forgets them, and gives the work of unlinking them."""
+        gone = tuple(offsets)
+        self.forget(gone)
+        return partial(self.unlink, gone)
+
+    def unlink(self, offsets: Iterable[Offset]) -> None:
+        """The files of snapshots that are forgotten."""
+        for offset in offsets:
+            self._disk.unlink(self.path(offset))
+
+    def beyond(self, end: Offset) -> list[Offset]:
+        return [offset for offset in self.offsets if offset > end]
 
     def delete_beyond(self, end: Offset) -> None:
-        self.delete([offset for offset in self.offsets if offset > end])
+        self.delete(self.beyond(end))
 
     def delete_strays(self, segment_bases: Collection[Offset], end: Offset) -> None:
         """What lies beyond the log's end, and what no segment begins at.
@@ -113,7 +139,7 @@ class Snapshots:
         self.delete(strays)
 
     def forget(self, offsets: Collection[Offset]) -> None:
-        """They were deleted with their segments."""
+        """They were deleted, or will be."""
         self.offsets = [offset for offset in self.offsets if offset not in offsets]
 
 

@@ -263,6 +263,7 @@ def test_deleted_files_wait_and_readers_finish(tmp_path: Path) -> None:
     log.roll(T0)
     log.advance_start(Offset(1))
     assert log.delete_old_segments(T0, Offset(1)) == 1
+    assert log.reap(T0) == 0
     assert (tmp_path / "00000000000000000000.log.deleted").exists()
     assert log.reap(later(DELAY - 1)) == 0
     assert log.reap(later(DELAY)) == 3
@@ -300,6 +301,7 @@ def test_segments_go_from_the_outside_in(cut: str, expected: list[int], monkeypa
     if cut == "start":
         log.advance_start(Offset(3))
         log.delete_old_segments(T0, Offset(5))
+        log.reap(T0)
     else:
         log.truncate_to(Offset(1), T0)
     logs = [int(path[-24:-4]) for path in renamed if path.endswith(".log")]

@@ -66,7 +66,8 @@ def test_truncation_keeps_what_is_before(size: int, written: int, cut: int) -> N
     entries = [(BASE + number, number * 10) for number in range(1, size + 1)]
     index = offset_index(SimDisk(), entries, written=min(written, size))
     index.position_at_or_before(Offset(BASE + cut))  # A block is remembered, and must not outlive the cut.
-    index.truncate_at(cut * 10)
+    index.keep(index.count_before(cut * 10))
+    index.cut()
     assert [index.entry(number) for number in range(len(index))] == [(o - BASE, p) for o, p in entries if p < cut * 10]
     index.add(Offset(BASE + 10_000), 99_999)
     assert index.position_at_or_before(Offset(BASE + 20_000)) == 99_999
@@ -136,7 +137,7 @@ def test_only_greater_timestamps_enter() -> None:
     for timestamp in (-1, 5, 5, 3, 6):
         index.maybe_add(TimestampMs(timestamp), Offset(BASE + timestamp))
     assert [index.entry(number)[0] for number in range(len(index))] == [5, 6]
-    index.truncate_to(Offset(BASE + 6))
+    index.keep(index.count_below(Offset(BASE + 6)))
     index.maybe_add(TimestampMs(6), Offset(BASE + 6))
     assert index.last_entry() == (6, BASE + 6)
 

@@ -178,10 +178,11 @@ def test_partition_names(name: str, expected: tuple[str, int] | None) -> None:
 
 
 def test_deleted_names_fit() -> None:
-    name = names.deleted_partition(partition("t" * 249, 12345), "unique")
+    name = names.marked_partition(partition("t" * 249, 12345), names.DELETE, "unique")
     assert len(name) == 255
     assert names.mark(name) == "delete"
-    assert names.deleted_partition(partition("a-b", 3), "x").startswith("a-b-3.")
-    assert names.deleted_partition(partition("t", 0), "x") != names.deleted_partition(partition("t", 0), "y")
+    assert names.marked_partition(partition("a-b", 3), names.STRAY, "x").startswith("a-b-3.")
+    first, second = (names.marked_partition(partition("t", 0), names.DELETE, unique) for unique in "xy")
+    assert first != second
     assert names.mark("t-0.0123456789abcdef0123456789abcdef-future") == "future"
     assert names.mark("t-0") is None

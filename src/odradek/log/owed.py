@@ -1,0 +1,34 @@
+"""What the files of one log still lack: memory changed first, and the disk did not do all of it yet.
+
+The works are done in the order in which they were owed, each possibly more than once.  Until all are done nothing is
+appended: the files then are a run of what the log was or is, whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+Work = Callable[[], None]
+
+
+class Owed:
+    """False if nothing is owed."""
+
+    __slots__ = ("_works",)
+
+    def __init__(self) -> None:
+        self._works: deque[Work] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._works)
+
+    def add(self, *works: Work) -> None:
+        """Each may be done again after it failed half-way, and raises DiskFailed if it does."""
+        self._works.extend(works)
+
+    def settle(self) -> None:
+        """Does what is owed, up to the first that fails.  Raises DiskFailed."""
+        while self._works:
+            self._works[0]()
+            self._works.popleft()

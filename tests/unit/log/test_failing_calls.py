@@ -1,0 +1,369 @@
+"""Every operation on several files, with each of its calls to the disk failing once, in turn.
+
+Afterwards a log that is there is all there: its files, and the records that it says it has.  When the disk works again
+the next rounds finish what is unfinished, and nothing is left over.  A restart at any of these moments finds the same
+records.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from itertools import count
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
+from odradek.log.log import Log
+from odradek.log.names import parse_segment_file
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.records import decode
+from support.logs import T0
+
+CONFIG = LogConfig(segment_bytes=450, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=1000)
+ID = Uuid(bytes(range(16)))
+OTHER_ID = Uuid(bytes(range(1, 17)))
+T, U, NEW = (TopicPartition(TopicName(name), 0) for name in ("t", "u", "new"))
+LATER = TimestampMs(T0 + 10_000)
+RECORDS = 24
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE)
+Records = dict[int, bytes]
+
+
+class World(NamedTuple):
+    disk: SimDisk
+    directory: LogDirectory
+
+    @property
+    def log(self) -> Log:
+        return self.directory.logs[T]
+
+
+def opened(disk: SimDisk) -> LogDirectory:
+    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda _: CONFIG)
+
+
+def append(log: Log, value: bytes, epoch: int = 1) -> None:
+    """By one of three producers, or by nobody in particular."""
+    number = log.end_offset
+    producer = number % 4 - 1
+    raw = encode_batch(
+        [(None, value, (), T0 + number)],
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=number // 4 if producer >= 0 else -1,
+    )
+    log.append(Batch.checked(memoryview(raw)), LeaderEpoch(epoch), T0)
+
+
+def made() -> World:
+    """Two logs of several segments each, all of it safe."""
+    disk = SimDisk()
+    directory = opened(disk)
+    for name in (T, U):
+        log = directory.create(name, ID, CONFIG, T0)
+        for number in range(RECORDS):
+            append(log, b"%s %d" % (name.topic.encode(), number), epoch=number // 10)
+        log.flush()
+    assert len(log.segments) > 3
+    directory.checkpoint_now()
+    for path in ("", "/data"):
+        disk.sync_directory(path)
+    return World(disk, directory)
+
+
+def contents(log: Log) -> Records:
+    found: Records = {}
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, 300, log.end_offset).read()
+        assert data, f"nothing at {offset} of {log.end_offset}"
+        for batch in iter_batches(data):
+            found |= {record.offset: record.value or b"" for record in decode(batch) if record.offset >= offset}
+            offset = batch.next_offset
+    assert list(found) == list(range(log.start_offset, log.end_offset))
+    return found
+
+
+def everything(directory: LogDirectory) -> dict[TopicPartition, Records]:
+    return {name: contents(log) for name, log in directory.logs.items()}
+
+
+# ---------------------------------------------------------------- what is done
+
+
+def roll(world: World) -> None:
+    world.log.roll(T0)
+
+
+def append_and_roll(world: World) -> None:
+    append(world.log, b"x" * 300, epoch=7)
+
+
+def retain(world: World) -> None:
+    world.log.delete_old_segments(T0, world.log.end_offset)
+    reap(world, T0)
+
+
+def retain_everything(world: World) -> None:
+    world.log.config = LogConfig(segment_bytes=450, retention_ms=0, file_delete_delay_ms=1000)
+    world.log.delete_old_segments(LATER, world.log.end_offset)
+    reap(world, T0)
+
+
+def move_the_start(world: World) -> None:
+    world.log.advance_start(Offset(RECORDS // 2))
+    world.log.delete_old_segments(T0, world.log.end_offset)
+    reap(world, T0)
+
+
+def write_anew_and_cut_off(world: World) -> None:
+    """As a coordinator does with its log."""
+    world.log.roll(T0)
+    start = world.log.end_offset
+    append(world.log, b"all there is")
+    world.log.advance_start(start)
+    world.log.delete_old_segments(T0, world.log.end_offset)
+    reap(world, T0)
+
+
+def truncate(world: World) -> None:
+    world.log.truncate_to(Offset(RECORDS // 2), T0)
+
+
+def truncate_in_the_last_segment(world: World) -> None:
+    world.log.truncate_to(Offset(RECORDS - 1), T0)
+
+
+def start_over(world: World) -> None:
+    world.log.truncate_fully(Offset(RECORDS + 5), T0)
+
+
+def start_over_where_it_began(world: World) -> None:
+    """With names that retention still has to rename."""
+    world.log.delete_old_segments(T0, world.log.end_offset)
+    world.log.truncate_fully(Offset(0), T0)
+
+
+def make(world: World) -> None:
+    world.directory.create(NEW, OTHER_ID, CONFIG, T0)
+
+
+def delete(world: World) -> None:
+    world.directory.delete(T, T0)
+
+
+def delete_all(world: World) -> None:
+    for name in (T, U):
+        world.directory.delete(name, T0)
+    reap(world, LATER)
+
+
+def delete_and_make_again(world: World) -> None:
+    world.directory.delete(T, T0)
+    world.directory.create(T, OTHER_ID, CONFIG, T0)
+
+
+def delete_while_retaining(world: World) -> None:
+    world.log.delete_old_segments(T0, world.log.end_offset)
+    world.directory.delete(T, T0)
+    reap(world, T0)
+
+
+def set_aside(world: World) -> None:
+    world.directory.set_aside(T, T0)
+
+
+def checkpoint(world: World) -> None:
+    append(world.log, b"x")
+    world.log.flush()
+    work = world.directory.begin_checkpoint({T: Offset(3)})
+    assert work is not None
+    work.run()
+
+
+OPERATIONS: list[Callable[[World], None]] = [
+    roll,
+    append_and_roll,
+    retain,
+    retain_everything,
+    move_the_start,
+    write_anew_and_cut_off,
+    truncate,
+    truncate_in_the_last_segment,
+    start_over,
+    start_over_where_it_began,
+    make,
+    delete,
+    delete_all,
+    delete_and_make_again,
+    delete_while_retaining,
+    set_aside,
+    checkpoint,
+]
+WITHOUT_OFFSET = {"leader-epoch-checkpoint", "partition.metadata"}
+FORGETS_ALL = (start_over, start_over_where_it_began)
+
+
+def reap(world: World, now: TimestampMs) -> None:
+    work = world.directory.begin_reap(now)
+    if work is not None:
+        work.run()
+
+
+def calls_of(operation: Callable[[World], None]) -> int:
+    world = made()
+    before = world.disk.calls
+    operation(world)
+    return world.disk.calls - before
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_each_call_fails_once(operation: Callable[[World], None]) -> None:
+    calls = calls_of(operation)
+    for number in range(calls):
+        error = ERRORS[number % len(ERRORS)]
+        try:
+            fail_one(operation, number, error)
+        except BaseException as failure:
+            raise AssertionError(f"call {number} of {calls} with {errno.errorcode[error]}") from failure
+
+
+def fail_one(operation: Callable[[World], None], number: int, error: int) -> None:
+    world = made()
+    before = everything(world.directory)
+    world.disk.fail_call(number, error)
+    try:
+        operation(world)
+    except DiskFailed as failed:
+        assert failed.errno == error
+    world.disk.fail_call(-1)
+    after = everything(world.directory)
+    check_restarts(world, operation, before, after)
+    later_rounds(world)
+    assert everything(world.directory) == after
+    once_more(world, operation, gives_up=bool(number % 2))
+    go_on(world, everything(world.directory))
+    check_leftovers(world)
+    check_same_after_restart(world)
+
+
+def check_restarts(
+    world: World,
+    operation: Callable[[World], None],
+    before: dict[TopicPartition, Records],
+    after: dict[TopicPartition, Records],
+) -> None:
+    """The process or the machine ends in the middle: what the log says it has is there, and nothing that never was."""
+    for seed in range(3):
+        copy = deepcopy(world.disk)
+        again = opened(copy.crash(Random(seed)) if seed else copy.kill())
+        assert not again.offline
+        for name, log in again.logs.items():
+            known = before.get(name, {})
+            found = contents(log)
+            if log.topic_id == OTHER_ID:
+                assert not found
+            elif operation in FORGETS_ALL and name == T:
+                assert not found or found.items() <= known.items()
+            else:
+                assert found.items() <= {**known, **after.get(name, {})}.items()
+                kept = {offset: value for offset, value in after.get(name, {}).items() if offset < RECORDS}
+                assert kept.items() <= found.items()
+
+
+def later_rounds(world: World) -> None:
+    """As housekeeping has them."""
+    for now in range(LATER, LATER + 60_000, 5_000):
+        for log in world.directory.logs.values():
+            log.settle()
+        reap(world, TimestampMs(now))
+
+
+def once_more(world: World, operation: Callable[[World], None], *, gives_up: bool) -> None:
+    """A log that could not be made is asked for again, or its topic is deleted meanwhile."""
+    name = {make: NEW, delete_and_make_again: T}.get(operation)
+    if name is None or name in world.directory.logs:
+        return
+    if gives_up and world.directory.has(name):
+        world.directory.delete(name, T0)
+        later_rounds(world)
+    else:
+        assert world.directory.create(name, OTHER_ID, CONFIG, T0).end_offset == 0
+
+
+def go_on(world: World, after: dict[TopicPartition, Records]) -> None:
+    for name, log in world.directory.logs.items():
+        for number in range(6):
+            append(log, b"y" * 100 + b"%d" % number, epoch=9)
+        assert {**after[name], **contents(log)} == contents(log)
+        log.flush()
+    world.directory.checkpoint_now()  # With it the names in the directory are safe.
+
+
+def check_leftovers(world: World) -> None:
+    """Every file is that of a segment that counts."""
+    folders = {entry.name for entry in world.disk.entries("/data") if entry.size < 0}
+    assert {name for name in folders if not name.endswith("-stray")} == {str(name) for name in world.directory.logs}
+    for log in world.directory.logs.values():
+        names = {entry.name for entry in world.disk.entries(log.directory)}
+        bases = {segment.base_offset for segment in log.segments}
+        # A temporary file that could not even be unlinked is taken away by the next start.
+        for name in {name for name in names if not name.endswith(".snapshot.tmp")} - WITHOUT_OFFSET:
+            parsed = parse_segment_file(name)
+            assert parsed is not None and not parsed[2] and parsed[0] in bases, name
+        assert {f"{base:020}.log" for base in bases} <= names
+
+
+def check_same_after_restart(world: World) -> None:
+    expected = everything(world.directory)
+    starts = {name: (log.start_offset, log.end_offset) for name, log in world.directory.logs.items()}
+    epochs = {name: log.epochs.entries for name, log in world.directory.logs.items()}
+    producers = {name: sorted(log.producers, key=lambda one: one.id) for name, log in world.directory.logs.items()}
+    for seed in range(2):
+        copy = deepcopy(world.disk)
+        again = opened(copy.crash(Random(seed)) if seed else copy.kill())
+        assert everything(again) == expected
+        assert {name: (log.start_offset, log.end_offset) for name, log in again.logs.items()} == starts
+        if not seed:
+            assert {name: log.epochs.entries for name, log in again.logs.items()} == epochs
+            assert {name: ids(log) for name, log in again.logs.items()} == {
+                name: [one.id for one in known] for name, known in producers.items()
+            }
+
+
+def ids(log: Log) -> list[int]:
+    return sorted(one.id for one in log.producers)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+def test_a_disk_that_fails_for_a_while(operation: Callable[[World], None]) -> None:
+    """From some call on everything fails, and nothing can be undone either."""
+    for number in count(step=2):
+        world = made()
+        before = everything(world.directory)
+        world.disk.fail_from(number)
+        first = world.disk.calls
+        with suppress(DiskFailed):
+            operation(world)
+        is_through = world.disk.calls - first <= number
+        world.disk.fail_call(-1)
+        after = everything(world.directory)
+        check_restarts(world, operation, before, after)
+        later_rounds(world)
+        once_more(world, operation, gives_up=bool(number % 2))
+        go_on(world, everything(world.directory))
+        check_leftovers(world)
+        check_same_after_restart(world)
+        if is_through:
+            return
