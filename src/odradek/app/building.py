@@ -213,7 +213,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
         metadata = Metadata(tree, str(settings.metadata_dir))
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
         storage = _open_storage(settings, metadata, membership, disk, now.wall)
-        metadata.adopt(storage.topics(), membership.broker_id, _new_uuid)
+        storage.adopted(metadata.adopt(storage.topics(), membership.broker_id, _new_uuid))
         metadata.register(BrokerInfo(membership.broker_id, _endpoints(listeners), settings.rack), now.wall)
     except BaseException as error:
         tree.close()

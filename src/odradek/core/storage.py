@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from odradek.base.units import Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -12,6 +13,10 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import Checkpoint, LogDirectory
 from odradek.log.log import Log
 from odradek.log.reaper import Reap
+
+_LOG = logging.getLogger(__name__)
+
+STRAYS_NAMED_MAX = 10
 
 
 def log_config(configs: TopicConfigs) -> LogConfig:
@@ -41,6 +46,7 @@ class Storage:
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         assert directories
         self._directories = directories
+        self._adopted: set[TopicName] = set()
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
@@ -48,7 +54,7 @@ class Storage:
     def open(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> Log | None:
         """The log of a partition that this broker holds, made if there is none; None if it can't be opened.
 
-        A log of an earlier topic of the same name is deleted: it was missed when that topic was.
+        A log of another topic of the same name is set aside: it was missed when that topic was deleted.
         """
         for directory in self._directories:
             if name in directory.offline:
@@ -56,13 +62,41 @@ class Storage:
             log = directory.logs.get(name)
             if log is None:
                 continue
-            if log.topic_id is None and topic_id != ZERO_UUID:
-                directory.assign_topic_id(name, topic_id)
-            if log.topic_id in (None, topic_id):
+            if self._is_of(topic_id, name, log, directory):
+                if log.topic_id is None and topic_id != ZERO_UUID:
+                    directory.assign_topic_id(name, topic_id)
                 return log
-            directory.delete(name, now)
+            aside = directory.set_aside(name, now)
+            _LOG.warning("%s had the log of another topic of that name: it is set aside as %s", name, aside)
         directory = next((one for one in self._directories if one.is_made(name)), None) or self._emptiest()
         return directory.create(name, _known(topic_id), log_config(configs), now)
+
+    def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
+        """True if this is the topic's log, as far as that is known.
+
+        A log without an id is from before Kafka 2.8, and Kafka gives it the topic's.  One that was made here has its id
+        on the disk since its first flush.  So after a power failure a log without one that has records and was never
+        flushed may be an earlier topic's, whose deletion was lost too; it holds nothing that was promised to stay.
+        """
+        if log.topic_id is not None:
+            return topic_id in (log.topic_id, ZERO_UUID)
+        was_synced = directory.clean_shutdown or log.recovery_point > 0
+        return was_synced or log.end_offset == log.start_offset or name.topic in self._adopted
+
+    def adopted(self, topics: Iterable[TopicName]) -> None:
+        """These were entered into the cluster since their logs lie here: what lies here is theirs."""
+        self._adopted.update(topics)
+
+    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], now: TimestampMs) -> None:
+        """Logs that the cluster knows nothing of, or not of us: never served, and never deleted unasked."""
+        for directory in self._directories:
+            strays = [name for name in directory.logs if not is_ours(name)]
+            for name in strays:
+                directory.set_aside(name, now)
+            if strays:
+                names = ", ".join(map(str, strays[:STRAYS_NAMED_MAX])) + ("..." if strays[STRAYS_NAMED_MAX:] else "")
+                text = "%s: %d logs are of partitions that this broker does not have, and are set aside as *-stray: %s"
+                _LOG.warning(text, directory.path, len(strays), names)
 
     def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
         """The files of a new partition, before open() asks for its log; in any thread."""
@@ -70,10 +104,10 @@ class Storage:
             self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
+        """What the disk refuses now is done in a later round."""
         for directory in self._directories:
-            if name in directory.logs:
+            if directory.has(name):
                 directory.delete(name, now)
-            directory.offline.pop(name, None)
 
     def topics(self) -> dict[TopicName, tuple[int, Uuid | None]]:
         """What lies in the directories: how many partitions each topic has, and its id."""
