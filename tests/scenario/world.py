@@ -121,7 +121,8 @@ class World:
             step = min(end, next_house) if due is None else min(max(due, now + 1), end, next_house)
             self.harness.pass_time(step - now)
             if step == next_house:
-                self.harness.broker.keep_house(self.harness.now)
+                for _ in self.harness.broker.keep_house(self.harness.now):
+                    pass
                 next_house += house_ms
             self.settle()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
 from odradek.api.gate import Admission, Gate
 from odradek.api.outcome import Encoded
-from odradek.base.units import BrokerId, ProducerId, TimestampMs
+from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
@@ -96,13 +97,17 @@ class Harness:
             self.now.wall,
             broker_id=US,
             cluster_id="cluster",
-            config_of=lambda topic: log_config(self.configs.for_topic(self._view.topics[topic].configs)),
+            config_of=lambda topic: log_config(self.configs.for_topic(self._configs_of(topic))),
         )
         broker = Broker(US, self._view, Storage([logs]), self.configs, self._entropy)
         broker.open_logs(self.now)
         self.now = _later(self.now, self.opening_ms)
         broker.start(self.now)
         return broker
+
+    def _configs_of(self, name: TopicName) -> Mapping[str, str]:
+        topic = self._view.topics.get(name)
+        return {} if topic is None else topic.configs
 
     def restart(self) -> None:
         self.broker.stop(self.now)
@@ -178,7 +183,8 @@ class Harness:
         return outcome.then()
 
     def keep_house(self) -> None:
-        self.broker.keep_house(self.now)
+        for _ in self.broker.keep_house(self.now):
+            pass
         self.settle()
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:

@@ -313,13 +313,25 @@ class Broker:
         self.lot.happened(event.token, event)
 
     def open_logs(self, now: Moment) -> None:
-        """Open what the cluster says is here; after a crash that takes long.  Logs of topics that were deleted
-        meanwhile are deleted too.
+        """Open what the cluster says is here; after a crash that takes long.
+
+        Logs of topics that were deleted meanwhile are set aside, but not by a cluster that has no topics at all: it may
+        be the tree that was lost.
         """
+        if self.view.topics:
+            self.storage.set_strays_aside(self._is_here, now.wall)
         for topic in list(self.view.topics.values()):
             for _ in self._open(topic, now):
                 pass
         self._may_hang = not all(directory.clean_shutdown for directory in self.storage)
+
+    def _is_here(self, name: TopicPartition) -> bool:
+        topic = self.view.topics.get(name.topic)
+        return (
+            topic is not None
+            and name.partition < len(topic.partitions)
+            and (self.id in topic.partitions[name.partition].replicas)
+        )
 
     def start(self, now: Moment) -> None:
         """Coordinate; the sessions of members begin now.  What coordinators find to be done may be about any log."""
@@ -411,9 +423,7 @@ class Broker:
         names = [TopicPartition(topic, index) for index in range(len(known.partitions) if known else 0)]
         gone = [name for name in names if self._take_out(name)]
         for name in gone:
-            # What can't be renamed now is deleted when a topic of the same name is made.
-            with suppress(DiskFailed):
-                self.storage.delete(name, now.wall)
+            self.storage.delete(name, now.wall)
             self.lot.happened(name)
             yield
 
@@ -476,15 +486,21 @@ class Broker:
         """True while something that was written is not synced and will be: by a sync under way, or one that is due."""
         return bool(self._unsynced or self._syncs or self._postponed or self._changes or self._asks_ids)
 
-    def keep_house(self, now: Moment) -> None:
-        """About once a second: retention, flushes that are due, checkpoints, files whose time is over."""
-        due = self._housekeeping.tick(now, self.partitions)
-        self._unsynced.update(dict.fromkeys(due.to_sync) | self._postponed)
+    def keep_house(self, now: Moment) -> Iterator[None]:
+        """One round, about once a second: retention, flushes that are due, checkpoints, files whose time is over.
+
+        Each step of it is short; between two of them anything may happen, but for another round.
+        """
+        self._unsynced.update(self._postponed)
         self._postponed.clear()
+        for due in self._housekeeping.round(now, self.partitions):
+            self._unsynced.update(dict.fromkeys(due.to_sync))
+            self._chores.extend(due.chores)
+            yield
         unopened, self._unopened = self._unopened, {}
         for name in unopened:
             self._open_again(name, now)
-        self._chores.extend(due.chores)
+            yield
         self._steps.keep_house(now)
         self.groups.keep_house(now)
         self.transactions.keep_house(now)

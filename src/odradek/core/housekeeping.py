@@ -1,12 +1,13 @@
 """What is done from time to time, and when it is due: retention, flushes, checkpoints, unlinking, forgetting producers.
 
-Each has Kafka's own interval.  Deciding costs microseconds a partition; what takes longer comes out as chores.
+Each has Kafka's own interval.  A round is taken in slices, so that nothing waits for thousands of partitions: how much
+is done in one is a count, since nothing here has a clock.  What works on files and need not be done here is a chore.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.base.units import Offset, TopicPartition
@@ -19,12 +20,22 @@ from odradek.log.disk import DiskFailed
 
 _LOG = logging.getLogger(__name__)
 
+# Each takes far less than 2 ms on a slow machine: a look at a partition costs some microseconds; whether segments may
+# go costs a dozen, more where an index has to be read for it; letting them go some hundred.
+LOOKED_AT_PER_SLICE = 256
+JUDGED_PER_SLICE = 16
+PRODUCERS_PER_LOOK = 32
+
 
 class Due(NamedTuple):
-    """What has come due."""
+    """What one slice found to have come due."""
 
-    to_sync: Sequence[TopicPartition]
-    chores: Sequence[Chore]
+    to_sync: Sequence[TopicPartition] = ()
+    chores: Sequence[Chore] = ()
+
+
+NOTHING = Due()
+Partitions = Mapping[TopicPartition, Partition]
 
 
 class Housekeeping:
@@ -41,44 +52,95 @@ class Housekeeping:
         self._last_expiry: int | None = None  # At the first tick: who was idle while the broker was not there is known.
         self._last_retention: int | None = None
         self._last_checkpoint = 0
+        self._told: set[TopicPartition] = set()  # Whose unfinished work was told to fail.
 
-    def tick(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Due:
+    def round(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+        """Everything that is due at this moment, a slice at each step."""
         if self._last_retention is None:
             # By default not in the first half minute: a broker that starts has better things to do.
             self._last_retention = now.steady - self._retention_ms + self._delay_ms
         if now.steady - self._last_retention >= self._retention_ms:
             self._last_retention = now.steady
-            _retain(now, partitions)
+            yield from _retain(now, partitions)
         if self._last_expiry is None or now.steady - self._last_expiry >= self._expiry_ms:
             self._last_expiry = now.steady
-            _forget_producers(now, partitions, self._producers_idle_ms)
-        chores: list[Chore] = list(self._storage.reaps(now.wall))
+            yield from _forget_producers(now, partitions, self._producers_idle_ms)
+        yield Due(chores=list(self._storage.reaps(now.wall)))
         if now.steady - self._last_checkpoint >= self._checkpoint_ms:
             self._last_checkpoint = now.steady
-            chores += self._storage.checkpoints(high_watermarks(partitions))
-        return Due(_to_flush(now, partitions), chores)
+            yield from self._checkpoint(partitions)
+        yield from self._look(now, partitions)
+
+    def _checkpoint(self, partitions: Partitions) -> Iterator[Due]:
+        found: dict[TopicPartition, Offset] = {}
+        for some in _slices(partitions):
+            found |= high_watermarks(some)
+            yield NOTHING
+        yield Due(chores=list(self._storage.checkpoints(found)))
+
+    def _look(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+        """Which logs have a flush due; and what a disk refused is tried again."""
+        for some in _slices(partitions):
+            online = [(name, one) for name, one in some.items() if one.is_online]
+            for name, one in online:
+                if one.log.owes:
+                    self._settle(name, one)
+            yield Due([name for name, one in online if one.is_online and one.log.needs_flush(now.wall)])
+
+    def _settle(self, name: TopicPartition, partition: Partition) -> None:
+        try:
+            partition.log.settle()
+            self._told.discard(name)
+        except DiskFailed as failed:
+            if name not in self._told:
+                _LOG.error("%s: files could not be brought up to date and will be: %s", name, failed)
+            self._told.add(name)
 
 
-def high_watermarks(partitions: Mapping[TopicPartition, Partition]) -> dict[TopicPartition, Offset]:
+def high_watermarks(partitions: Partitions) -> dict[TopicPartition, Offset]:
     return {name: partition.positions.high_watermark for name, partition in partitions.items() if partition.is_online}
 
 
-def _to_flush(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> list[TopicPartition]:
-    return [name for name, one in partitions.items() if one.is_online and one.log.needs_flush(now.wall)]
+def _slices(partitions: Partitions) -> Iterator[Partitions]:
+    """All that were there at the beginning, some at a time; what went meanwhile is left out."""
+    names = list(partitions)
+    for start in range(0, len(names), LOOKED_AT_PER_SLICE):
+        some = names[start : start + LOOKED_AT_PER_SLICE]
+        yield {name: partitions[name] for name in some if name in partitions}
 
 
-def _forget_producers(now: Moment, partitions: Mapping[TopicPartition, Partition], idle_ms: int) -> None:
-    for partition in partitions.values():
-        if partition.is_online:
-            partition.log.producers.expire(now.wall, idle_ms)
+def _forget_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iterator[Due]:
+    looks = 0
+    for some in _slices(partitions):
+        for partition in some.values():
+            if partition.is_online:
+                looks += 1 + len(partition.log.producers) // PRODUCERS_PER_LOOK
+                partition.log.producers.expire(now.wall, idle_ms)
+            if looks >= LOOKED_AT_PER_SLICE:
+                looks = 0
+                yield NOTHING
+    yield NOTHING
 
 
-def _retain(now: Moment, partitions: Mapping[TopicPartition, Partition]) -> None:
-    for partition in partitions.values():
-        if partition.is_online:
-            try:
-                partition.log.delete_old_segments(now.wall, partition.positions.high_watermark)
-            except DiskFailed as failed:
-                _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
-                if not failed.is_full:  # Of a full disk the next round may get something back.
-                    partition.take_offline()
+def _retain(now: Moment, partitions: Partitions) -> Iterator[Due]:
+    judged = 0
+    for some in _slices(partitions):
+        for partition in some.values():
+            judged += 1
+            if _retain_one(now, partition) or judged >= JUDGED_PER_SLICE:
+                judged = 0
+                yield NOTHING
+    yield NOTHING
+
+
+def _retain_one(now: Moment, partition: Partition) -> bool:
+    """True if something went, or could not."""
+    if not partition.is_online:
+        return False
+    try:
+        return partition.log.delete_old_segments(now.wall, partition.positions.high_watermark) > 0
+    except DiskFailed as failed:
+        _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
+        if not failed.is_full:  # Of a full disk the next round may get something back.
+            partition.take_offline()
+        return True

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
@@ -61,6 +61,7 @@ CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
 
 _new_tuple = tuple.__new__
+_THROUGH = object()
 
 Result = TypeVar("Result")
 
@@ -102,6 +103,7 @@ class Shell:
         self._timer_due = 0
         self._is_late = False
         self._next_housekeeping = 0
+        self._housekeeping: Iterator[None] | None = None  # A round that is under way.
         self._is_stopped = False
         self._changes_under_way = 0  # Of the metadata tree.
         self._all_finished: asyncio.Future[None] | None = None  # While the broker stops.
@@ -319,9 +321,25 @@ class Shell:
         self._timer, self._is_late = None, False
         self.broker.tick(now)
         if now.steady >= self._next_housekeeping:
-            self.broker.keep_house(now)
             self._next_housekeeping = now.steady + HOUSEKEEPING_MS
+            if self._housekeeping is None:
+                self._housekeeping = self.broker.keep_house(now)
+                self._keep_house()
         self.settle()
+
+    def _keep_house(self) -> None:
+        """One step of a round in each turn, until it is through; then the next one may begin."""
+        if self._is_stopped or self._housekeeping is None:
+            return
+        is_through = True
+        try:
+            is_through = next(self._housekeeping, _THROUGH) is _THROUGH
+        finally:
+            if is_through:
+                self._housekeeping = None
+        self.settle()
+        if not is_through:
+            self.loop.call_soon(self._keep_house)
 
 
 def _wants_none(api_key: int) -> bool:
