@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.config import load, settings
+from odradek.app.config import DEFAULTS, load, settings
 from odradek.app.config_documentation import markdown
 from odradek.app.effective import EFFECTIVE
 from odradek.app.listeners import Endpoint, Listener, SecurityProtocol
@@ -227,9 +227,7 @@ def test_the_effective_keys_are_keys() -> None:
 
 
 def test_the_document_is_made_from_the_tables() -> None:
-    assert DOCUMENT.read_text() == markdown(
-        EFFECTIVE, {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dir": "odradek-data"}
-    )
+    assert DOCUMENT.read_text() == markdown(EFFECTIVE, DEFAULTS)
 
 
 def test_an_id_may_be_asked_for_explicitly() -> None:
