@@ -2,6 +2,12 @@
 
 The records stay opaque unless the topic asks for a look: compression.type other than `producer`, compaction (every
 record needs a key), or a bound on how old records may be.
+
+    checked ──> look ──> fitting        `admitted` does all three
+    header      records  size
+
+`look` knows the bytes and the topic's configuration only, and may be done in a thread; needs_thread says for which
+batches it should be.
 """
 
 from __future__ import annotations
@@ -9,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import INT64_MAX, TimestampMs
+from odradek.base.limits import UNPACKED_BYTES_MAX
+from odradek.base.units import INT64_MAX, KIB, TimestampMs, TopicPartition
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.record.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, Batch
 from odradek.record.builder import seal_batch
-from odradek.record.compression import Codec, decompress
+from odradek.record.compression import Codec, compress, decompress
 from odradek.record.survey import survey
 
 AS_PRODUCED = "producer"
+LOOKED_INTO_AT_ONCE_BYTES_MAX = 16 * KIB  # Without a codec; some dozens of microseconds.
+_CODEC_POSITION = 22  # The lower byte of the attributes.
 # As compression.type names them; the levels are those of compression.<codec>.level.
 _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
     "uncompressed": (Codec.NONE, lambda configs: None),
@@ -31,6 +40,25 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 
 def admitted(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
     """The one batch of a produce request, as it may be appended.  Raises Refused."""
+    batch = checked(partition, records, now)
+    if is_particular(partition.configs):
+        batch = look(partition.topic_partition, partition.configs, batch, now)
+    return fitting(partition, batch)
+
+
+def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) -> bool:
+    """True if `look` may take long: it unpacks a batch, whatever it becomes, or reads or packs a large one."""
+    configs = partition.configs
+    if not is_particular(configs) or len(records) < HEADER_BYTES:
+        return False
+    packed_with = records[_CODEC_POSITION] & CODEC_MASK
+    if not _reads_records(configs) and _CODECS[configs.compression_type][0] == packed_with:
+        return False
+    return packed_with != Codec.NONE or len(records) > LOOKED_INTO_AT_ONCE_BYTES_MAX
+
+
+def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
+    """The batch, whole and intact, with a header that is allowed here.  Raises Refused."""
     configs = partition.configs
     if not records:
         raise Refused(ErrorCode.INVALID_RECORD, "a produce request must hold exactly one batch for each partition")
@@ -40,16 +68,21 @@ def admitted(partition: Partition, records: memoryview | bytes | bytearray | Non
             batch.stamp_create_time()  # Not the producer's to say.
         newest = now.wall + configs.message_timestamp_after_max_ms
         if batch.max_timestamp > newest:
-            raise _out_of_bounds(partition, batch.max_timestamp, "later", newest)
-    if is_particular(configs):
-        _look_into(partition, batch, now)
-        batch = _compressed_as_configured(batch, configs)
-    if len(batch.view) > configs.max_message_bytes:
-        text = (
-            f"The record batch size in the append to {partition.topic_partition} is {batch.size} bytes "
-            f"which exceeds the maximum configured value of {configs.max_message_bytes}."
-        )
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+            raise _out_of_bounds(partition.topic_partition, batch.max_timestamp, "later", newest)
+    return batch
+
+
+def look(name: TopicPartition, configs: TopicConfigs, batch: Batch, now: Moment) -> Batch:
+    """Checks the records as the topic wants it; the batch comes back under the topic's codec.  Raises Refused."""
+    if _reads_records(configs):
+        _look_into(name, configs, batch, now)
+    return _compressed_as_configured(name, batch, configs)
+
+
+def fitting(partition: Partition, batch: Batch) -> Batch:
+    """The batch, if it is not too large for the topic.  Raises Refused(MESSAGE_TOO_LARGE)."""
+    if len(batch.view) > partition.configs.max_message_bytes:
+        raise _too_large(partition.topic_partition, partition.configs, batch.size)
     return batch
 
 
@@ -75,44 +108,54 @@ def _bounds_age(configs: TopicConfigs) -> bool:
     return not configs.is_log_append_time and configs.message_timestamp_before_max_ms < INT64_MAX
 
 
-def _look_into(partition: Partition, batch: Batch, now: Moment) -> None:
-    configs = partition.configs
-    needs_key, has_oldest = "compact" in configs.cleanup_policy, _bounds_age(configs)
-    if not needs_key and not has_oldest:
-        return
-    oldest = TimestampMs(now.wall - configs.message_timestamp_before_max_ms) if has_oldest else None
-    told = survey(batch)
-    if needs_key and told.null_keys:
-        text = f"Compacted topic cannot accept message without key in topic partition {partition.topic_partition}."
+def _reads_records(configs: TopicConfigs) -> bool:
+    return "compact" in configs.cleanup_policy or _bounds_age(configs)
+
+
+def _look_into(name: TopicPartition, configs: TopicConfigs, batch: Batch, now: Moment) -> None:
+    told = survey(batch, decompressed_bytes_max=UNPACKED_BYTES_MAX)
+    if "compact" in configs.cleanup_policy and told.null_keys:
+        text = f"Compacted topic cannot accept message without key in topic partition {name}."
         raise Refused(ErrorCode.INVALID_RECORD, text)
-    if oldest is not None and told.oldest < oldest:
-        raise _out_of_bounds(partition, told.oldest, "earlier", oldest)
+    oldest = TimestampMs(now.wall - configs.message_timestamp_before_max_ms)
+    if _bounds_age(configs) and told.oldest < oldest:
+        raise _out_of_bounds(name, told.oldest, "earlier", oldest)
 
 
-def _out_of_bounds(partition: Partition, timestamp: int, how: str, bound: int) -> Refused:
-    text = f"Timestamp {timestamp} of a message for {partition.topic_partition} is {how} than {bound}"
+def _out_of_bounds(name: TopicPartition, timestamp: int, how: str, bound: int) -> Refused:
+    text = f"Timestamp {timestamp} of a message for {name} is {how} than {bound}"
     return Refused(ErrorCode.INVALID_TIMESTAMP, text)
 
 
-def _compressed_as_configured(batch: Batch, configs: TopicConfigs) -> Batch:
+def _too_large(name: TopicPartition, configs: TopicConfigs, size: int) -> Refused:
+    text = (
+        f"The record batch size in the append to {name} is {size} bytes "
+        f"which exceeds the maximum configured value of {configs.max_message_bytes}."
+    )
+    return Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+
+def _compressed_as_configured(name: TopicPartition, batch: Batch, configs: TopicConfigs) -> Batch:
     """The same records under the topic's own codec (compression.type), if they came under another."""
     if configs.compression_type == AS_PRODUCED:
         return batch
     codec, level_of = _CODECS[configs.compression_type]
     if batch.codec is codec:
         return batch
-    plain = bytearray(HEADER_BYTES)
-    plain += decompress(batch.codec, batch.payload)
-    packed = seal_batch(
-        plain,
-        codec,
+    unpacked = decompress(batch.codec, batch.payload, UNPACKED_BYTES_MAX)
+    size = HEADER_BYTES + len(unpacked)
+    if codec is Codec.NONE and size > configs.max_message_bytes:
+        raise _too_large(name, configs, size)
+    packed = bytearray(HEADER_BYTES)
+    packed += unpacked if codec is Codec.NONE else compress(codec, unpacked, level_of(configs))
+    sealed = seal_batch(
+        packed,
         count=batch.records_count,
         base_timestamp=batch.base_timestamp,
         max_timestamp=batch.max_timestamp,
-        level=level_of(configs),
-        attributes=batch.attributes & ~CODEC_MASK,
+        attributes=batch.attributes & ~CODEC_MASK | codec,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
     )
-    return Batch.trusted(packed)
+    return Batch.trusted(sealed)
