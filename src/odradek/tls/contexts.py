@@ -42,6 +42,9 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
             f"{config.named('ssl.keystore.location')} is not set: a listener that speaks TLS needs a certificate."
         )
     _load(context, own)
+    # A client that only writes and then closes has not read its tickets: its system would reset the connection, and
+    # what it wrote last would be lost.  Few clients of Kafka resume a session.
+    context.num_tickets = 0
     context.verify_mode = _VERIFY[config.client_auth]
     if config.client_auth is not ClientAuth.NONE:
         trusted = stores.trusted(config)
