@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 HANDSHAKE_SECONDS_MAX = 30
 LINGER_SECONDS = 2  # For the peer to read why it is refused.
 READ_BYTES = 64 * 1024
+UNSENT_BYTES_MAX = 64 * 1024  # TLS answers by itself whoever asks for new keys, and the peer may not read that.
 REASONS_REMEMBERED_MAX = 100
 
 
@@ -169,6 +170,9 @@ class SecureFront(asyncio.BufferedProtocol):
             return
         if self._session.bytes_to_send:
             self._outbox.send()
+            if self._session.bytes_to_send > UNSENT_BYTES_MAX:
+                self._report("it does not read what TLS answers")
+                self._raw.abort()
         if self._session.has_peer_closed and not self._raw.is_closing():
             self._raw.close()
 

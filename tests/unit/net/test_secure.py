@@ -244,6 +244,31 @@ def test_no_more_is_encrypted_than_a_slow_reader_takes(
     assert received == [size]
 
 
+def test_who_lets_tls_answer_and_does_not_read_is_ended(contexts: Contexts, outer: ssl.SSLContext) -> None:
+    may_end, goes_on = threading.Event(), threading.Event()
+
+    def ask(stream: ssl.SSLSocket) -> None:
+        goes_on.wait(SECONDS_MAX)
+        stream.sendall(b"more")
+        may_end.wait(SECONDS_MAX)
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, ask) as thread:
+            await until(lambda: bool(door.made and door.made[0].calls))
+            told = door.made[0]
+            outbox = outbox_of(told.transport, door.loop, lambda: None)  # type: ignore[arg-type]
+            outbox.put([b"x" * 60_000_000])
+            assert outbox.is_backed_up
+            # As a peer's requests for new keys leave it, which Python has no call for.
+            told.transport._session._outgoing.write(b"y" * (secure.UNSENT_BYTES_MAX + 1))
+            goes_on.set()
+            await until(lambda: told.calls == ["made", "lost"])
+            may_end.set()
+            await ended(thread)
+
+    run(contexts, work)
+
+
 def test_a_connection_that_does_not_read_gets_nothing_and_all_of_it_later(
     contexts: Contexts, outer: ssl.SSLContext
 ) -> None:
