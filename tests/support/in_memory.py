@@ -6,7 +6,7 @@ import itertools
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from odradek.api.call import Peer
 from odradek.api.conversation import Conversation, Dispatch
@@ -141,8 +141,13 @@ class Harness:
         talk = self.talk()
         talk.receive_data(frame)
         self.go_on(talk)
+        return self._told(talk)
+
+    def _told(self, talk: Conversation) -> Encoded | Parked[Encoded]:
         for parked in talk.parked:
             return parked
+        if isinstance(talk.waits_for, Parked):
+            return cast("Parked[Encoded]", talk.waits_for)
         if talk.ending is not None:
             raise talk.ending.reason
         return talk.data_to_send() or None
@@ -180,7 +185,11 @@ class Harness:
             assert due is not None, "a parked request has a deadline"
             self.pass_time(due - self.now.steady)
             completed = self.broker.lot.take_completed()
-        return outcome.then()
+        talk = outcome.owner
+        assert isinstance(talk, Conversation)
+        talk.answer_parked(outcome, self.now)
+        self.go_on(talk)
+        return self.finished(self._told(talk))
 
     def keep_house(self) -> None:
         for _ in self.broker.keep_house(self.now):

@@ -143,6 +143,11 @@ class Conversation:
         """The requests that wait for an event or a deadline, the oldest first."""
         return self._parked.keys()
 
+    @property
+    def waits_for(self) -> Wait:
+        """What the long request under way waits for, if it waits for more than its next turn."""
+        return self._waits_for
+
     def can_go_on(self, now: Moment) -> bool:
         """True if `step` would find something to do."""
         if not self._unhandled and self._under_way is None:

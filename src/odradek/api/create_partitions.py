@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.api.call import Call
-from odradek.api.parts import Parts, whole
+from odradek.api.outcome import Slices
+from odradek.api.parts import Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.effects import Growth, GrowTopics
-from odradek.core.parked import Parked
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -25,15 +25,15 @@ from odradek.wire.messages.create_partitions import (
 Plans = dict[TopicName, Growth | Refused]
 
 
-def handle(call: Call, body: CreatePartitionsRequest) -> CreatePartitionsResponse | Parked[CreatePartitionsResponse]:
-    plans = whole(_plans(call, body))
+def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
+    plans = yield from _plans(call, body)
     growth = {name: plan for name, plan in plans.items() if not isinstance(plan, Refused)}
     if body.validate_only or not growth:
-        return whole(_answer(plans, lambda name: None))
+        return (yield from _answer(plans, lambda name: None))
     change = call.broker.change(lambda token: GrowTopics(token, growth))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
-    return Parked(waiting, deadline, lambda: whole(_answer(plans, waiting.refusal)))
+    return (yield from parked(waiting, deadline, len(plans), lambda: _answer(plans, waiting.refusal)))
 
 
 def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:

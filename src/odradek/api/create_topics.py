@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.api.call import Call
-from odradek.api.parts import Parts, whole
+from odradek.api.outcome import Slices
+from odradek.api.parts import Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import CreateTopics
-from odradek.core.parked import Parked
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, UNSET, TopicSpec
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
@@ -31,19 +31,19 @@ Plans = dict[str, TopicInfo | Refused]
 Told = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
-def handle(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse | Parked[CreateTopicsResponse]:
+def handle(call: Call, body: CreateTopicsRequest) -> Slices:
     if _partitions(call, body) > PARTITIONS_PER_REQUEST_MAX:
         text = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
         refused = Refused(ErrorCode.POLICY_VIOLATION, text)
         return CreateTopicsResponse(topics=[_refused(topic.name, refused) for topic in body.topics])
-    plans = whole(_plans(call, body))
+    plans = yield from _plans(call, body)
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:
-        return whole(_answer(call, plans, {}, is_dry=body.validate_only))
+        return (yield from _answer(call, plans, {}, is_dry=body.validate_only))
     change = call.broker.change(lambda token: CreateTopics(token, planned))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
-    return Parked(waiting, deadline, lambda: whole(_answer(call, plans, _refusals(planned, waiting))))
+    return (yield from parked(waiting, deadline, len(plans), lambda: _answer(call, plans, _refusals(planned, waiting))))
 
 
 def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:

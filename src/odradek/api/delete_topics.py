@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.api.call import Call
-from odradek.api.parts import Parts, whole
+from odradek.api.outcome import Slices
+from odradek.api.parts import Parts, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
@@ -18,7 +19,6 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import DeleteTopics
-from odradek.core.parked import Parked
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 DISABLED_SINCE = 3
@@ -39,18 +39,22 @@ class _Asked(NamedTuple):
 Found = list[tuple[_Asked, TopicInfo | Refused]]
 
 
-def handle(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse | Parked[DeleteTopicsResponse]:
+def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
     if not call.broker.configs.bool("delete.topic.enable"):
         is_known = call.version >= DISABLED_SINCE
         return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
-    found = whole(_found(call, _asked(call, body)))
+    found = yield from _found(call, _asked(call, body))
     doomed = {topic.name: topic.id for _, topic in found if isinstance(topic, TopicInfo)}
     if not doomed:
-        return whole(_answer(found, {}))
+        return (yield from _answer(found, {}))
     change = call.broker.change(lambda token: DeleteTopics(token, doomed))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
-    return Parked(waiting, deadline, lambda: whole(_answer(found, {name: waiting.refusal(name) for name in doomed})))
+
+    def answer() -> Parts[DeleteTopicsResponse]:
+        return _answer(found, {name: waiting.refusal(name) for name in doomed})
+
+    return (yield from parked(waiting, deadline, len(found), answer))
 
 
 def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:

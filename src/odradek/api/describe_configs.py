@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from odradek.api.call import Call
-from odradek.api.parts import Parts, whole
+from odradek.api.parts import Parts
 from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core import access, topic_names
@@ -30,8 +30,8 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
-def handle(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return whole(_answer(call, body))
+def handle(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsResponse]:
+    return _answer(call, body)
 
 
 def _answer(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsResponse]:

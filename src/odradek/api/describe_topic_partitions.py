@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.metadata import leader_error
-from odradek.api.parts import Parts, whole
+from odradek.api.parts import Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
@@ -25,8 +25,8 @@ from odradek.wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    return whole(_answer(call, body))
+def handle(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:
+    return _answer(call, body)
 
 
 def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:

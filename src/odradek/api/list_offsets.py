@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from odradek.api.call import Call
 from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
+from odradek.api.outcome import Slices
+from odradek.api.parts import Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.access import Operation, ResourceType
@@ -46,7 +48,7 @@ Part: TypeAlias = ListOffsetsPartitionResponse | Pending
 Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
 
 
-def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse | Parked[ListOffsetsResponse]:
+def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
         return refuse(call, body, ErrorCode.INVALID_REQUEST)
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
@@ -54,7 +56,9 @@ def handle(call: Call, body: ListOffsetsRequest) -> ListOffsetsResponse | Parked
         for part in topic.partitions:
             asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
     committed = body.isolation_level == READ_COMMITTED
-    topics = [(TopicName(name), _parts(call, TopicName(name), parts, committed)) for name, parts in asked.items()]
+    topics: Topics = []
+    for name, parts in asked.items():
+        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, committed))))
     questions = [part.question for _, parts in topics for part in parts if isinstance(part, Pending)]
     if not questions:
         return _response(call, topics)
@@ -73,14 +77,21 @@ def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsets
     )
 
 
-def _parts(call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool) -> list[Part]:
+def _parts(
+    call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool
+) -> Parts[list[Part]]:
     """Each partition once; one that is asked for twice has no answer."""
-    if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        return [_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in asked]
-    return [
-        _partition(call, name, parts[0], committed) if len(parts) == 1 else _refused(index, ErrorCode.INVALID_REQUEST)
-        for index, parts in asked.items()
-    ]
+    is_allowed = call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    found: list[Part] = []
+    for index, parts in asked.items():
+        if not is_allowed:
+            found.append(_refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif len(parts) > 1:
+            found.append(_refused(index, ErrorCode.INVALID_REQUEST))
+        else:
+            found.append(_partition(call, name, parts[0], committed))
+        yield
+    return found
 
 
 def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, committed: bool) -> Part:

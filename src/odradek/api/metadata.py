@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
-from odradek.api.parts import Parts, whole
+from odradek.api.outcome import Slices
+from odradek.api.parts import Parts, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicName
@@ -24,7 +25,6 @@ from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS, TopicInfo
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
-from odradek.core.parked import Parked
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from odradek.wire.messages.metadata import (
     MetadataRequest,
@@ -40,14 +40,16 @@ ASKED_BY_ID_SINCE = 12
 CREATION_MS_MAX = 5 * SECOND_MS
 
 
-def handle(call: Call, body: MetadataRequest) -> MetadataResponse | Parked[MetadataResponse]:
+def handle(call: Call, body: MetadataRequest) -> Slices:
     if call.version < ASKED_BY_ID_SINCE and any(_has_id(topic) for topic in body.topics or ()):
         raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
-    missing = whole(_to_create(call, body))
+    missing = yield from _to_create(call, body)
     if not missing:
-        return whole(_answer(call, body))
+        return (yield from _answer(call, body))
     change = call.broker.change(lambda token: CreateTopics(token, tuple(missing)))
-    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: whole(_answer(call, body)))
+    count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
+    deadline = call.now.steady + CREATION_MS_MAX
+    return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))
 
 
 def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:

@@ -35,7 +35,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     if partition is None:
         return None
     try:
-        batch = ingress.admitted(partition, records, now)
+        batch = ingress.admitted(partition, records, now, at_once=True)
         join = None
         if batch.attributes:  # None are set in most batches.
             join = produce.admit(broker, partition, batch, outline.version, outline.transactional_id, now)

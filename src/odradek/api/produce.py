@@ -10,19 +10,24 @@ partition means: once it is synced to the disk.  A batch that its producer sent 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from collections.abc import Generator, Hashable, Iterable
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from odradek.api import joint_admission
 from odradek.api.call import Call
-from odradek.api.produce_parts import is_transactional, topic_name
+from odradek.api.outcome import PAUSE, Slices, Wait
+from odradek.api.produce_parts import TOPIC_IDS_SINCE, is_transactional, topic_name
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
 from odradek.core import ingress
 from odradek.core.access import Operation, ResourceType, Rights
 from odradek.core.broker import Broker
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import Producer
+from odradek.core.effects import Work
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
@@ -39,6 +44,8 @@ from odradek.wire.messages.produce import (
     TopicProduceResponse,
 )
 from odradek.wire.schema import maker
+
+Response = TypeVar("Response", ProduceResponse, None)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = _ACKS = 0, 1, -1
 SYNC_MS_MIN = 5 * SECOND_MS
@@ -80,11 +87,18 @@ class Staged:
             elif appended.append.needs_sync or self._acks == ACKS_ALL:
                 waiting.add(appended)
         if self._acks == ACKS_NONE:
-            # Nothing to answer with: like Kafka, close the connection so that the client looks again for the leader.
-            if any(part.error_code for topic in response.responses for part in topic.partition_responses):
-                raise ConnectionAbortedError("a produce with acks=0 failed")
+            check_unanswered(response)
             return None
         return waiting.parked(response, self._now, self._timeout_ms) if waiting.pending else response
+
+
+def check_unanswered(response: ProduceResponse) -> None:
+    """Raises ConnectionAbortedError if there is an error, of which nobody is told with acks=0.
+
+    Like Kafka, we close the connection then, so that the client looks again for the leader.
+    """
+    if any(part.error_code for topic in response.responses for part in topic.partition_responses):
+        raise ConnectionAbortedError("a produce with acks=0 failed")
 
 
 class Appended(NamedTuple):
@@ -102,27 +116,119 @@ class Appended(NamedTuple):
         self.answer.log_append_time_ms = NO_TIMESTAMP
 
 
-def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | None:
+def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | Slices | None:
+    if _takes_long(call, body):
+        return _in_slices(call, body)
     transactional = _transactional(body)
     wrong = _wrong_as_a_whole(call, body, transactional)
     if wrong is not None:
         return refuse(call, body, wrong)
-    if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
-        producer = Producer(transactional[0].producer_id, transactional[0].producer_epoch)
-        joint_admission.join(call, body, producer)
+    _join(call, body, transactional)
     appended: list[Appended] = []
     response = _answer(responses=[_stage_topic(call, body, topic, appended) for topic in body.topic_data])
     return Staged(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
 
 
+def _takes_long(call: Call, body: ProduceRequest) -> bool:
+    """True if the request is for very many partitions, or one of its batches has to be looked into by a thread."""
+    if sum(len(topic.partition_data) for topic in body.topic_data) > SLICE_ELEMENTS:
+        return True
+    return _looked_into(call, body)
+
+
+def _in_slices(call: Call, body: ProduceRequest) -> Slices:
+    """The same between the turns of others; what follows on the connection waits until it is answered, as in Kafka."""
+    transactional: list[BatchHeader] = []
+    for topic in body.topic_data:
+        for part in topic.partition_data:
+            transactional += _transactional_of(part)
+            yield PAUSE
+    wrong = _wrong_as_a_whole(call, body, transactional)
+    if wrong is not None:
+        return refuse(call, body, wrong)
+    _join(call, body, transactional)
+    appended: list[Appended] = []
+    topics = []
+    for topic in body.topic_data:
+        topics.append((yield from _stage_topic_in_slices(call, body, topic, appended)))  # noqa: PERF401
+    return (yield from _settled_in_slices(call, body, _answer(responses=topics), appended))
+
+
+def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, appended: list[Appended]) -> Slices:
+    """As Staged.settle.  Raises ConnectionAbortedError."""
+    waiting = Acknowledgement(call.broker)
+    for one in appended:
+        if one.append.refused is not None:
+            one.fail(one.append.refused)
+        elif one.append.needs_sync or body.acks == ACKS_ALL:
+            waiting.add(one)
+        yield PAUSE
+    if body.acks == ACKS_NONE:
+        check_unanswered(response)
+        return None
+    if waiting.pending:
+        yield waiting.parked(None, call.now, body.timeout_ms)
+        for one in waiting.pending:
+            waiting.settle(one)
+            yield PAUSE
+    return response
+
+
+def _stage_topic_in_slices(
+    call: Call, body: ProduceRequest, topic: TopicProduceData, appended: list[Appended]
+) -> Generator[Wait, object, TopicProduceResponse]:
+    parts = []
+    for part in topic.partition_data:
+        try:
+            name = topic_name(call, topic)  # Asked again: time passes between two of them.
+            looked_into = yield from _looked_into_beside(call, name, part)
+        except Refused as refused:
+            parts.append(_refused(part.index, refused))
+        else:
+            parts.append(_stage_partition(call, body, name, part, appended, looked_into))
+            call.broker.commit(call.now)  # Nothing is staged while others have their turn.
+        yield PAUSE
+    return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
+
+
+def _looked_into_beside(
+    call: Call, topic: TopicName, part: PartitionProduceData
+) -> Generator[Wait, object, Batch | None]:
+    """The batch as the topic wants it, if that takes a thread to find out; None if it does not.  Raises Refused."""
+    partition = call.broker.partition(topic, part.index)
+    if not part.records or not ingress.needs_thread(partition, part.records):
+        return None
+    batch = ingress.checked(partition, part.records, call.now)
+    done = yield Work(partial(ingress.look, partition.topic_partition, partition.configs, batch, call.now))
+    assert isinstance(done, Batch)
+    return done
+
+
+def _looked_into(call: Call, body: ProduceRequest) -> bool:
+    """True if a thread has to look into one of the batches."""
+    by_id, view, partitions = call.version >= TOPIC_IDS_SINCE, call.broker.view, call.broker.partitions
+    for topic in body.topic_data:
+        name = view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.name)
+        for part in topic.partition_data:
+            partition = partitions.get(TopicPartition(name, part.index)) if name is not None else None
+            if partition is not None and part.records and ingress.needs_thread(partition, part.records):
+                return True
+    return False
+
+
 def _transactional(body: ProduceRequest) -> list[BatchHeader]:
     """Of its batches those that say to be of a transaction."""
-    return [
-        BatchHeader(part.records)
-        for topic in body.topic_data
-        for part in topic.partition_data
-        if part.records is not None and is_transactional(part)
-    ]
+    return [one for topic in body.topic_data for part in topic.partition_data for one in _transactional_of(part)]
+
+
+def _transactional_of(part: PartitionProduceData) -> list[BatchHeader]:
+    return [BatchHeader(part.records)] if part.records is not None and is_transactional(part) else []
+
+
+def _join(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> None:
+    if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
+        producer = Producer(transactional[0].producer_id, transactional[0].producer_epoch)
+        joint_admission.join(call, body, producer)
 
 
 def _wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
@@ -166,13 +272,21 @@ def _stage_topic(
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
-def _stage_partition(
-    call: Call, body: ProduceRequest, topic: TopicName, part: PartitionProduceData, appended: list[Appended]
+def _stage_partition(  # noqa: PLR0917
+    call: Call,
+    body: ProduceRequest,
+    topic: TopicName,
+    part: PartitionProduceData,
+    appended: list[Appended],
+    looked_into: Batch | None = None,
 ) -> PartitionProduceResponse:
     broker = call.broker
     try:
         partition = broker.partition(topic, part.index)
-        batch = ingress.admitted(partition, part.records, call.now)
+        if looked_into is None:
+            batch = ingress.admitted(partition, part.records, call.now)
+        else:
+            batch = ingress.fitting(partition, looked_into)
         join = None
         if batch.attributes:  # None are set in most batches.
             join = admit(broker, partition, batch, call.version, body.transactional_id, call.now)
@@ -233,12 +347,14 @@ class Acknowledgement:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.pending: list[Appended] = []
+        self._left: list[Appended] = []  # Of those, as far as is known.
 
     def add(self, appended: Appended) -> None:
         if not self._is_settled(appended):
             self.pending.append(appended)
+            self._left.append(appended)
 
-    def parked(self, response: ProduceResponse, now: Moment, timeout_ms: int) -> Parked[ProduceResponse]:
+    def parked(self, response: Response, now: Moment, timeout_ms: int) -> Parked[Response]:
         # The client's timeout is for replicas.  Without a floor a timeout of 0 would end before any sync can.
         return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), lambda: self._settle(response))
 
@@ -248,7 +364,10 @@ class Acknowledgement:
         return [*joins, *(appended.name for appended in self.pending)]
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        return all(map(self._is_settled, self.pending))
+        left = self._left
+        while left and self._is_settled(left[-1]):  # Each is looked at until it is settled, and not after.
+            left.pop()
+        return not left
 
     def _is_settled(self, appended: Appended) -> bool:
         append, join = appended.append, appended.join
@@ -266,13 +385,18 @@ class Acknowledgement:
             return append.end <= (positions.durable_end if append.needs_sync else positions.high_watermark)
         return True
 
-    def _settle(self, response: ProduceResponse) -> ProduceResponse:
+    def _settle(self, response: Response) -> Response:
         """The answer, when the last partition is there or the time is over."""
-        for appended in self.pending:
-            answer = appended.answer
-            if not self._is_settled(appended):
-                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-            if answer.error_code:
-                answer.base_offset = NO_OFFSET
-                answer.log_append_time_ms = NO_TIMESTAMP
+        if response is not None:
+            for appended in self.pending:
+                self.settle(appended)
         return response
+
+    def settle(self, appended: Appended) -> None:
+        """Puts into its answer how it has ended, or that the time is over."""
+        answer = appended.answer
+        if not self._is_settled(appended):
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        if answer.error_code:
+            answer.base_offset = NO_OFFSET
+            answer.log_append_time_ms = NO_TIMESTAMP

@@ -38,10 +38,20 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 }
 
 
-def admitted(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
-    """The one batch of a produce request, as it may be appended.  Raises Refused."""
+class TakesLong(Refused):
+    """Raised for a batch that a thread should look into."""
+
+
+def admitted(
+    partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
+) -> Batch:
+    """The one batch of a produce request, as it may be appended.  Raises Refused, and TakesLong if it must be `at_once`
+    and can't.
+    """
     batch = checked(partition, records, now)
     if is_particular(partition.configs):
+        if at_once and needs_thread(partition, batch.view):
+            raise TakesLong(ErrorCode.NONE)
         batch = look(partition.topic_partition, partition.configs, batch, now)
     return fitting(partition, batch)
 
