@@ -37,11 +37,11 @@ from odradek.net.budget_watch import BudgetWatch
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
-from odradek.tls.contexts import Contexts
 from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:
     from odradek.app.metrics import Metrics
+    from odradek.tls.contexts import Contexts
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.app.effective import EFFECTIVE
-from odradek.app.listener_tls import KEYS, parse_tls, prefix_of
+from odradek.app.listener_tls import names_of, parse_tls, requires_certificates
 from odradek.app.listeners import (
     Endpoint,
     Listener,
@@ -28,7 +28,9 @@ from odradek.base.units import BrokerId
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
-from odradek.tls.config import ClientAuth, TlsConfig
+
+if TYPE_CHECKING:
+    from odradek.tls.config import TlsConfig
 
 # No key of Kafka's: so it is in no table, and no client is told of it.
 METRICS_LISTENER = "metrics.listener"
@@ -124,7 +126,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
 
 
 def _without_effect(configs: BrokerConfigs, tls: Mapping[str, TlsConfig]) -> Iterator[str]:
-    of_listeners = {prefix_of(name) + key for name in tls for key in KEYS}
+    of_listeners = names_of(tls)
     for name in configs.names_set():
         if name not in EFFECTIVE and name not in of_listeners:
             yield name
@@ -180,8 +182,7 @@ def _check_safe(
         secure = tls.get(listener.name)
         if listener.protocol is not SecurityProtocol.PLAINTEXT and secure is None:
             raise ConfigError(f"Listener {listener} is to speak {listener.protocol.value}, which is not supported yet.")
-        authenticates = secure is not None and secure.client_auth is ClientAuth.REQUIRED
-        if not (listener.is_loopback or authenticates or insecure):
+        if not (listener.is_loopback or requires_certificates(secure) or insecure):
             advice = "" if secure is None else "set ssl.client.auth=required, "
             raise ConfigError(
                 f"Listener {listener} would let anyone on the network in without authentication: "

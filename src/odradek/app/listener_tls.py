@@ -1,29 +1,27 @@
 """What ssl.* says of each listener: Kafka's keys, and the same behind listener.name.<listener>. for one of them.
 
-ssl.keystore.location=/etc/kafka/broker.p12
-listener.name.outside.ssl.client.auth=required
+    ssl.keystore.location=/etc/kafka/broker.p12
+    listener.name.outside.ssl.client.auth=required
+
+A broker in plain text loads nothing of TLS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.app.listeners import Listener, SecurityProtocol
 from odradek.base.secret import Secret
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError, Value
-from odradek.tls import config as tls_config
-from odradek.tls.config import Names, TlsConfig
-from odradek.tls.errors import TlsConfigError
 
 if TYPE_CHECKING:
+    from odradek.tls.config import TlsConfig
     from odradek.tls.contexts import Contexts
 
-KEYS = tls_config.SECRETS | tls_config.TEXTS | {tls_config.ENGINE_FACTORY}
 
-
-def parse_tls(configs: BrokerConfigs, listeners: Iterable[Listener]) -> Mapping[str, TlsConfig]:
+def parse_tls(configs: BrokerConfigs, listeners: Sequence[Listener]) -> Mapping[str, TlsConfig]:
     """Listener name to what it speaks, for those that speak TLS.  Raises ConfigError; stores are not read yet."""
     return {each.name: _of(configs, each.name) for each in listeners if each.protocol is SecurityProtocol.SSL}
 
@@ -32,7 +30,8 @@ def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
     """Reads the stores of each listener.  Raises ConfigError."""
     if not tls:
         return {}
-    from odradek.tls.contexts import Contexts, server_context  # A broker in plain text needs no ssl.
+    from odradek.tls.contexts import Contexts, server_context
+    from odradek.tls.errors import TlsConfigError
 
     try:
         return {name: Contexts(config, server_context) for name, config in tls.items()}
@@ -40,12 +39,29 @@ def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
         raise ConfigError(str(error)) from None
 
 
-def prefix_of(listener: str) -> str:
+def names_of(tls: Mapping[str, TlsConfig]) -> frozenset[str]:
+    """The names of the keys that count for one of these listeners alone."""
+    if not tls:
+        return frozenset()
+    from odradek.tls.config import KEYS
+
+    return frozenset(_prefix_of(name) + key for name in tls for key in KEYS)
+
+
+def requires_certificates(tls: TlsConfig | None) -> bool:
+    """True if nobody is let in whose certificate is not trusted."""
+    return tls is not None and tls.client_auth.value == "required"
+
+
+def _prefix_of(listener: str) -> str:
     return f"listener.name.{listener.lower()}."
 
 
 def _of(configs: BrokerConfigs, listener: str) -> TlsConfig:
-    prefix = prefix_of(listener)
+    from odradek.tls.config import KEYS, Names, TlsConfig
+    from odradek.tls.errors import TlsConfigError
+
+    prefix = _prefix_of(listener)
     own = frozenset(key for key in KEYS if configs.is_set(prefix + key))
     texts = {}
     for key in KEYS:

@@ -122,7 +122,6 @@ def isolation(name: str, text: str) -> int:
 
 
 SECURITY = ("security.protocol", "sasl.", "ssl.")
-SSL_OPTIONS = tls_config.SECRETS | tls_config.TEXTS | {tls_config.ENGINE_FACTORY}
 
 
 def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
@@ -137,7 +136,7 @@ def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
             raise ConfigurationError(f"option {prefix}{name} is not supported: this client speaks PLAINTEXT and SSL")
         if name in tls_config.WITHOUT_EFFECT:
             _log.warning("option %s has no effect on this client", prefix + name)
-        elif name.startswith("ssl.") and name not in SSL_OPTIONS:
+        elif name.startswith("ssl.") and name not in tls_config.KEYS:
             raise ConfigurationError(f"option {prefix}{name} is no configuration of a Kafka client")
         elif name.startswith("ssl.") and protocol != "SSL":
             raise ConfigurationError(

@@ -24,7 +24,7 @@ from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFF
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.intake import LEFT_BYTES_MIN, Intake
-from odradek.net.secure import outbox_of
+from odradek.net.outbox import outbox_of
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
 from odradek.wire.primitives import Buffer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
@@ -14,10 +15,12 @@ from odradek.net.door import Address, Door, bound, tell_of_short_queue
 from odradek.net.outbox import Loop
 from odradek.net.readers import Readers
 from odradek.net.receiving import Receiving
-from odradek.net.secure import Entrance, SecureFront
 from odradek.net.shell import Shell
-from odradek.tls.contexts import Contexts
 from odradek.wire.budget import ReceiveBudget
+
+if TYPE_CHECKING:
+    from odradek.net.secure import Entrance, SecureFront
+    from odradek.tls.contexts import Contexts
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class Listener:
         self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
         self._per_address_max = connections_per_address_max
         # Its connections speak TLS if there is one.
-        self.entrance = None if contexts is None else Entrance(contexts)
+        self.entrance = None if contexts is None else _entrance(contexts)
         self._connections: dict[ClientConnection | SecureFront, str] = {}
         self._by_address: Counter[str] = Counter()
         self._turned_away = 0
@@ -91,7 +94,7 @@ class Listener:
 
     def _protocol(self) -> ClientConnection | SecureFront:
         connection = ClientConnection(self)
-        return connection if self.entrance is None else SecureFront(self, self.entrance, connection)
+        return connection if self.entrance is None else self.entrance.front(self, connection)
 
     @property
     def loop(self) -> Loop:
@@ -178,6 +181,12 @@ class Listener:
 
     def __len__(self) -> int:
         return len(self._connections)
+
+
+def _entrance(contexts: Contexts) -> Entrance:
+    from odradek.net.secure import Entrance  # A broker in plain text starts sooner without.
+
+    return Entrance(contexts)
 
 
 def why_not(where: str, error: OSError, setting: str) -> str:

@@ -327,6 +327,20 @@ def _nothing() -> None:
     """There is nobody to be told."""
 
 
+class TransportWithOutbox(asyncio.Transport):
+    """A transport whose bytes are not those of its socket, and which has an outbox of its own for that."""
+
+    def outbox_for(self, drained: Callable[[], None]) -> Outbox:
+        raise NotImplementedError
+
+
+def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], None]) -> Outbox:
+    """The outbox of a connection, whether it is under TLS or not."""
+    if isinstance(transport, TransportWithOutbox):
+        return transport.outbox_for(drained)
+    return Outbox(transport, loop, drained)
+
+
 IN_MEMORY = (bytes, memoryview)
 ROOM_POLL_SECONDS = 0.01
 MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from odradek.base.units import SECOND_MS
-from odradek.net.outbox import Loop, Outbox
+from odradek.net.outbox import Loop, TransportWithOutbox
 from odradek.net.secure_outbox import SecureOutbox
 from odradek.tls.contexts import Contexts
 from odradek.tls.errors import TlsFailed
@@ -73,6 +73,9 @@ class Entrance:
         self.space = memoryview(bytearray(READ_BYTES))
         self._next_lines: dict[str, int] = {}
         self._refused = 0
+
+    def front(self, door: Door, connection: Connection) -> SecureFront:
+        return SecureFront(door, self, connection)
 
     def report(self, door: Door, address: str, reason: str, level: int = logging.WARNING) -> None:
         """A line for each reason, and one a second at most: whoever is refused comes back at once."""
@@ -226,7 +229,7 @@ class SecureFront(asyncio.BufferedProtocol):
             self._timer = None
 
 
-class SecureTransport(asyncio.Transport):
+class SecureTransport(TransportWithOutbox):
     """The transport of a connection under TLS, as far as connections use one.  What is sent goes through `outbox`."""
 
     def __init__(
@@ -273,10 +276,3 @@ class SecureTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self._raw.abort()
-
-
-def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], None]) -> Outbox:
-    """The outbox of a connection, whether it is under TLS or not."""
-    if isinstance(transport, SecureTransport):
-        return transport.outbox_for(drained)
-    return Outbox(transport, loop, drained)

@@ -64,6 +64,7 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 ENGINE_FACTORY = "ssl.engine.factory.class"
+KEYS = SECRETS | TEXTS | {ENGINE_FACTORY}
 
 
 @dataclass(frozen=True, slots=True)

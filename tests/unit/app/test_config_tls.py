@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,13 @@ def test_a_listener_has_its_own_keys_and_those_of_all() -> None:
     assert outside.named("ssl.keystore.password") == "ssl.keystore.password"
     assert read.without_effect == ()
     assert "hunter2" not in repr(read)
+
+
+def test_a_broker_in_plain_text_loads_nothing_of_tls(tmp_path: Path) -> None:
+    code = "import sys, odradek.app.server as s; from odradek.app.config import settings; settings({}); "
+    code += "print([name for name in sys.modules if name.startswith(('odradek.tls', 'odradek.net.secure'))])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "[]\n"
 
 
 def test_what_has_no_effect_is_named() -> None:

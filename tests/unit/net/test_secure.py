@@ -19,7 +19,8 @@ import uvloop
 
 from odradek.log.disk import FileSlice, RealDisk
 from odradek.net import secure
-from odradek.net.secure import Entrance, SecureFront, SecureTransport, outbox_of
+from odradek.net.outbox import outbox_of
+from odradek.net.secure import Entrance, SecureFront, SecureTransport
 from odradek.net.traffic import Traffic
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import Contexts, client_context, server_context
