@@ -5,6 +5,11 @@ start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005
 (v11, KIP-1023).  Nothing is tiered here.  v2: isolation level: for who reads committed records the end is the last
 stable offset, and no time is found beyond it.  v4: leader epochs.  v6: flexible.  v10: a timeout,
 unused without remote storage.
+
+Order: what has to be read for an answer is looked up beside the loop; later requests of the connection may be carried
+out before, and are answered after.  Who leads the partition is looked at again when the answer comes.
+Differs from Kafka: -3 is the greatest timestamp of the records that can be read; Kafka finds nothing if a record beyond
+them has a greater one.  A batch whose records unpack to more than 64 MiB is CORRUPT_MESSAGE.
 """
 
 from __future__ import annotations

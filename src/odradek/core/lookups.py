@@ -53,7 +53,7 @@ class Question:
         if not self.is_answered:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker stops")
         if isinstance(self._found, Refused):
-            raise self._found
+            raise Refused(self._found.code, self._found.detail)
         return self._found
 
     def answer(self, found: Found) -> None:
@@ -91,8 +91,11 @@ class Begun(NamedTuple):
             return self.search
         try:
             return self.search.run()
-        except (Refused, DiskFailed) as failure:
-            return failure
+        except Refused as refused:
+            # Another one: what was raised holds, by its traceback, all that was unpacked.
+            return Refused(refused.code, refused.detail)
+        except DiskFailed as failed:
+            return failed.with_traceback(None)
         except AssertionError:
             raise
         except Exception:

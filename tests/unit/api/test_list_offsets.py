@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -260,6 +262,22 @@ def test_a_bomb_is_refused(harness: Harness) -> None:
     assert asked(harness, T0) == (-1, ErrorCode.CORRUPT_MESSAGE)
     assert asked(harness, GREATEST) == (-1, ErrorCode.CORRUPT_MESSAGE)
     assert asked(harness, T0 + 1) == (-1, ErrorCode.NONE)
+
+
+def test_nothing_of_a_refused_bomb_stays(harness: Harness) -> None:
+    """Not even until the next collection of garbage: a failure holds on to the frames it came through."""
+    produced(harness, bomb(UNPACKED_BYTES_MAX))
+    pages = Path("/proc/self/statm")
+    gc.collect()
+    gc.disable()
+    try:
+        before = int(pages.read_text().split()[1])
+        for _ in range(4):
+            assert asked(harness, T0) == (-1, ErrorCode.CORRUPT_MESSAGE)
+        grown_bytes = (int(pages.read_text().split()[1]) - before) * resource.getpagesize()
+    finally:
+        gc.enable()
+    assert grown_bytes < UNPACKED_BYTES_MAX
 
 
 def test_ten_thousand_members(harness: Harness) -> None:
