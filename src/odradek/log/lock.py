@@ -24,7 +24,7 @@ class RealLock:
             self._identity = self._identify(path)
             if self._identity in self._held:
                 raise BlockingIOError
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
             self._identity = self._identify(path)
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,7 +22,7 @@ from odradek.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
 
 RETRY_MS = 5 * SECOND_MS  # After a failure; doubled after each further one.
 RETRY_MS_MAX = 300 * SECOND_MS
-WORKS_PER_ROUND_MAX = 512
+WORKS_PER_ROUND_MAX = 256
 NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 
@@ -35,6 +35,11 @@ class Work:
         self.due_ms = due_ms
         self.failures = 0
 
+    @property
+    def count(self) -> int:
+        """How many files and directories are gone once it is done."""
+        return 0
+
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         raise NotImplementedError
 
@@ -44,16 +49,21 @@ class Work:
 
 
 class FileRemoval(Work):
-    """Unlinks one file."""
+    """Unlinks files that go together."""
 
-    __slots__ = ("path",)
+    __slots__ = ("paths",)
 
-    def __init__(self, path: str, due_ms: TimestampMs) -> None:
+    def __init__(self, paths: Sequence[str], due_ms: TimestampMs) -> None:
         super().__init__(due_ms)
-        self.path = path
+        self.paths = paths
+
+    @property
+    def count(self) -> int:
+        return len(self.paths)
 
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
-        disk.unlink(self.path)
+        for path in self.paths:
+            disk.unlink(path)
 
 
 class DirectoryRemoval(Work):
@@ -64,6 +74,10 @@ class DirectoryRemoval(Work):
     def __init__(self, path: str, due_ms: TimestampMs) -> None:
         super().__init__(due_ms)
         self.path = path
+
+    @property
+    def count(self) -> int:
+        return 1
 
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         for entry in _entries(disk, self.path):
@@ -124,7 +138,7 @@ class SegmentRetirement(Retirement):
             self._renamed.append(path + DELETED)
 
     def follow_ups(self) -> Sequence[Work]:
-        return [FileRemoval(path, self._unlink_ms) for path in self._renamed]
+        return [FileRemoval(tuple(self._renamed), self._unlink_ms)] if self._renamed else ()
 
 
 class DirectoryRetirement(Retirement):
@@ -203,7 +217,7 @@ class Reaper:
         return len(self._waiting)
 
     def add_file(self, path: str, due_ms: TimestampMs) -> None:
-        self._add(FileRemoval(path, due_ms))
+        self._add(FileRemoval((path,), due_ms))
 
     def add_directory(self, path: str, due_ms: TimestampMs) -> None:
         self._add(DirectoryRemoval(path, due_ms))
@@ -309,7 +323,7 @@ class Reaper:
         gone = 0
         while (work := self.begin(now_ms)) is not None:
             work.run()
-            gone += sum(not isinstance(done, Retirement) for done in work.done)
+            gone += sum(done.count for done in work.done)
         return gone
 
 

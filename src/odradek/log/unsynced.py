@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from odradek.log.disk import DiskFailed, File, RealDisk, RealFile
+from odradek.log.disk import FILE_MODE, DiskFailed, File, RealDisk, RealFile
 
 
 class UnsyncedFile(RealFile):
@@ -23,7 +23,7 @@ class UnsyncedDisk(RealDisk):
 
     def _open(self, path: str, flags: int) -> File:
         try:
-            return UnsyncedFile(os.open(path, flags, 0o644), path)
+            return UnsyncedFile(os.open(path, flags, FILE_MODE), path)
         except OSError as error:
             raise DiskFailed.of(error, path) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -189,3 +190,17 @@ def test_another_process_holds_the_lock(tmp_path: Path) -> None:
             DISK.lock(f"{tmp_path}/.lock")
         other.kill()
     DISK.lock(f"{tmp_path}/.lock").release()
+
+
+def test_files_and_folders_are_not_for_others(tmp_path: Path) -> None:
+    disk = RealDisk()
+    before = os.umask(0o002)
+    try:
+        disk.make_directory(f"{tmp_path}/folder")
+        disk.create(f"{tmp_path}/folder/file")
+        os.umask(0o077)
+        disk.create(f"{tmp_path}/folder/strict")
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("folder", "folder/file", "folder/strict")]
+    assert modes == [0o750, 0o640, 0o600]
