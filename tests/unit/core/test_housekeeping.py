@@ -1,0 +1,34 @@
+"""A round of housekeeping is taken in slices, each of which does little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from odradek.base.units import TimestampMs
+from odradek.core.moment import Moment
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from support.in_memory import Harness
+from support.logs import put
+
+PARTITIONS = 40
+
+
+def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, log_retention_ms="1000")
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    harness.keep_house()
+    logs = [partition.log for partition in harness.broker.partitions.values()]
+    for partition in harness.broker.partitions.values():
+        put(partition.log, b"x", at=harness.now.wall)
+        partition.log.roll(harness.now.wall)
+        partition.positions.made_visible(partition.log.end_offset)
+    later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
+    gone = 0
+    for _ in harness.broker.keep_house(later):
+        before, gone = gone, sum(log.start_offset > 0 for log in logs)
+        assert gone - before <= 1
+    assert gone == PARTITIONS
+    assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
+    harness.settle()
+    assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS
