@@ -1,0 +1,145 @@
+"""A gate over sockets: what it refuses, throttles and changes, for small requests, known ones and large ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.api.call import Peer
+from odradek.api.gate import ADMITTED, Admission
+from odradek.base.errors import ErrorCode
+from odradek.core.moment import Moment
+from odradek.wire.client import decode_response
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.produce import ProduceResponse
+from odradek.wire.request import Request
+from support.asking import PRODUCE, created, produce_request, produced
+from support.large_requests import Here, Stalled, Ways, answer, can_store, here, large, values
+from support.raw_client import RawClient, frame
+
+THROTTLE_MS = 300
+
+
+class Told:
+    """It answers as it is told from the loop's point of view: one attribute that is replaced."""
+
+    def __init__(self) -> None:
+        self.admission: Admission = ADMITTED
+
+    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+        return self.admission
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    return Ways(monkeypatch)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, ways: Ways) -> Iterator[Here]:
+    with here(tmp_path / "here") as running:
+        yield running
+
+
+@pytest.fixture
+def gate(broker: Here) -> Told:
+    told = Told()
+    broker.on_loop(lambda running: setattr(running.shell, "gate", told))
+    return told
+
+
+@pytest.fixture
+def client(broker: Here) -> Iterator[RawClient]:
+    with RawClient(broker.port) as made:
+        created(made, "t")
+        yield made
+
+
+def test_a_throttled_connection_is_muted_and_others_are_not(broker: Here, gate: Told, client: RawClient) -> None:
+    gate.admission = Admission(throttle_ms=THROTTLE_MS)
+    began = time.monotonic()
+    client.send(frame(ApiVersionsRequest(), 2, 1) + frame(ApiVersionsRequest(), 2, 2))
+    first = decode_response(ApiVersionsResponse, 2, client.read_frame())[1]
+    assert first.throttle_time_ms == THROTTLE_MS
+    gate.admission = ADMITTED
+    with RawClient(broker.port) as other:
+        other.ping()
+    second = decode_response(ApiVersionsResponse, 2, client.read_frame())[1]
+    assert second.throttle_time_ms == 0
+    assert time.monotonic() - began >= THROTTLE_MS / 1000
+    client.ping()
+
+
+def test_what_comes_while_a_connection_is_muted_is_answered_afterwards(gate: Told, client: RawClient) -> None:
+    gate.admission = Admission(throttle_ms=THROTTLE_MS)
+    client.ping()
+    gate.admission = ADMITTED
+    began = time.monotonic()
+    for _ in range(3):
+        client.ping()
+    assert time.monotonic() - began >= THROTTLE_MS / 1000 / 2, "the first of them waited"
+
+
+def test_a_muted_connection_that_leaves_is_forgotten(broker: Here, gate: Told, client: RawClient) -> None:
+    gate.admission = Admission(throttle_ms=60_000)
+    client.ping()
+    client.close()
+    gate.admission = ADMITTED
+    with RawClient(broker.port) as other:
+        other.ping()
+
+
+@pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
+@pytest.mark.parametrize(
+    ("admission", "code"),
+    [
+        (Admission(refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, version=1), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (Admission(throttle_ms=1), ErrorCode.NONE),
+    ],
+    ids=["refused", "throttled"],
+)
+def test_a_large_produce_is_asked_about_when_it_begins(
+    gate: Told, client: RawClient, ways: Ways, admission: Admission, code: ErrorCode
+) -> None:
+    produced(client, "t", b"first")
+    gate.admission = admission
+    client.send(large())
+    data = client.read_frame()
+    assert answer(data)[0] == code
+    assert decode_response(ProduceResponse, PRODUCE, data)[1].throttle_time_ms == admission.throttle_ms
+    assert not ways.begun
+    gate.admission = ADMITTED
+    assert len(values(client)) == 1 + (code == ErrorCode.NONE)
+
+
+@pytest.mark.skipif(not can_store(), reason="there is no mover here, or none that stores")
+@pytest.mark.parametrize("how", ["refused", "throttled", "other rules"])
+def test_a_large_produce_is_asked_about_when_it_is_there(
+    broker: Here, gate: Told, client: RawClient, ways: Ways, how: str
+) -> None:
+    stalled = Stalled(client, broker.directory)
+    assert ways.begun == 1
+    gate.admission = {
+        "refused": Admission(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED, version=1),
+        "throttled": Admission(throttle_ms=1),
+        "other rules": Admission(version=1),
+    }[how]
+    data = stalled.finish()
+    is_refused = how == "refused"
+    assert answer(data)[0] == (ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_refused else ErrorCode.NONE)
+    assert ways.handed_back == 1
+    gate.admission = ADMITTED
+    assert len(values(client)) == (1 if is_refused else 2)
+
+
+def test_rules_that_change_reach_a_producer_that_is_known(gate: Told, client: RawClient) -> None:
+    for value in (b"a", b"b", b"c"):
+        produced(client, "t", value)
+    gate.admission = Admission(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED, version=1)
+    client.send(frame(produce_request("t", b"d"), PRODUCE))
+    assert answer(client.read_frame())[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    gate.admission = ADMITTED
+    assert len(values(client)) == 3
