@@ -202,6 +202,23 @@ def test_meta_properties_that_make_no_sense(tmp_path: Path, content: str) -> Non
     assert "meta.properties" in one_sentence(text)
 
 
+def test_logs_of_which_nothing_says_whose_they_are(tmp_path: Path) -> None:
+    """Under a new id the broker would lead none of them."""
+    with serving(tmp_path) as broker:
+        with RawClient(broker.port) as client:
+            created(client, "t")
+        broker.stop()
+        meta = tmp_path / "data" / "meta.properties"
+        (number,) = [line for line in meta.read_text().splitlines() if line.startswith("broker.id=")]
+        meta.unlink()
+        status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
+        assert status == 1
+        assert "meta.properties" in one_sentence(text) and number.partition("=")[2] in text
+        status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"), "--override=broker.id=77")
+        assert status == 1 and "set broker.id" in one_sentence(text)
+        assert (tmp_path / "data" / "t-0").is_dir(), "and nothing was moved"
+
+
 @pytest.mark.parametrize("same_id", [False, True])
 def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None:
     """Until several brokers make a cluster, the second is refused; one that was killed does not keep others out."""

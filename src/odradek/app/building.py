@@ -7,6 +7,7 @@ opened, the metadata tree is joined, and clients are let in last.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import threading
@@ -29,9 +30,9 @@ from odradek.core.entropy import Entropy
 from odradek.core.storage import Storage, log_config
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
-from odradek.log.disk import RealDisk
+from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.meta_properties import WrongDirectory, identity
-from odradek.log.names import LOCK
+from odradek.log.names import LOCK, parse_partition
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
@@ -208,9 +209,11 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     disk.make_directory(str(settings.metadata_dir))
     tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
     try:
-        known_id, known_cluster = _identity(disk, str(settings.log_dirs[0]))
+        known_id, known_cluster = _identity(disk, settings.log_dirs)
         wanted_id = settings.broker_id if settings.broker_id is not None else known_id
         metadata = Metadata(tree, str(settings.metadata_dir))
+        if known_id is None:
+            _check_whose(disk, settings.log_dirs, metadata, wanted_id)
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
         storage = _open_storage(settings, metadata, membership, disk, now.wall)
         storage.adopted(metadata.adopt(storage.topics(), membership.broker_id, _new_uuid))
@@ -236,11 +239,39 @@ def _check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
             disk.lock(str(lock)).release()
 
 
-def _identity(disk: RealDisk, directory: str) -> tuple[BrokerId | None, str | None]:
-    broker_id, cluster_id = identity(disk, directory)
-    if broker_id is not None and broker_id > INT32_MAX:
-        raise WrongDirectory(f"meta.properties of {directory} has broker id {broker_id}, which no broker can have")
-    return broker_id, cluster_id
+def _identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | None, str | None]:
+    """What the first of the directories that says which broker it is of says; claims compare the others with it."""
+    known: tuple[BrokerId | None, str | None] = None, None
+    for directory in directories:
+        broker_id, cluster_id = identity(disk, str(directory))
+        if broker_id is not None and broker_id > INT32_MAX:
+            raise WrongDirectory(f"meta.properties of {directory} has broker id {broker_id}, which no broker can have")
+        if broker_id is not None:
+            return broker_id, cluster_id
+        known = None, known[1] or cluster_id
+    return known
+
+
+def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, wanted_id: BrokerId | None) -> None:
+    """Raises WrongDirectory for logs that nothing says to be this broker's: under a new id they would serve nobody."""
+    has_logs = [path for path in directories if _has_partitions(disk, str(path))]
+    topics = metadata.topics().values() if has_logs else ()
+    replicas = {broker_id for topic in topics for partition in topic.partitions for broker_id in partition.replicas}
+    if replicas and wanted_id not in replicas:
+        ids = ", ".join(map(str, sorted(replicas)))
+        raise WrongDirectory(
+            f"{has_logs[0]} holds logs and no meta.properties says whose: set broker.id to the broker's "
+            f"(the metadata knows {ids}), or name another data directory"
+        )
+
+
+def _has_partitions(disk: RealDisk, directory: str) -> bool:
+    try:
+        return any(parse_partition(entry.name) for entry in disk.entries(directory) if entry.size < 0)
+    except DiskFailed as failed:
+        if failed.errno == errno.ENOENT:
+            return False
+        raise
 
 
 def _open_storage(
