@@ -114,7 +114,8 @@ def test_what_cannot_be_loaded_is_said_in_one_sentence(tmp_path: Path) -> None:
         (Loaded(nobody, tmp_path / "new", topic), 1, "nothing answers at 127.0.0.1:1"),
         (Loaded(kafka, tmp_path / "new"), 2, "say what to load"),
         (Loaded(kafka, tmp_path / "new", pattern="("), 2, "no regular expression"),
-        (Loaded(kafka, tmp_path / "new", topic, kafka={"security.protocol": "SSL"}), 2, "PLAINTEXT only"),
+        (Loaded(kafka, tmp_path / "new", topic, kafka={"security.protocol": "SSL"}), 1, "is it an SSL listener?"),
+        (Loaded(kafka, tmp_path / "new", topic, kafka={"security.protocol": "SASL_SSL"}), 2, "PLAINTEXT and SSL"),
     ):
         assert loaded.status == status, loaded.said
         assert says in loaded.said
