@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.api import large_produce, log_fields
 from odradek.api.call import Peer
@@ -72,20 +72,9 @@ class Ending(NamedTuple):
     is_broken: bool = False
 
 
-class _UnderWay(NamedTuple):
-    """The request that is in steps, and when it came."""
-
-    request: Request
-    steps: Steps
-    began: float
-
-
-class _Waiting(NamedTuple):
-    """A parked request, when it came, and how long its answer mutes the connection."""
-
-    request: Request
-    began: float
-    throttle_ms: int
+# The request that is in steps, and when it came; a parked one, when it came, and how long its answer mutes.
+_UnderWay: TypeAlias = tuple[Request, Steps, float]
+_Waiting: TypeAlias = tuple[Request, float, int]
 
 
 class Conversation:
@@ -199,7 +188,7 @@ class Conversation:
             elif outcome is None or isinstance(outcome, (list, Parked)):
                 self._handled(request, outcome, now, began)
             else:
-                self._under_way, self._is_held_up = _UnderWay(request, outcome, began), True
+                self._under_way, self._is_held_up = (request, outcome, began), True
                 self._advance(self._under_way, None, now)
             break
         return self.can_go_on(now) if self._is_held_up else bool(unhandled)
@@ -227,7 +216,7 @@ class Conversation:
         throttle_ms = self.peer.admission.throttle_ms
         if isinstance(outcome, Parked):
             outcome.owner = self
-            self._parked[outcome] = _Waiting(request, began, throttle_ms)
+            self._parked[outcome] = request, began, throttle_ms
             if throttle_ms:
                 self._is_throttled = self._is_held_up = True
             self._host.broker.lot.park(outcome)
@@ -248,7 +237,7 @@ class Conversation:
     def _resume(self, under_way: _UnderWay, now: Moment) -> None:
         (value, error), self._came = self._came, (None, None)
         # Time has passed: who it is and what he may do is asked again.
-        admission = self._host.gate.ask(self.peer, under_way.request, now)
+        admission = self._host.gate.ask(self.peer, under_way[0], now)
         if admission is not self.peer.admission:
             self.peer.admitted(admission)
         self._advance(under_way, Resumed(now, value, error), now)
@@ -305,19 +294,20 @@ class Conversation:
         waiting = self._parked.pop(parked, None)
         if waiting is None:
             return
+        request, began, throttle_ms = waiting
         try:
             answer = parked.then()
         except AssertionError:
             raise
         except Exception as error:
-            self._break(error, waiting.request)
+            self._break(error, request)
             return
         if answer is not None:
             self._held_bytes += in_memory(answer)
-        self.wire.answer(waiting.request, answer)
-        self._host.answered(waiting.request, waiting.began)
-        if waiting.throttle_ms:
-            self._mute(now, waiting.throttle_ms)
+        self.wire.answer(request, answer)
+        self._host.answered(request, began)
+        if throttle_ms:
+            self._mute(now, throttle_ms)
 
     def send(self) -> None:
         """Called when all parked requests that something has completed are answered."""
@@ -335,7 +325,7 @@ class Conversation:
         """Handles nothing more, not even what was received; what waits for an event is still answered."""
         self._unhandled.clear()
         if self._under_way is not None:
-            self._under_way.steps.close()
+            self._under_way[1].close()
             self._is_done()
         if isinstance(self._waits_for, Work):
             self._waits_for.then = None
