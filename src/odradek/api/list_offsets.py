@@ -47,6 +47,7 @@ class Pending(NamedTuple):
 
     part: ListOffsetsPartition
     question: Question
+    committed: bool
 
 
 Part: TypeAlias = ListOffsetsPartitionResponse | Pending
@@ -105,8 +106,8 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, committ
         place = _place(call, partition, part.timestamp, committed)
         if isinstance(place, Question):
             if not place.is_answered:
-                return Pending(part, place)
-            place = place.found or NOWHERE
+                return Pending(part, place, committed)
+            place = _told(place, committed)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found(call, part, place)
@@ -132,14 +133,25 @@ def _response(call: Call, topics: Topics) -> ListOffsetsResponse:
 
 def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
     """The topic may have been deleted meanwhile, and may even be there again."""
-    part, question = pending
+    part, question, committed = pending
     try:
         if _led_here(call, topic, part) is not question.partition:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{part.partition_index} is another one by now")
-        place = question.found or NOWHERE
+        place = _told(question, committed)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found(call, part, place)
+
+
+def _told(question: Question, committed: bool) -> Place:
+    """What was found, unless it may not be read: the record with the greatest timestamp is looked for among all.
+
+    Raises Refused.
+    """
+    found = question.found
+    if found is None or (committed and found.offset >= question.partition.last_stable_offset):
+        return NOWHERE
+    return found
 
 
 def _found(call: Call, part: ListOffsetsPartition, place: Place) -> ListOffsetsPartitionResponse:
@@ -166,8 +178,9 @@ def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Pla
         return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
-    timestamp = None if asked == MAX_TIMESTAMP else TimestampMs(asked)
-    return call.broker.lookups.ask(partition, timestamp, read_committed=committed)
+    if asked == MAX_TIMESTAMP:  # Of all visible records, as in Kafka; one that is not committed is then not told.
+        return call.broker.lookups.ask(partition, None, read_committed=False)
+    return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=committed)
 
 
 def _epoch_at_start(partition: Partition) -> int:

@@ -213,7 +213,7 @@ def test_a_long_poll_is_woken_by_the_marker(harness: Harness) -> None:
 def test_times_beyond_the_last_stable_offset_are_not_found(harness: Harness) -> None:
     produce(harness, batch(5, 0, at=NOW_MS - 10))
     produce(harness, batch(6, 0, transactional=True, at=NOW_MS - 5), transactional_id="tx")
-    for timestamp, everywhere, committed in ((NOW_MS - 10, 0, 0), (NOW_MS - 5, 1, -1), (MAX_TIMESTAMP, 1, 0)):
+    for timestamp, everywhere, committed in ((NOW_MS - 10, 0, 0), (NOW_MS - 5, 1, -1), (MAX_TIMESTAMP, 1, -1)):
         assert latest(harness, timestamp, 0) == everywhere
         assert latest(harness, timestamp, COMMITTED) == committed
 
