@@ -129,7 +129,7 @@ def test_logs_of_topics_that_were_deleted_meanwhile_are_set_aside(tmp_path: Path
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
         harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     put(harness.broker.partitions[TopicPartition(TopicName("gone"), 1)].log, b"x")
-    harness.broker.view = harness.broker.view.without_topics([TopicName("gone")])
+    harness.broker.view.remove(TopicName("gone"))
     harness.restart()
     names = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
     assert [name[:6] for name in names] == ["gone-0", "gone-1", "kept-0", "kept-1"]
@@ -143,7 +143,7 @@ def test_a_cluster_without_any_topic_sets_nothing_aside(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
-    harness.broker.view = harness.broker.view.without_topics([TopicName("t")])
+    harness.broker.view.remove(TopicName("t"))
     harness.restart()
     assert (tmp_path / "t-0").is_dir()
     assert not harness.broker.partitions
