@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,29 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     serving.start(overrides)
     try:
         yield Broker(authority, serving, folder, ports["open"], ports["mutual"], ports["plaintext"], client)
+    finally:
+        serving.stop()
+
+
+def test_who_is_one_too_many_is_closed_before_the_handshake(tmp_path: Path) -> None:
+    written(tmp_path / "broker.pem", Authority().known("localhost").pem)
+    overrides = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "broker.pem"),
+        "max.connections": "1",
+    }
+    serving = Serving(tmp_path)
+    serving.start(overrides)
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", serving.port)),
+            socket.create_connection(("127.0.0.1", serving.port)) as second,
+        ):
+            second.settimeout(SECONDS_MAX)
+            with suppress(ConnectionResetError):
+                assert second.recv(1) == b""
+        assert "too many connections" in serving.errors()
     finally:
         serving.stop()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,18 +52,14 @@ class Door:
 
     name = "SSL"
 
-    def __init__(self, contexts: Contexts, places: int = 1000) -> None:
+    def __init__(self, contexts: Contexts) -> None:
         self.loop = Shell()
         self.entrance = Entrance(contexts)
         self.inside: set[object] = set()
-        self.places = places
         self.made: list[Told] = []
 
-    def admit(self, connection: object, address: str) -> bool:
-        if len(self.inside) >= self.places:
-            return False
+    def admitted(self, connection: object, address: str) -> None:
         self.inside.add(connection)
-        return True
 
     def forget(self, connection: object) -> None:
         self.inside.discard(connection)
@@ -309,24 +304,6 @@ def test_a_handshake_has_an_end(
         "it stopped before it said anything",
         "it stopped in the TLS handshake",
     ], "each reason once a second"
-
-
-def test_who_is_one_too_many_is_closed_before_the_handshake(
-    contexts: Contexts, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def work(door: Door, port: int) -> None:
-        door.places = 1
-        first = await asyncio.open_connection("127.0.0.1", port)
-        await until(lambda: len(door.inside) == 1)
-        reader, _ = await asyncio.open_connection("127.0.0.1", port)
-        with suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        first[1].close()
-        await until(lambda: not door.inside)
-
-    caplog.set_level(logging.WARNING)
-    run(contexts, work)
-    assert not caplog.records, "the listener says it"
 
 
 def test_an_alert_arrives_though_the_peer_goes_on_sending(contexts: Contexts, known: Known) -> None:
