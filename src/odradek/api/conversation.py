@@ -10,8 +10,9 @@ when a turn is over is for the caller to say, who then calls `commit`.  A reques
 request waits before it is staged: for its next slice, for a thread, for an event.  What follows on the connection waits
 behind it, other connections pass.
 
-The gate is asked once for each request, before its handler and before the fast paths.  A request that it throttles is
-served, its answer says so, and the connection is muted from then on (KIP-219): until `mute_until` nothing is handled.
+The gate is asked about each request, before its handler and before the fast paths, and again when a request in steps
+goes on, or all of a large one is there.  A request that it throttles is served, its answer says so, and the connection
+is muted from then on (KIP-219): until `mute_until` nothing is handled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.api import large_produce, log_fields
 from odradek.api.call import Peer
-from odradek.api.gate import Gate
+from odradek.api.gate import Admission, Gate
 from odradek.api.large_produce import LargeProduce
 from odradek.api.outcome import PAUSE, Done, Encoded, Outcome, Resumed, Staged, Steps, Wait
 from odradek.core.broker import Broker
@@ -220,27 +221,31 @@ class Conversation:
             if throttle_ms:
                 self._is_throttled = self._is_held_up = True
             self._host.broker.lot.park(outcome)
-            return
-        if outcome is not None:
-            self._held_bytes += in_memory(outcome)
-        self.wire.answer(request, outcome)
+        else:
+            self._answer((request, began, throttle_ms), outcome, now)
+
+    def _answer(self, waiting: _Waiting, answer: Encoded, now: Moment) -> None:
+        request, began, throttle_ms = waiting
+        if answer is not None:
+            self._held_bytes += in_memory(answer)
+        self.wire.answer(request, answer)
         self._host.answered(request, began)
         if throttle_ms:
-            self._mute(now, throttle_ms)
-
-    def _mute(self, now: Moment, throttle_ms: int) -> None:
-        self._is_throttled, self._is_held_up = False, True
-        self.mute_until = now.steady + throttle_ms
+            self._is_throttled, self._is_held_up = False, True
+            self.mute_until = now.steady + throttle_ms
 
     # A request in steps.
 
     def _resume(self, under_way: _UnderWay, now: Moment) -> None:
         (value, error), self._came = self._came, (None, None)
-        # Time has passed: who it is and what he may do is asked again.
-        admission = self._host.gate.ask(self.peer, under_way[0], now)
+        self._admit(under_way[0], now)  # Time has passed: who it is and what he may do is asked again.
+        self._advance(under_way, Resumed(now, value, error), now)
+
+    def _admit(self, request: Request, now: Moment) -> Admission:
+        admission = self._host.gate.ask(self.peer, request, now)
         if admission is not self.peer.admission:
             self.peer.admitted(admission)
-        self._advance(under_way, Resumed(now, value, error), now)
+        return admission
 
     def _advance(self, under_way: _UnderWay, resumed: Resumed | None, now: Moment) -> None:
         request, steps, began = under_way
@@ -294,20 +299,14 @@ class Conversation:
         waiting = self._parked.pop(parked, None)
         if waiting is None:
             return
-        request, began, throttle_ms = waiting
         try:
             answer = parked.then()
         except AssertionError:
             raise
         except Exception as error:
-            self._break(error, request)
+            self._break(error, waiting[0])
             return
-        if answer is not None:
-            self._held_bytes += in_memory(answer)
-        self.wire.answer(request, answer)
-        self._host.answered(request, began)
-        if throttle_ms:
-            self._mute(now, throttle_ms)
+        self._answer(waiting, answer, now)
 
     def send(self) -> None:
         """Called when all parked requests that something has completed are answered."""
@@ -373,7 +372,7 @@ class Conversation:
         self._tried_large = request.sequence
         if request.api_key != ApiKey.PRODUCE or self._host.wants_each(request.api_key):
             return None
-        if not self._admits_large(request, now):
+        if not self._admit(request, now).is_plain:
             return None
         body_bytes = len(request.body) + self.wire.missing_bytes
         return large_produce.begin(self._host.broker, self.peer, request, body_bytes, now)
@@ -381,7 +380,8 @@ class Conversation:
     def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> Staged | None:
         """All of it was received.  None if it must be handled as one that was received here: give it to `hand_back`."""
         version = self.peer.admission.version
-        if not self._admits_large(large.request, now) or self.peer.admission.version != version:
+        admission = self._admit(large.request, now)
+        if not admission.is_plain or admission.version != version:
             return None
         return large.finish(crc, tail, now)
 
@@ -392,12 +392,6 @@ class Conversation:
     def hand_back(self, parts: Sequence[Buffer], size: int) -> None:
         """The request of `size` bytes that was begun as a large one is received here after all.  Raises Malformed."""
         self._unhandled.extend(self.wire.hand_back(parts, size))
-
-    def _admits_large(self, request: Request, now: Moment) -> bool:
-        admission = self._host.gate.ask(self.peer, request, now)
-        if admission is not self.peer.admission:
-            self.peer.admitted(admission)
-        return admission.is_plain
 
 
 def _nobody() -> None:

@@ -1,7 +1,7 @@
 """The gate: who a request is from, whether he may ask, and whether he is over his share.
 
-A conversation asks it once for each request, before any handler, and before the fast paths that know a request from
-one before.  What a request may do with each of its topics, groups and transactional ids is in the rights that come
+A conversation asks it about each request, before any handler, and before the fast paths that know a request from one
+before.  What a request may do with each of its topics, groups and transactional ids is in the rights that come
 back; the handlers ask those.
 """
 
@@ -53,8 +53,10 @@ class Gate(Protocol):
     """One for each broker."""
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        """Admits, throttles or refuses the request; called once for each.
+        """Admits, throttles or refuses the request.
 
+        It is asked about the same one again, with the same `sequence`, when that goes on after a slice or a wait, and
+        when all of a large one is there: whoever counts, counts by that.
         Where nothing has changed the same object is to be returned as for the connection's last request: then nothing
         is looked at again.
         """

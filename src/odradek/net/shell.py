@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
@@ -61,7 +61,6 @@ CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
 
 _new_tuple = tuple.__new__
-_THROUGH = object()
 
 Result = TypeVar("Result")
 
@@ -103,7 +102,7 @@ class Shell:
         self._timer_due = 0
         self._is_late = False
         self._next_housekeeping = 0
-        self._housekeeping: Iterator[None] | None = None  # A round that is under way.
+        self._housekeeping = Slices(loop, self.settle)  # By itself: neither waits for the other.
         self._is_stopped = False
         self._changes_under_way = 0  # Of the metadata tree.
         self._all_finished: asyncio.Future[None] | None = None  # While the broker stops.
@@ -192,6 +191,7 @@ class Shell:
     def stop_answering(self) -> None:
         """Completes all parked requests with what is known now."""
         self._slices.finish()
+        self._housekeeping.drop()
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -220,6 +220,7 @@ class Shell:
         self.movers.stop()
         self._syncs.stop()
         self._slices.drop()
+        self._housekeeping.drop()
         self._changes.shutdown(wait=True, cancel_futures=True)
         self._pools.stop(cancels=True)
         for directory in self.broker.storage:
@@ -322,24 +323,9 @@ class Shell:
         self.broker.tick(now)
         if now.steady >= self._next_housekeeping:
             self._next_housekeeping = now.steady + HOUSEKEEPING_MS
-            if self._housekeeping is None:
-                self._housekeeping = self.broker.keep_house(now)
-                self._keep_house()
+            if not self._housekeeping.is_under_way:
+                self._housekeeping.add(self.broker.keep_house(now))
         self.settle()
-
-    def _keep_house(self) -> None:
-        """One step of a round in each turn, until it is through; then the next one may begin."""
-        if self._is_stopped or self._housekeeping is None:
-            return
-        is_through = True
-        try:
-            is_through = next(self._housekeeping, _THROUGH) is _THROUGH
-        finally:
-            if is_through:
-                self._housekeeping = None
-        self.settle()
-        if not is_through:
-            self.loop.call_soon(self._keep_house)
 
 
 def _wants_none(api_key: int) -> bool:

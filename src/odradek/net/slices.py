@@ -15,7 +15,10 @@ SLICE_NS = 2_000_000
 
 
 class Slices:
-    """`settle` is called after each slice: what it made possible is answered at once."""
+    """`settle` is called after each slice: what it made possible is answered at once.
+
+    A piece that fails is over; its failure is the loop's to tell.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
         self._loop = loop
@@ -48,14 +51,15 @@ class Slices:
         if not self._works:
             return
         until = time.monotonic_ns() + SLICE_NS
-        while self._works:
-            for _ in self._works[0]:
-                if time.monotonic_ns() >= until:
-                    break
-            else:
-                self._works.popleft()
-                continue
-            self._is_due = True
-            self._loop.call_soon(self._go_on)
-            break
+        try:
+            while self._works and time.monotonic_ns() < until:
+                work = self._works.popleft()
+                for _ in work:
+                    if time.monotonic_ns() >= until:
+                        self._works.appendleft(work)
+                        break
+        finally:  # What failed is over, and does not keep the others.
+            if self._works:
+                self._is_due = True
+                self._loop.call_soon(self._go_on)
         self._settle()

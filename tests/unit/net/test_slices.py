@@ -94,3 +94,28 @@ def test_an_error_comes_to_the_loop_and_the_rest_goes_on() -> None:
     slices.add(work(done, "a", 1))
     loop.close()
     assert done == ["a0"]
+
+
+def test_what_fails_is_over_and_keeps_nobody() -> None:
+    done: list[str] = []
+    told: list[object] = []
+
+    def failing() -> Iterator[None]:
+        part_of_a_slice()
+        yield
+        raise RuntimeError("a bug")
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        slices = Slices(loop, lambda: None)
+        slices.add(work(done, "a", 10))
+        slices.add(failing())
+        slices.add(work(done, "b", 1))
+        while slices.is_under_way:
+            await asyncio.sleep(0)
+        slices.add(work(done, "c", 1))
+
+    asyncio.run(run())
+    assert done == [*(f"a{number}" for number in range(10)), "b0", "c0"]
+    assert [type(one) for one in told] == [RuntimeError]
