@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("odradek", deadline=None)
 settings.load_profile("odradek")
+
+# Brokers and clients that tests start find their modules compiled, as they do where pip has installed them, whatever
+# the shell that runs the tests has set: compiling takes as long as all else that a broker does before it is ready.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Ends a test that hangs.  What starts processes, and Java at that, may take minutes on a slow and busy machine.
 INTEROP_SECONDS_MAX = 1_800
