@@ -42,7 +42,7 @@ Found = list[tuple[_Asked, TopicInfo | Refused]]
 def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
     if not call.broker.configs.bool("delete.topic.enable"):
         is_known = call.version >= DISABLED_SINCE
-        return refuse(call, body, ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
+        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
     found = yield from _found(call, _asked(call, body))
     doomed = {topic.name: topic.id for _, topic in found if isinstance(topic, TopicInfo)}
     if not doomed:

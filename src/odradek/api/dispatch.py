@@ -95,6 +95,7 @@ def _read_beside(asked: _Asked) -> Steps:
     if resumed.error is not None:
         raise resumed.error
     call.now, call.admission = resumed.now, call.peer.admission
+    asked.is_long = True
     outcome = asked.handle(resumed.value)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
@@ -102,13 +103,14 @@ def _read_beside(asked: _Asked) -> Steps:
 class _Asked:
     """One request of a known API and version, on its way through its handler."""
 
-    __slots__ = ("api", "call", "received", "request")
+    __slots__ = ("api", "call", "is_long", "received", "request")
 
     def __init__(self, api: Api, call: Call, request: Request, received: memoryview) -> None:
         self.api = api
         self.call = call
         self.request = request
         self.received = received
+        self.is_long = False  # Its answer is too much to be made on the loop.
 
     def handle(self, body: object) -> Outcome:
         admission = self.call.admission
@@ -125,7 +127,7 @@ class _Asked:
                     return self._in_slices(body, answer, wait)
             return self._outcome(body, answer)
         except Exception as error:
-            return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
+            return self._refuse_beside(body, error) if self.is_long else self._refuse(body, error)
 
     def _in_slices(self, body: object, slices: Slices, wait: Wait) -> Steps:
         """The rest of a handler that is through with its first slice."""
@@ -143,17 +145,26 @@ class _Asked:
                     break
             if answer is None or isinstance(answer, Parked | produce.Staged):
                 return self._outcome(body, answer)
+        except (AssertionError, ConnectionAbortedError):
+            raise
         except Exception as error:
-            answer = self._refusal(body, error)
-            if answer is None:
-                return None
+            return (yield from self._refuse_beside(body, error))
         finally:
             slices.close()
-        throttle_ms = call.admission.throttle_ms
-        resumed = yield Work(partial(encoded, self.request, answer, throttle_ms))
+        resumed = yield Work(partial(encoded, self.request, answer, call.admission.throttle_ms))
         if resumed.error is not None:
-            return encoded(self.request, self._refusal(body, resumed.error), throttle_ms)
+            return (yield from self._refuse_beside(body, resumed.error))
         return cast(Encoded, resumed.value)
+
+    def _refuse_beside(self, body: object, error: Exception) -> Steps:
+        """Has a thread make the answer: it has as many parts as the request."""
+        resumed = yield Work(partial(self._refuse, body, error))
+        if resumed.error is not None:
+            raise resumed.error
+        return cast(Encoded, resumed.value)
+
+    def _refuse(self, body: object, error: Exception) -> Encoded:
+        return cast(Encoded, encoded(self.request, self._refusal(body, error), self.call.admission.throttle_ms))
 
     def _outcome(self, body: object, answer: object) -> Done:
         """What the handler's answer is to the connection; the next request like this one may be plain."""
@@ -169,7 +180,7 @@ class _Asked:
             plain_commit.learn(call.broker, call.peer, request, received, body)
         return outcome
 
-    def _refusal(self, body: object, error: Exception) -> object | None:
+    def _refusal(self, body: object, error: Exception) -> object:
         """The API's answer to what was raised.  Raises it again if it is not for an answer to tell."""
         api, call, request = self.api, self.call, self.request
         if isinstance(error, Refused):

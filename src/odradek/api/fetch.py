@@ -6,20 +6,25 @@ offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is c
 logs that part are told where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).
 v16: the current leader for who asks the wrong broker (KIP-951).
 
+A fetch of many partitions is done in slices, and what follows on its connection waits for it, as in Kafka.
 Differs from Apache Kafka: never a batch cut short at the end of an answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import TypeAlias
 
 from odradek.api.call import Call
 from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
+from odradek.api.outcome import Slices
+from odradek.api.parts import Parts, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
-from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
+from odradek.core.fetch_sessions import FetchKey, FetchRound, Wanted
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.wire.messages.fetch import (
@@ -49,17 +54,47 @@ _NEVER_READ = {
 _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
-def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse]:
+Read: TypeAlias = list[tuple[Wanted, PartitionData]]
+
+
+def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse] | Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
-        return refuse(call, body, ErrorCode.INVALID_REQUEST)
+        raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
+    if _is_long(call, body):
+        return _in_slices(call, body)
     try:
-        fetch = _Fetch(call, body)
+        fetch = _Fetch(call, body, whole(_begin(call, body)))
     except Refused as refused:
         return FetchResponse(error_code=refused.code, responses=[])
-    response = fetch.attempt()
-    if response is not None or body.max_wait_ms <= 0:
-        return response or fetch.answer()
-    return Parked(_DataArrived(fetch, fetch.found()), call.now.steady + body.max_wait_ms, fetch.answer)
+    read = whole(fetch.read())
+    if body.max_wait_ms <= 0 or fetch.is_enough:
+        return whole(fetch.respond(read))
+    return Parked(whole(_DataArrived(fetch).watch(read)), call.now.steady + body.max_wait_ms, fetch.answer)
+
+
+def _is_long(call: Call, body: FetchRequest) -> bool:
+    """True if it is about more partitions than are looked at in a slice."""
+    session = call.broker.sessions.find(body.session_id)
+    count = 0 if session is None else len(session.wanted)
+    if count <= SLICE_ELEMENTS:
+        count += sum(len(topic.partitions) for topic in body.topics)
+        count += sum(len(topic.partitions) for topic in body.forgotten_topics_data)
+    return count > SLICE_ELEMENTS
+
+
+def _in_slices(call: Call, body: FetchRequest) -> Slices:
+    deadline = call.now.steady + body.max_wait_ms
+    try:
+        fetch = _Fetch(call, body, (yield from _begin(call, body)))
+    except Refused as refused:
+        return FetchResponse(error_code=refused.code, responses=[])
+    read = yield from fetch.read()
+    if body.max_wait_ms > 0 and not fetch.is_enough:
+        arrived = yield from _DataArrived(fetch).watch(read)
+        if not arrived.has_come_since():
+            yield Parked(arrived, deadline, nothing)
+        read = yield from fetch.read()
+    return (yield from fetch.respond(read))
 
 
 def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
@@ -77,55 +112,55 @@ class _Fetch:
     Every partition is asked about at each fetch of a session; one that waits is answered by the rights it came with.
     """
 
-    def __init__(self, call: Call, body: FetchRequest) -> None:
+    def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
         self.broker = call.broker
-        self._by_id = call.version >= TOPIC_IDS_SINCE
         self._names_leader = call.version >= CURRENT_LEADER_SINCE
         self.min_bytes = body.min_bytes
         self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
-        self._round = _begin(call, body, self._by_id)
+        self._round = begun
         self._read_committed = body.isolation_level == READ_COMMITTED
         replica = body.replica_state.replica_id if call.version >= REPLICA_STATE_SINCE else body.replica_id
         self._is_follower = replica >= 0
-        self._by_name: dict[TopicPartition, Wanted] = {}
         self._rights = call.rights
         self._readable: dict[TopicName, bool] = {}
+        self._size = 0  # Bytes of records that were read last.
+        self._has_final = False  # Something was read that waiting would not better.
 
-    def found(self) -> dict[TopicPartition, int]:
-        """What a first try found, by partition: what a long poll starts from."""
-        names = ((self._name(wanted.key), wanted) for wanted in self._round.wanted)
-        self._by_name = {TopicPartition(name, wanted.key.partition): wanted for name, wanted in names if name}
-        return {name: self.available(name) or 0 for name in self._by_name}
-
-    def available(self, name: TopicPartition) -> int | None:
+    def available(self, wanted: Wanted) -> int | None:
         """Bytes that this fetch could get from one partition now; None if it would get an error."""
-        data = self._read(self._by_name[name], self._max_bytes, at_least_one=True)
+        data = self._read(wanted, self._max_bytes, at_least_one=True)
         return None if _is_final(data) else _size(data)
+
+    def partition_of(self, key: FetchKey) -> TopicPartition | None:
+        name = self._name(key)
+        return None if name is None else TopicPartition(name, key.partition)
 
     def _name(self, key: FetchKey) -> TopicName | None:
         return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
 
-    def attempt(self) -> FetchResponse | None:
-        """The answer, if there is enough for one: min_bytes of records, or an error, or nothing to wait for."""
-        read = self._read_all()
-        size = sum(_size(data) for _, data in read)
-        if size >= self.min_bytes or not read or any(_is_final(data) for _, data in read):
-            return self._respond(read)
-        return None
+    @property
+    def is_enough(self) -> bool:
+        """True if what was read is min_bytes of records, or an error, or there is nothing to wait for."""
+        return self._size >= self.min_bytes or self._has_final or not self._round.wanted
 
     def answer(self) -> FetchResponse:
         """Whatever there is now."""
-        return self._respond(self._read_all())
+        return whole(self.respond(whole(self.read())))
 
-    def _read_all(self) -> list[tuple[Wanted, PartitionData]]:
+    def read(self) -> Parts[Read]:
+        self._size, self._has_final = 0, False
         left = self._max_bytes
         read = []
         for wanted in self._round.wanted:
             # The first records go out whole, however small the limits: a reader must get on (KIP-74).
             at_least_one = left == self._max_bytes
             data = self._read(wanted, left, at_least_one)
-            left -= _size(data)
+            size = _size(data)
+            left -= size
+            self._size += size
+            self._has_final = self._has_final or _is_final(data)
             read.append((wanted, data))
+            yield
         return read
 
     def _read(self, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
@@ -168,46 +203,72 @@ class _Fetch:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         return self.broker.partition(name, key.partition)
 
-    def _respond(self, read: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
-        session = self._round.session
-        if self._round.is_incremental:
-            read = [(wanted, data) for wanted, data in read if _is_news(wanted, data)]
-        else:
-            for wanted, data in read:
-                wanted.is_news(data.high_watermark, data.log_start_offset)
-        if session is not None:
-            _rotate(session, read)
-        return FetchResponse(session_id=self._round.session_id, responses=self._by_topic(read))
-
-    def _by_topic(self, read: list[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+    def respond(self, read: Read) -> Parts[FetchResponse]:
+        begun = self._round
         topics: dict[str | Uuid, FetchableTopicResponse] = {}
         for wanted, data in read:
-            topic = wanted.key.topic
-            answer = topics.get(topic)
-            if answer is None:
-                answer = topics[topic] = _topic_answer(topic)
-            answer.partitions.append(data)
-        return list(topics.values())
+            moved = wanted.is_news(data.high_watermark, data.log_start_offset)
+            if moved or not begun.is_incremental or data.records or _is_final(data):
+                topic = wanted.key.topic
+                answer = topics.get(topic)
+                if answer is None:
+                    answer = topics[topic] = _topic_answer(topic)
+                answer.partitions.append(data)
+                if begun.session is not None and (data.records or data.error_code):
+                    begun.session.serve_last(wanted.key)
+            yield
+        return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
 
 
 class _DataArrived:
-    """A long poll's condition: enough bytes, or an error, in the partitions that moved since it was parked."""
+    """A long poll's condition: enough bytes, or an error, in the partitions that moved since they were read."""
 
-    def __init__(self, fetch: _Fetch, found: dict[TopicPartition, int]) -> None:
+    def __init__(self, fetch: _Fetch) -> None:
         self._fetch = fetch
-        self._found = found
+        self._wanted: dict[TopicPartition, Wanted] = {}
+        self._found: dict[TopicPartition, int] = {}
+        self._total = 0
+        self._read: list[tuple[TopicPartition, Partition | None, PartitionData]] = []
+
+    def watch(self, read: Read) -> Parts[_DataArrived]:
+        """Starts from what was found."""
+        for wanted, data in read:
+            key = self._fetch.partition_of(wanted.key)
+            if key is not None:
+                self._wanted[key] = wanted
+                self._found[key] = size = _size(data)
+                self._total += size
+                self._read.append((key, self._fetch.broker.partitions.get(key), data))
+            yield
+        return self
 
     @property
     def keys(self) -> Iterable[TopicPartition]:
         return self._found
 
+    def has_come_since(self) -> bool:
+        """True if enough has come since it was read: others had their turns meanwhile."""
+        find = self._fetch.broker.partitions.get
+        for key, partition, data in self._read:
+            has_moved = (
+                partition is None
+                or partition.positions.high_watermark != data.high_watermark
+                or partition.last_stable_offset != data.last_stable_offset
+                or find(key) is not partition
+            )
+            if has_moved and self.fulfilled_by(key, None):
+                return True
+        self._read = []
+        return False
+
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         assert isinstance(key, TopicPartition)
-        size = self._fetch.available(key)
+        size = self._fetch.available(self._wanted[key])
         if size is None:
             return True
+        self._total += size - self._found[key]
         self._found[key] = size
-        return sum(self._found.values()) >= self._fetch.min_bytes
+        return self._total >= self._fetch.min_bytes
 
 
 def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
@@ -220,15 +281,25 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
     )
 
 
-def _begin(call: Call, body: FetchRequest, by_id: bool) -> FetchRound:
-    wanted = [wanted_of(topic, part, by_id) for topic in body.topics for part in topic.partitions]
-    forgotten = [
-        FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, index)
-        for topic in body.forgotten_topics_data
-        for index in topic.partitions
-    ]
-    return call.broker.sessions.begin(
-        body.session_id, body.session_epoch, wanted, forgotten, uses_ids=by_id, steady=call.now.steady
+def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
+    """Merges the request into its session.  Raises Refused."""
+    by_id = call.version >= TOPIC_IDS_SINCE
+    wanted = {}
+    for topic in body.topics:
+        for part in topic.partitions:
+            one = wanted_of(topic, part, by_id)
+            wanted[one.key] = one
+            yield
+    forgotten = []
+    for left_out in body.forgotten_topics_data:
+        named = Uuid(left_out.topic_id) if by_id else left_out.topic
+        for index in left_out.partitions:
+            forgotten.append(FetchKey(named, index))
+            yield
+    return (
+        yield from call.broker.sessions.begin(
+            body.session_id, body.session_epoch, wanted, forgotten, uses_ids=by_id, steady=call.now.steady
+        )
     )
 
 
@@ -281,17 +352,6 @@ def _size(data: PartitionData) -> int:
 def _is_final(data: PartitionData) -> bool:
     """An answer that waiting would not better."""
     return bool(data.error_code) or data.diverging_epoch.end_offset >= 0
-
-
-def _is_news(wanted: Wanted, data: PartitionData) -> bool:
-    moved = wanted.is_news(data.high_watermark, data.log_start_offset)
-    return moved or bool(data.records) or _is_final(data)
-
-
-def _rotate(session: Session, read: list[tuple[Wanted, PartitionData]]) -> None:
-    for wanted, data in read:
-        if data.records or data.error_code:
-            session.serve_last(wanted.key)
 
 
 def _topic_answer(topic: str | Uuid) -> FetchableTopicResponse:

@@ -56,7 +56,7 @@ Topics: TypeAlias = list[tuple[TopicName, list[Part]]]
 
 def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
-        return refuse(call, body, ErrorCode.INVALID_REQUEST)
+        raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in body.topics:
         for part in topic.partitions:

@@ -35,9 +35,9 @@ def parked(
     """
     if count <= SLICE_ELEMENTS:
         return Parked(condition, deadline, lambda: whole(make()))
-    yield Parked(condition, deadline, _nothing)
+    yield Parked(condition, deadline, nothing)
     return (yield from make())
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """The event alone is waited for."""

@@ -145,7 +145,9 @@ def _in_slices(call: Call, body: ProduceRequest) -> Slices:
             yield PAUSE
     wrong = _wrong_as_a_whole(call, body, transactional)
     if wrong is not None:
-        return refuse(call, body, wrong)
+        if body.acks == ACKS_NONE:
+            return None
+        raise Refused(wrong)
     _join(call, body, transactional)
     appended: list[Appended] = []
     topics = []

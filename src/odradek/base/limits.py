@@ -72,6 +72,7 @@ SEND_BUFFER_HIGH_BYTES = 1 * MIB  # Answers of one connection in memory, files n
 SEND_BYTES_PER_TURN = 4 * MIB  # Then it is the other connections' turn.
 SEND_BUFFERS_MAX = 256
 FETCH_SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
+PARTITIONS_PER_FETCH_SESSION_MAX = 50_000  # Freeing them takes 5 ms.
 FETCH_SESSION_PARTITIONS_MAX = 500_000  # In all sessions together; each takes about 300 bytes.
 
 assert REQUEST_ELEMENTS_INLINE_MAX < REQUEST_ELEMENTS_MAX <= DECODED_ELEMENTS_MAX

@@ -8,12 +8,16 @@ whole requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import FETCH_SESSION_PARTITIONS_MAX, FETCH_SESSIONS_MAX
+from odradek.base.limits import (
+    FETCH_SESSION_PARTITIONS_MAX,
+    FETCH_SESSIONS_MAX,
+    PARTITIONS_PER_FETCH_SESSION_MAX,
+)
 from odradek.base.units import INT32_MAX, MINUTE_MS
 from odradek.base.uuids import Uuid
 
@@ -102,41 +106,48 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Iterable[Wanted],
-        forgotten: Iterable[FetchKey],
+        wanted: dict[FetchKey, Wanted],
+        forgotten: Sequence[FetchKey],
         *,
         uses_ids: bool,
         steady: int,
-    ) -> FetchRound:
-        """Merge a request into its session.  Of a partition that is wanted twice, the last counts.
+    ) -> Generator[None, object, FetchRound]:
+        """Merges a request into its session, and yields after each partition: others may have their turns there.
 
         Raises Refused: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the
         client answers each with a whole request.
         """
-        by_key = {one.key: one for one in wanted}
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(session_id, None)
-            session = None if epoch == FINAL_EPOCH else self._open(by_key, uses_ids, steady)
-            return FetchRound(list(by_key.values()), session, is_incremental=False)
+            session = None if epoch == FINAL_EPOCH else self._open(wanted, uses_ids, steady)
+            return FetchRound(list(wanted.values()), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         self.goes_on(session, steady)
-        self._check_size(session, [key for key in by_key if key not in session.wanted])
-        for key, one in by_key.items():
+        room = self._room_in(session)
+        for key, one in wanted.items():
             known = session.wanted.setdefault(key, one)
             if known is not one:
                 known.asks_again(one)
+            elif not room:
+                self._sessions.pop(session.id, None)  # Its client goes on without one.
+                raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
+            else:
+                room -= 1
+            yield
         for key in forgotten:
             session.wanted.pop(key, None)
+            yield
         if not session.wanted:
-            del self._sessions[session.id]
+            self._sessions.pop(session.id, None)
             # What is wanted and forgotten at once is answered this once, as Apache Kafka does.
-            return FetchRound(list(by_key.values()), None, is_incremental=False)
+            return FetchRound(list(wanted.values()), None, is_incremental=False)
         return FetchRound(list(session.wanted.values()), session, is_incremental=True)
 
     def _open(self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int) -> Session | None:
-        if not self._has_room(steady) or self._partitions() + len(wanted) > FETCH_SESSION_PARTITIONS_MAX:
+        session = Session(self._new_id(), uses_ids, 1, steady)
+        if not self._has_room(steady) or len(wanted) > self._room_in(session):
             return None
-        session = Session(self._new_id(), uses_ids, 1, steady, wanted)
+        session.wanted = wanted
         self._sessions[session.id] = session
         return session
 
@@ -159,11 +170,10 @@ class FetchSessions:
     def _partitions(self) -> int:
         return sum(len(session.wanted) for session in self._sessions.values())
 
-    def _check_size(self, session: Session, more: list[FetchKey]) -> None:
-        """Ends a session that would make all of them too large together; its client goes on without one."""
-        if more and self._partitions() + len(more) > FETCH_SESSION_PARTITIONS_MAX:
-            del self._sessions[session.id]
-            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
+    def _room_in(self, session: Session) -> int:
+        """How many partitions more it may have."""
+        in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions()
+        return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
 
     def _has_room(self, steady: int) -> bool:
         if len(self._sessions) < self._sessions_max:

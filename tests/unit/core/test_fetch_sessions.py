@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.fetch_sessions import (
     EVICTION_MS,
@@ -38,7 +39,8 @@ def begin(
     steady: int = 0,
     uses_ids: bool = False,
 ) -> FetchRound:
-    return cache.begin(session_id, epoch, asked, forgotten, uses_ids=uses_ids, steady=steady)
+    by_key = {one.key: one for one in asked}
+    return whole(cache.begin(session_id, epoch, by_key, forgotten, uses_ids=uses_ids, steady=steady))
 
 
 def partitions(fetch: FetchRound) -> list[int]:

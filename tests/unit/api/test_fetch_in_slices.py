@@ -1,0 +1,202 @@
+"""A fetch of very many partitions goes on in slices, and misses nothing that comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from odradek.api.conversation import Conversation
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import PARTITIONS_PER_FETCH_SESSION_MAX, SLICE_ELEMENTS
+from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS
+from odradek.core.parked import Parked
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from support.in_memory import NOW_MS, Harness, frame_of
+
+VERSION = 12
+MANY = 2 * SLICE_ELEMENTS + 20
+BATCH = bytes(encode_batch([(b"k", b"v", (), NOW_MS)]))
+WAIT_MS = 500
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path)
+    topic = CreatableTopic(name="t", num_partitions=MANY, replication_factor=1, assignments=[], configs=[])
+    (result,) = made.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
+    assert not result.error_code
+    return made
+
+
+def produce(harness: Harness, *indexes: int) -> None:
+    parts = [PartitionProduceData(index=index, records=BATCH) for index in indexes]
+    request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
+    (topic,) = harness.ask(request, 9, ProduceResponse).responses
+    assert not any(part.error_code for part in topic.partition_responses)
+
+
+def fetch(
+    indexes: Iterable[int] = range(MANY),
+    *,
+    wait: int = WAIT_MS,
+    session: int = SESSIONLESS,
+    epoch: int = FINAL_EPOCH,
+    min_bytes: int = 1,
+    topic: str = "t",
+    forgotten: Iterable[int] = (),
+) -> FetchRequest:
+    parts = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in indexes]
+    return FetchRequest(
+        max_wait_ms=wait,
+        min_bytes=min_bytes,
+        max_bytes=100_000,
+        session_id=session,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic=topic, partitions=parts)] if parts else [],
+        forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=[*forgotten])] if forgotten else [],
+    )
+
+
+def ask(harness: Harness, request: FetchRequest) -> FetchResponse:
+    return harness.ask(request, VERSION, FetchResponse)
+
+
+def served(response: FetchResponse) -> list[int]:
+    """The partitions that are answered with records."""
+    return [part.partition_index for topic in response.responses for part in topic.partitions if part.records]
+
+
+def named(response: FetchResponse) -> int:
+    return sum(len(topic.partitions) for topic in response.responses)
+
+
+def began(harness: Harness, request: FetchRequest, slices: int) -> Conversation:
+    """A conversation that has done some slices of it."""
+    talk = harness.talk()
+    talk.receive_data(frame_of(request, VERSION, 1, "c"))
+    for _ in range(slices):
+        assert talk.step(harness.now, 0), "there is more to do"
+    return talk
+
+
+def rest(harness: Harness, talk: Conversation) -> FetchResponse:
+    """The answer, without waiting for any event."""
+    harness.go_on(talk)
+    return harness.decoded(talk.data_to_send(), VERSION, FetchResponse)
+
+
+def test_every_partition_is_answered_in_order(harness: Harness) -> None:
+    produce(harness, 0, 7, MANY - 1)
+    response = ask(harness, fetch([*range(MANY), MANY]))
+    (topic,) = response.responses
+    assert [part.partition_index for part in topic.partitions] == [*range(MANY + 1)]
+    assert served(response) == [0, 7, MANY - 1]
+    codes = [part.error_code for part in topic.partitions]
+    assert codes == [ErrorCode.NONE] * MANY + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_session_goes_on_with_what_is_new(harness: Harness) -> None:
+    first = ask(harness, fetch(epoch=INITIAL_EPOCH, wait=0))
+    assert named(first) == MANY
+    produce(harness, MANY - 1)
+    second = ask(harness, fetch([], session=first.session_id, epoch=1))
+    assert (second.session_id, served(second), named(second)) == (first.session_id, [MANY - 1], 1)
+    rest_of_it = fetch([MANY - 1], session=first.session_id, epoch=2, forgotten=range(MANY - 1))
+    assert served(ask(harness, rest_of_it)) == [MANY - 1]
+    session = harness.broker.sessions.find(first.session_id)
+    assert session is not None and len(session.wanted) == 1
+
+
+def test_what_waits_is_woken_by_any_of_them_and_holds_up_its_own_connection_alone(harness: Harness) -> None:
+    waiting = harness.send(fetch(), VERSION)
+    assert isinstance(waiting, Parked) and isinstance(waiting.owner, Conversation)
+    talk = waiting.owner
+    talk_has_more = harness.talk()
+    talk_has_more.receive_data(frame_of(fetch([0], wait=0), VERSION, 2, "c"))
+    harness.go_on(talk_has_more)
+    assert talk_has_more.data_to_send(), "another connection is answered"
+    produce(harness, MANY // 2)
+    assert harness.broker.lot.take_completed() == [waiting]
+    talk.answer_parked(waiting, harness.now)
+    assert served(rest(harness, talk)) == [MANY // 2]
+
+
+def test_what_comes_between_two_slices_is_not_waited_for(harness: Harness) -> None:
+    """Partition 0 has been read when its record comes."""
+    talk = began(harness, fetch(wait=60_000), slices=3)
+    produce(harness, 0)
+    assert served(rest(harness, talk)) == [0]
+
+
+def test_what_comes_in_parts_adds_up(harness: Harness) -> None:
+    """The first batch comes between two slices, the second while it waits."""
+    talk = began(harness, fetch(wait=60_000, min_bytes=2 * len(BATCH)), slices=3)
+    produce(harness, 0)
+    harness.go_on(talk)
+    waiting = talk.waits_for
+    assert isinstance(waiting, Parked)
+    produce(harness, 0)
+    assert harness.broker.lot.take_completed() == [waiting]
+    talk.answer_parked(waiting, harness.now)
+    assert served(rest(harness, talk)) == [0]
+
+
+def test_a_topic_that_goes_between_two_slices_is_an_error_and_not_waited_for(harness: Harness) -> None:
+    talk = began(harness, fetch(wait=60_000), slices=3)
+    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+    (topic,) = rest(harness, talk).responses
+    assert topic.partitions[0].error_code == ErrorCode.NONE, "it was there when it was read"
+    assert topic.partitions[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_deadline_counts_from_when_it_came(harness: Harness) -> None:
+    talk = began(harness, fetch(), slices=2)
+    harness.pass_time(WAIT_MS - 10)
+    harness.go_on(talk)
+    assert isinstance(talk.waits_for, Parked)
+    harness.pass_time(10)
+    assert harness.broker.lot.take_completed() == [talk.waits_for]
+
+
+def test_who_leaves_in_between_leaves_nothing(harness: Harness) -> None:
+    talk = began(harness, fetch(), slices=3)
+    talk.leave()
+    waiting = harness.send(fetch(), VERSION)
+    assert isinstance(waiting, Parked) and isinstance(waiting.owner, Conversation)
+    waiting.owner.leave()
+    produce(harness, *range(MANY))
+    assert not harness.broker.lot and not harness.broker.lot.take_completed()
+
+
+def test_a_session_does_not_grow_beyond_all_bounds(harness: Harness) -> None:
+    half = range(PARTITIONS_PER_FETCH_SESSION_MAX // 2)
+    first = ask(harness, fetch(half, topic="nobody's", epoch=INITIAL_EPOCH))
+    second = ask(harness, fetch(half, topic="nobody's, too", session=first.session_id, epoch=1))
+    assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.NONE) and second.session_id
+    third = ask(harness, fetch([0], topic="one more", session=first.session_id, epoch=2))
+    assert third.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and not len(harness.broker.sessions)
+    whole = ask(harness, fetch(range(2 * len(half) + 1), topic="nobody's", epoch=INITIAL_EPOCH))
+    assert (whole.error_code, whole.session_id, named(whole)) == (ErrorCode.NONE, SESSIONLESS, 2 * len(half) + 1)
+
+
+@pytest.mark.parametrize("version", [4, VERSION])
+def test_a_long_request_is_refused_as_a_short_one_is(harness: Harness, version: int) -> None:
+    request = fetch(range(2_000))
+    request.isolation_level = 7
+    refused = harness.ask(request, version, FetchResponse)
+    if version == VERSION:
+        assert (refused.error_code, refused.responses) == (ErrorCode.INVALID_REQUEST, [])
+    else:
+        codes = [part.error_code for topic in refused.responses for part in topic.partitions]
+        assert codes == [ErrorCode.INVALID_REQUEST] * 2_000
