@@ -16,6 +16,7 @@ import errno
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,8 +26,7 @@ from odradek.net.descriptors import STDERR
 
 log = logging.getLogger(__name__)
 
-# Each that comes with a request takes a fifth of a millisecond, in which those inside wait.
-ACCEPTED_PER_TURN_MAX = 512
+ACCEPTING_SECONDS = 0.01  # In one turn: each that comes with a request takes a tenth of a millisecond or two.
 PAUSE_SECONDS = 0.25
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
@@ -51,7 +51,8 @@ Address = tuple[Any, ...]
 class Door:
     """Non-blocking, bound sockets.  `enter` is given each accepted socket, and the peer's address; it raises nothing.
 
-    `has_turned_away` is told of those for whom there was no descriptor.
+    `has_turned_away` is told of those for whom there was no descriptor, `is_crowded` whether some have to wait for
+    another turn.
     """
 
     def __init__(
@@ -60,11 +61,16 @@ class Door:
         sockets: list[socket.socket],
         enter: Callable[[socket.socket, Address], None],
         has_turned_away: Callable[[Address], None],
+        is_crowded: Callable[[bool], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sockets = sockets
         self._loop = loop
         self._enter = enter
         self._has_turned_away = has_turned_away
+        self._is_crowded = is_crowded
+        self._clock = clock
         self._spare = _spare()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -95,22 +101,28 @@ class Door:
             self._loop.add_reader(one.fileno(), self._accept_all, one)
 
     def _accept_all(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_PER_TURN_MAX):
+        self._is_crowded(self._accept_some(listening))
+
+    def _accept_some(self, listening: socket.socket) -> bool:
+        """True if the time was over before nobody waited any more."""
+        end = self._clock() + ACCEPTING_SECONDS
+        while self._clock() < end:
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError):
-                return
+                return False
             except OSError as error:
                 if error.errno in HAS_GONE:
                     continue
                 if error.errno not in NONE_LEFT or self._spare is None:
                     self._rest(error)
-                    return
+                    return False
                 if not self._turn_one_away(listening):
-                    return
+                    return False
                 continue
             accepted.setblocking(False)
             self._enter(accepted, address)
+        return True
 
     def _turn_one_away(self, listening: socket.socket) -> bool:
         """With the spare descriptor; False if nobody waits, of which the system says nothing without a descriptor."""

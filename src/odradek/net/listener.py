@@ -87,7 +87,7 @@ class Listener:
             for option, size in self._buffers.items():
                 if size != SYSTEM_DEFAULT:
                     one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
-        self._door = Door(self.shell.loop, sockets, self._enter, self._found_no_descriptor)
+        self._door = Door(self.shell.loop, sockets, self._enter, self._found_no_descriptor, self._readers.make_way)
         address, self.port = sockets[0].getsockname()[:2]
         if self.advertised is None and host and address not in EVERY_INTERFACE:
             self.advertised = Endpoint(self.name, host, self.port)

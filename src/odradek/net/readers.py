@@ -19,7 +19,8 @@ from collections.abc import Callable
 DIRECT_MAX = 16
 # Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
 PER_TURN = 128
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.01
+CROWDED_TURN_SECONDS = 0.0025  # While others wait to be let in, who shall not wait longer than those inside.
 
 Callback = Callable[[], None]
 
@@ -36,6 +37,7 @@ class Readers:
         self._loop = loop
         self._direct_max = direct_max
         self._clock = clock
+        self._turn_seconds = TURN_SECONDS
         self._direct: set[int] = set()
         self._callbacks: dict[int, Callback] = {}  # Of those in the set.
         self._set: select.epoll | None = None
@@ -60,6 +62,10 @@ class Readers:
             assert self._set is not None
             self._set.unregister(descriptor)
 
+    def make_way(self, is_crowded: bool) -> None:
+        """Others wait to be let in, or none does any more."""
+        self._turn_seconds = CROWDED_TURN_SECONDS if is_crowded else TURN_SECONDS
+
     def close(self) -> None:
         """When nobody is watched any more."""
         if self._set is not None:
@@ -81,7 +87,7 @@ class Readers:
         ready, callback_of, clock = self._ready, self._callbacks.get, self._clock
         if not ready:
             ready.extend(self._set.poll(0, PER_TURN))
-        end = clock() + TURN_SECONDS
+        end = clock() + self._turn_seconds
         while ready:
             descriptor, _ = ready.popleft()
             callback = callback_of(descriptor)

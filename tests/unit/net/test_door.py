@@ -15,12 +15,13 @@ import pytest
 import uvloop
 
 from odradek.net import door as doors
-from odradek.net.door import ACCEPTED_PER_TURN_MAX, Door, bound
+from odradek.net.door import ACCEPTING_SECONDS, Door, bound
 from support.crowd import need_files
 
 WAITING = 400
 HOLD = 1000  # Some work in each turn, so that none is short.
 BACKLOG = 4096
+PER_TURN = 150  # As many as the house's clock lets in.
 
 
 class Counting(socket.socket):
@@ -44,7 +45,12 @@ class House:
         self.listening = Counting()
         self.listening.bind(("127.0.0.1", 0))
         self.listening.setblocking(False)
-        self.door = Door(loop, [self.listening], self._enter, self._turned_away)
+        self.crowded: list[bool] = []
+        self.now = 0.0
+        self.entering_seconds = 0.0  # How long it takes to let one in.
+        self.door = Door(
+            loop, [self.listening], self._enter, self._turned_away, self.crowded.append, clock=lambda: self.now
+        )
         self.door.open(BACKLOG)
 
     def connected(self, count: int) -> list[socket.socket]:
@@ -74,6 +80,7 @@ class House:
         assert accepted.gettimeout() == 0
         assert address == accepted.getpeername()
         self.entered.append((self.turn, accepted))
+        self.now += self.entering_seconds
 
     def _turned_away(self, address: tuple[Any, ...]) -> None:
         self.turned_away += 1
@@ -87,7 +94,7 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def house(loop: asyncio.AbstractEventLoop) -> Iterator[House]:
-    need_files(3 * ACCEPTED_PER_TURN_MAX)
+    need_files(3 * WAITING)
     with closing(House(loop)) as one:
         yield one
 
@@ -101,16 +108,18 @@ def test_all_who_wait_are_accepted_in_one_turn(house: House) -> None:
     clients = house.connected(WAITING)
     house.run_until(lambda: len(house.entered) == WAITING)
     assert len({turn for turn, _ in house.entered}) == 1
+    assert house.crowded == [False]
     close_all(clients)
 
 
 def test_a_flood_leaves_turns_for_those_inside(house: House) -> None:
-    count = ACCEPTED_PER_TURN_MAX + WAITING
-    clients = house.connected(count)
-    house.run_until(lambda: len(house.entered) == count)
+    house.entering_seconds = ACCEPTING_SECONDS / (PER_TURN - 0.5)
+    clients = house.connected(WAITING)
+    house.run_until(lambda: len(house.entered) == WAITING and house.crowded[-1:] == [False])
     turns = [turn for turn, _ in house.entered]
-    assert turns.count(turns[0]) == ACCEPTED_PER_TURN_MAX
-    assert turns[-1] <= turns[0] + 2
+    assert turns.count(turns[0]) == PER_TURN
+    assert turns[-1] <= turns[0] + WAITING // PER_TURN + 1
+    assert house.crowded == [True, True, False], "those inside are told while some wait"
     close_all(clients)
 
 

@@ -9,6 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 import uvloop
@@ -87,6 +88,10 @@ def test_those_that_take_long_leave_turns_for_others(loop: asyncio.AbstractEvent
         assert max(in_turn) == 3
         assert len(read) == 9
         assert max(read.values()) - min(read.values()) <= 1, "each in turn"
+        in_turn.clear()
+        readers.make_way(is_crowded=True)
+        turns(loop, 12, lambda: in_turn.append(read.total()))
+        assert max(after - before for before, after in pairwise(in_turn)) == 1, "those who wait at the door come first"
         for one in descriptors:
             readers.remove(one)
             os.close(one)
