@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.call import Peer
-from odradek.api.gate import ADMITTED, Admission
+from odradek.api.gate import Admission
 from odradek.base.errors import ErrorCode
 from odradek.core.moment import Moment
 from odradek.wire.client import decode_response
@@ -20,6 +20,7 @@ from support.asking import PRODUCE, created, produce_request, produced
 from support.large_requests import Here, Stalled, Ways, answer, can_store, here, large, values
 from support.raw_client import RawClient, frame
 
+ADMITTED = Admission()
 THROTTLE_MS = 300
 
 

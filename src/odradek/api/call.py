@@ -8,7 +8,7 @@ from functools import partial
 
 from odradek.api.commit_outlines import CommitOutlines
 from odradek.api.fetch_outlines import FetchOutlines
-from odradek.api.gate import ADMITTED, Admission
+from odradek.api.gate import Admission
 from odradek.api.outlines import Outlines
 from odradek.base.errors import Refused
 from odradek.base.units import CorrelationId
@@ -27,7 +27,7 @@ class Peer:
     advertised: Endpoint | None  # What advertised.listeners says for this listener, or the host it listens on.
     address: str
     software: str = "unknown"
-    admission: Admission = ADMITTED  # Of its last request.
+    admission: Admission = field(default_factory=Admission)  # Of its last request.
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
     fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
     commit_outlines: CommitOutlines = field(default_factory=CommitOutlines)

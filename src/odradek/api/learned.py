@@ -40,10 +40,11 @@ class OnePartition:
 class Learned(Generic[Shape, Meaning]):
     """Bounded: what is not worth it is not learned."""
 
-    __slots__ = ("_known", "_misses", "_shapes", "_size_max")
+    __slots__ = ("_known", "_misses", "_shapes", "_shapes_max", "_size_max")
 
-    def __init__(self, size_max: int) -> None:
+    def __init__(self, size_max: int, shapes_max: int = SHAPES_MAX) -> None:
         self._size_max = size_max
+        self._shapes_max = shapes_max
         self._known: dict[bytes, Meaning] = {}
         self._shapes: list[Shape] = []
         self._misses = 0
@@ -57,7 +58,7 @@ class Learned(Generic[Shape, Meaning]):
 
     def _has_room_for(self, shape: Shape) -> bool:
         if shape not in self._shapes:
-            if len(self._shapes) >= SHAPES_MAX and not self._forget():
+            if len(self._shapes) >= self._shapes_max and not self._forget():
                 return False
             self._shapes.append(shape)
         return True

@@ -1,10 +1,13 @@
-"""How a connection's last produce requests began, and what that meant.
+"""How produce requests began, and what that meant: those of one connection, and those of all under one admission.
 
     │ transactional id, acks, timeout, topic, partition: the outline │ length │ records │ tags, none │
 
 A producer's requests to one partition differ in their records alone, so one that begins like an earlier one need not be
 read again, and its answer is the earlier one with other numbers.  An outline is learned from a request that was read,
 and only if writing what was read gives the same bytes: what is recognised can be nothing else.
+
+A producer that connects anew, or one of a thousand that are alike, need not be read even once: its connection looks
+among the outlines of all that have the same rights.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from struct import Struct
 
 from odradek.api.answer_marks import MARKS, SIZE_BYTES, around
-from odradek.api.learned import Learned, OnePartition
+from odradek.api.learned import SHAPES_MAX, Learned, OnePartition
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_OUTLINES_MAX
 from odradek.base.units import Offset, TimestampMs, TopicPartition
@@ -121,18 +124,21 @@ class Answer:
 
 
 class Outlines(Learned[int, Outline]):
-    """Those of one connection.  Their shapes are their sizes: a producer's differ in the partition, and little else."""
+    """Their shapes are their sizes: a producer's differ in the partition, and little else."""
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__(PRODUCE_OUTLINES_MAX)
+    def __init__(self, size_max: int = PRODUCE_OUTLINES_MAX, shapes_max: int = SHAPES_MAX) -> None:
+        super().__init__(size_max, shapes_max)
 
-    def find(self, request: Request) -> tuple[Outline, memoryview] | None:
-        """What the request is, and its records, if it is like one of those known here."""
+    def find(self, request: Request, others: Outlines) -> tuple[Outline, memoryview] | None:
+        """What the request is, and its records, if it is like one of those known here, or to `others`."""
         outline = self.outline_of(request)
         if outline is None:
-            return None
+            outline = others.outline_of(request)
+            if outline is None:
+                return None
+            self._keep(request.body[: outline.size].tobytes(), outline)
         records = outline.records_of(request.body)
         return None if records is None else (outline, records)
 
@@ -145,13 +151,21 @@ class Outlines(Learned[int, Outline]):
                 return outline
         return None
 
-    def learn(self, version: int, body: ProduceRequest, name: TopicPartition, received: memoryview) -> None:
-        """Remember what was read from `received`: a request for one partition, that has records."""
+    def learn(
+        self, version: int, body: ProduceRequest, name: TopicPartition, received: memoryview, others: Outlines
+    ) -> None:
+        """Remember what was read from `received`: a request for one partition, that has records.  And tell `others`."""
         if not self._has_room():
             return
         text = encode(_without_records(body), version)[:-_NO_RECORDS_BYTES]
-        if received[: len(text)] == text and self._has_room_for(len(text)):  # And not another way of writing the same.
-            self._known[text] = Outline(version, body, name, len(text))
+        if received[: len(text)] == text:  # And not another way of writing the same.
+            outline = Outline(version, body, name, len(text))
+            self._keep(text, outline)
+            others._keep(text, outline)
+
+    def _keep(self, text: bytes, outline: Outline) -> None:
+        if self._has_room() and self._has_room_for(len(text)):
+            self._known[text] = outline
 
 
 def _without_records(body: ProduceRequest) -> ProduceRequest:

@@ -27,7 +27,7 @@ _new = object.__new__
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
     """None if it is not plain.  Raises Malformed."""
-    found = peer.outlines.find(request)
+    found = peer.outlines.find(request, peer.admission.outlines)
     if found is None:
         return None
     outline, records = found
@@ -80,7 +80,7 @@ def learn(peer: Peer, request: Request, received: memoryview, body: ProduceReque
     if len(body.topic_data) == len(done.appended) == 1 == len(body.topic_data[0].partition_data):
         name = done.appended[0].name
         if name.topic not in INTERNAL_TOPICS:  # Who may write there is asked each time.
-            peer.outlines.learn(request.api_version, body, name, received)
+            peer.outlines.learn(request.api_version, body, name, received, peer.admission.outlines)
 
 
 class PlainStaged(Staged):

@@ -21,11 +21,11 @@ TAGGED_FIELDS_MAX = 1_000
 # A connection's receive buffer begins small, grows to the second while reads fill it with few requests, and may keep
 # the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than
 # the second beyond the request it completes: a request of 14 bytes weighs 340 in memory.
-RECEIVE_BUFFER_BYTES_MIN = 16 * KIB
+RECEIVE_BUFFER_BYTES_MIN = 4 * KIB
 RECEIVE_BUFFER_BYTES = 128 * KIB  # Five batches of the Java producer, which has so many under way, and more.
 RECEIVE_BUFFER_KEPT_BYTES_MAX = 2 * MIB
 REQUESTS_PER_READ_TO_GROW_MAX = 128
-# All receive buffers above their first 16 KiB together, unless queued.max.request.bytes says else; one request more may
+# All receive buffers above their first 4 KiB together, unless queued.max.request.bytes says else; one request more may
 # be on its way (wire/budget.py).
 RECEIVE_BUDGET_BYTES = 256 * MIB
 # While somebody waits for room in the budget, whoever holds some has to bring so much from one look to the next.
@@ -33,6 +33,7 @@ RECEIVE_LOOK_SECONDS = 3
 RECEIVE_BYTES_PER_LOOK_MIN = 256 * KIB
 # Of one connection; each takes about half a kilobyte.
 PRODUCE_OUTLINES_MAX = 256
+PRODUCE_OUTLINES_IN_COMMON_MAX = 4_096  # Of all connections with the same rights.
 FETCH_OUTLINES_MAX = 64
 COMMIT_OUTLINES_MAX = 128
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000

@@ -12,7 +12,7 @@ import pytest
 from odradek.api import list_groups
 from odradek.api.call import Call, Peer
 from odradek.api.conversation import Conversation
-from odradek.api.gate import ADMITTED, Admission
+from odradek.api.gate import Admission
 from odradek.api.outcome import PAUSE
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
@@ -51,6 +51,7 @@ from odradek.wire.response import encode_response
 from support.hostile import forge_for
 from support.in_memory import NOW_MS, Harness, InMemoryHost, frame_of
 
+ADMITTED = Admission()
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 THROTTLE_MS = 700
 PRODUCE, FETCH, COMMIT = 9, 12, 8
