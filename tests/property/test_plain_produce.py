@@ -12,7 +12,7 @@ import pytest
 
 from odradek.api.gate import Admission
 from odradek.api.outlines import Outlines
-from odradek.base.limits import PRODUCE_OUTLINES_MAX
+from odradek.base.limits import PRODUCE_OUTLINES_IN_COMMON_MAX, PRODUCE_OUTLINES_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.parked import Parked
@@ -208,6 +208,20 @@ def test_a_repeated_request_is_recognised(tmp_path: Path, version: int) -> None:
         seen.append(side.peer.outlines.find(request, side.peer.admission.outlines) is not None)
         side.play(frame)
     assert seen == [False, True, True]
+
+
+def test_who_is_admitted_alike_learns_from_others_and_nobody_else_does(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    (request,) = Connection().receive_data(frame_for(side, plain(9, 1_000), 0))
+    side.play(frame_for(side, plain(9, 1_000), 1))
+    assert Outlines().find(request, side.peer.admission.outlines) is not None
+    assert Outlines().find(request, Admission().outlines) is None
+    later = Outlines()
+    assert later.find(request, side.peer.admission.outlines) and later.find(request, Admission().outlines)
+    for timeout_ms in range(PRODUCE_OUTLINES_IN_COMMON_MAX + 100):
+        side.peer.outlines = Outlines()
+        side.play(frame_for(side, plain(9, timeout_ms), timeout_ms))
+    assert len(side.peer.admission.outlines) == PRODUCE_OUTLINES_IN_COMMON_MAX
 
 
 def test_outlines_are_bounded(tmp_path: Path) -> None:
