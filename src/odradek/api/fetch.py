@@ -126,6 +126,13 @@ class _Fetch:
         self._size = 0  # Bytes of records that were read last.
         self._has_final = False  # Something was read that waiting would not better.
 
+    def is_served_by_any(self, key: TopicPartition, wanted: Wanted) -> bool:
+        """True if one record is enough, and the partition has one: thousands may wait for the same."""
+        partition = self.broker.partitions.get(key)
+        if partition is None or self.min_bytes > 1:
+            return False
+        return wanted.fetch_offset < partition.readable_end(read_committed=self._read_committed)
+
     def available(self, wanted: Wanted) -> int | None:
         """Bytes that this fetch could get from one partition now; None if it would get an error."""
         data = self._read(wanted, self._max_bytes, at_least_one=True)
@@ -263,7 +270,10 @@ class _DataArrived:
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         assert isinstance(key, TopicPartition)
-        size = self._fetch.available(self._wanted[key])
+        wanted = self._wanted[key]
+        if self._fetch.is_served_by_any(key, wanted):
+            return True
+        size = self._fetch.available(wanted)
         if size is None:
             return True
         self._total += size - self._found[key]

@@ -90,6 +90,11 @@ class Partition:
     def is_online(self) -> bool:
         return self._log is not None
 
+    @property
+    def is_new_to_leader(self) -> bool:
+        """True if its leader has written nothing to it yet: the first write is to the epochs' file, too."""
+        return self._log is not None and self._log.epochs.latest != self.info.leader_epoch
+
     def take_offline(self) -> None:
         self._log = None
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -56,6 +57,9 @@ log = logging.getLogger(__name__)
 HOUSEKEEPING_MS = SECOND_MS
 # A request that is still not answered after it has no client any more: request.timeout.ms is 30 s by default.
 FINISH_SECONDS_MAX = 30
+# What one event has completed, a record that a thousand wait for, is answered in slices; each answer takes 50 us.
+ANSWERING_SECONDS = 0.003  # And what they are sent with takes as long.
+ANSWERS_PER_LOOK = 16  # At the clock.
 LATE_MS = 100  # A timer that is so late shows that the loop was held up.
 CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
@@ -102,6 +106,8 @@ class Shell:
         self._timer_due = 0
         self._is_late = False
         self._next_housekeeping = 0
+        self._completed: deque[Parked[object]] = deque()  # And not answered yet.
+        self._answers_on = False  # In another turn.
         self._housekeeping = Slices(loop, self.settle)  # By itself: neither waits for the other.
         self._is_stopped = False
         self._changes_under_way = 0  # Of the metadata tree.
@@ -138,15 +144,16 @@ class Shell:
 
     def settle(self) -> None:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
-        lot = self.broker.lot
-        while completed := lot.take_completed():
-            self._answer(completed)
+        completed = self.broker.lot.take_completed()
+        if completed:
+            self._completed.extend(completed)
+            self._answer()
         if self._is_stopped:
             return  # Threads take nothing more.
         for effect in self.broker.take_effects():
             self._start(effect)
         self._set_timer()
-        if self._all_finished is not None and not self._is_writing and not self._all_finished.done():
+        if self._all_finished is not None and not (self._is_writing or self._completed or self._all_finished.done()):
             self._all_finished.set_result(None)
 
     def in_thread(
@@ -196,7 +203,9 @@ class Shell:
         if self._timer is not None:
             self._timer.cancel()
         self.broker.lot.complete_all()
-        self._answer(self.broker.lot.take_completed())
+        self._completed.extend(self.broker.lot.take_completed())
+        while self._completed:
+            self._answer()
 
     def stop(self) -> None:
         """Finish what threads do, then close the logs.  The loop may end afterwards."""
@@ -230,15 +239,31 @@ class Shell:
         if not self._is_stopped:
             self.loop.call_soon_threadsafe(then, done)
 
-    def _answer(self, completed: list[Parked[object]]) -> None:
+    def _answer(self) -> None:
+        """Answers what was completed, first come, first served, until nothing is left or the slice is over."""
         owners: dict[Answerable, None] = {}
-        now = self.now()
-        for parked in completed:
-            owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
-            owner.answer_parked(parked, now)  # type: ignore[arg-type]  # And what they park was encoded by dispatch.
-            owners[owner] = None
+        now, end = self.now(), time.monotonic() + ANSWERING_SECONDS
+        completed, lot = self._completed, self.broker.lot
+        while completed:
+            for _ in range(min(len(completed), ANSWERS_PER_LOOK)):
+                parked = completed.popleft()
+                owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
+                owner.answer_parked(parked, now)  # type: ignore[arg-type]  # And what they park was encoded by dispatch.
+                owners[owner] = None
+            completed.extend(lot.take_completed())
+            if time.monotonic() > end:
+                break
         for owner in owners:
             owner.send()
+        if completed and not self._answers_on and not self._is_stopped:
+            self._answers_on = True
+            self.loop.call_soon(self._answer_on)
+
+    def _answer_on(self) -> None:
+        self._answers_on = False
+        if not self._is_stopped:
+            self._answer()
+            self.settle()
 
     def _start(self, effect: Effect) -> None:
         match effect:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.conversation import Conversation
+from odradek.api.produce import FIRST_WRITE_PARTS
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import Offset, TopicName, TopicPartition
@@ -115,6 +116,20 @@ def test_others_have_a_turn_in_between_and_nothing_is_left_staged(harness: Harne
     data = b"".join(map(bytes, talk.data_to_send()))  # type: ignore[arg-type]
     parts = decode_response(ProduceResponse, VERSION, data[4:])[1].responses[0].partition_responses
     assert [part.base_offset for part in parts] == [0] * (MANY - 1) + [1]
+
+
+def test_first_writes_take_more_of_a_slice(harness: Harness) -> None:
+    """Each is to a file more."""
+    steps = []
+    for _ in range(2):
+        talk = harness.talk()
+        talk.receive_data(frame_of(produce(range(30), LEADER), VERSION, 1, "c"))
+        steps.append(1)
+        while talk.step(harness.now, 0):
+            steps[-1] += 1
+        harness.go_on(talk)
+    assert steps[0] > 30 * FIRST_WRITE_PARTS // SLICE_ELEMENTS and steps[1] == 1
+    assert [end(harness, "t", index) for index in range(31)] == [2] * 30 + [0]
 
 
 def test_acks_0_has_no_answer_and_an_error_ends_the_conversation(harness: Harness) -> None:
