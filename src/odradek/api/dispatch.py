@@ -95,7 +95,10 @@ def _read_beside(asked: _Asked) -> Steps:
     if resumed.error is not None:
         raise resumed.error
     call.now, call.admission = resumed.now, call.peer.admission
-    outcome = asked.handle(resumed.value)
+    body = resumed.value
+    del resumed
+    outcome = asked.handle(body, is_large=True)
+    del body  # A thread is to have it last: _finish.
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
@@ -110,7 +113,7 @@ class _Asked:
         self.request = request
         self.received = received
 
-    def handle(self, body: object) -> Outcome:
+    def handle(self, body: object, *, is_large: bool = False) -> Outcome:
         admission = self.call.admission
         try:
             if admission.refused:
@@ -122,14 +125,18 @@ class _Asked:
                 except StopIteration as done:
                     answer = done.value
                 else:
-                    return self._in_slices(body, answer, wait)
+                    return self._in_slices(body, answer, wait, is_large=is_large)
             return self._outcome(body, answer)
         except Exception as error:
+            if is_large:  # So is its refusal.
+                return self._finish([body, error])
             return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
-    def _in_slices(self, body: object, slices: Slices, wait: Wait) -> Steps:
+    def _in_slices(self, body: object, slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
         """The rest of a handler that is through with its first slice."""
-        call = self.call
+        call, kept = self.call, [body]
+        del body
+        answer: object
         try:
             while True:
                 resumed = yield wait
@@ -141,19 +148,39 @@ class _Asked:
                 except StopIteration as done:
                     answer = done.value
                     break
-            if answer is None or isinstance(answer, Parked | produce.Staged):
-                return self._outcome(body, answer)
+        except (AssertionError, ConnectionAbortedError):
+            raise
         except Exception as error:
-            answer = self._refusal(body, error)
-            if answer is None:
-                return None
+            answer = error
         finally:
             slices.close()
-        throttle_ms = call.admission.throttle_ms
-        resumed = yield Work(partial(encoded, self.request, answer, throttle_ms))
+        if isinstance(answer, Parked | produce.Staged):
+            return self._outcome(kept[0], answer)
+        if answer is None and not is_large:
+            return None
+        kept.append(answer)
+        del answer
+        return (yield from self._finish(kept))
+
+    def _finish(self, kept: list[object]) -> Steps:
+        """Has a thread encode a long answer.
+
+        `kept` is the body, and the answer or an error.  The thread has them last: to free a hundred thousand elements
+        takes as long as some slices.
+        """
+        resumed = yield Work(partial(self._encoded, kept, self.call.admission.throttle_ms))
         if resumed.error is not None:
-            return encoded(self.request, self._refusal(body, resumed.error), throttle_ms)
+            raise resumed.error
         return cast(Encoded, resumed.value)
+
+    def _encoded(self, kept: list[object], throttle_ms: int) -> Encoded | Parked[Encoded]:
+        answer, body = kept.pop(), kept.pop()
+        if not isinstance(answer, Exception):
+            try:
+                return encoded(self.request, answer, throttle_ms)
+            except Exception as error:
+                answer = error
+        return encoded(self.request, self._refusal(body, answer), throttle_ms)
 
     def _outcome(self, body: object, answer: object) -> Done:
         """What the handler's answer is to the connection; the next request like this one may be plain."""
