@@ -11,6 +11,8 @@ Kafka keeps an empty one for a while.
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.outcome import Slices
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
@@ -23,12 +25,13 @@ _WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZ
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
-def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse]:
+def handle(call: Call, body: JoinGroupRequest) -> Slices:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if body.group_id:
         _check_session_timeout(call, body)
+    asked = yield from _asked(call, body)
     shard = call.broker.groups.shard_of(body.group_id)
-    promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
+    promise = membership.join(shard, body.group_id, asked, call.now)
     stopped = Joined(ErrorCode.NOT_COORDINATOR, body.member_id)
     if promise.value is not None:
         return _answer(call, promise.value)
@@ -47,10 +50,14 @@ def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
         raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{body.session_timeout_ms}, from {least} to {most}")
 
 
-def _asked(call: Call, body: JoinGroupRequest) -> Join:
+def _asked(call: Call, body: JoinGroupRequest) -> Parts[Join]:
     protocols: dict[str, bytes] = {}
-    for protocol in body.protocols:
+    body.protocols.reverse()
+    while body.protocols:  # Each goes when it is known: to free very many takes long.
+        protocol = body.protocols.pop()
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
+        if not len(body.protocols) % CHEAP:
+            yield
     return Join(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
