@@ -5,14 +5,13 @@ v0: the session timeout is the rebalance timeout too.  v4: a new member is told 
 client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
 
 Differs from Apache Kafka: of a group that was asked for, and that nobody joined in the end, nothing is left, where
-Kafka keeps an empty one for a while.
+Kafka keeps an empty one for a while.  Who names more than a thousand protocols is refused: whoever joined later, and
+each rebalance, would count all of them again.
 """
 
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.outcome import Slices
-from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
@@ -22,16 +21,20 @@ from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 # Of these a member that had an id has none any more, or is not let in to have one.
 _WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
+PROTOCOLS_MAX = 1_000  # Clients name a handful.
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
-def handle(call: Call, body: JoinGroupRequest) -> Slices:
+def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse]:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if body.group_id:
         _check_session_timeout(call, body)
-    asked = yield from _asked(call, body)
+    if len(body.protocols) > PROTOCOLS_MAX:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"{len(body.protocols)} protocols, and at most {PROTOCOLS_MAX} will do"
+        )
     shard = call.broker.groups.shard_of(body.group_id)
-    promise = membership.join(shard, body.group_id, asked, call.now)
+    promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
     stopped = Joined(ErrorCode.NOT_COORDINATOR, body.member_id)
     if promise.value is not None:
         return _answer(call, promise.value)
@@ -50,14 +53,10 @@ def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
         raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{body.session_timeout_ms}, from {least} to {most}")
 
 
-def _asked(call: Call, body: JoinGroupRequest) -> Parts[Join]:
+def _asked(call: Call, body: JoinGroupRequest) -> Join:
     protocols: dict[str, bytes] = {}
-    body.protocols.reverse()
-    while body.protocols:  # Each goes when it is known: to free very many takes long.
-        protocol = body.protocols.pop()
+    for protocol in body.protocols:
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
-        if not len(body.protocols) % CHEAP:
-            yield
     return Join(
         member_id=body.member_id,
         instance_id=body.group_instance_id,

@@ -23,7 +23,12 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     if shards.is_loading:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     wanted = _Wanted(call, body)
-    listed = []
+    listed, unknown = [], []
+    for number, name in enumerate(body.state_filters, 1):
+        if name not in STATES:
+            unknown.append(name)
+        if not number % CHEAP:
+            yield PAUSE
     for shard in shards:
         for number, transactional_id in enumerate(list(shard.transactions)):
             one = shard.transactions.get(transactional_id)  # As it is now: others have had their turn.
@@ -34,7 +39,7 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     return ListTransactionsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        unknown_state_filters=[name for name in body.state_filters if name not in STATES],
+        unknown_state_filters=unknown,
         transaction_states=listed,
     )
 

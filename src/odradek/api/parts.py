@@ -6,7 +6,8 @@ not be there any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import heapq
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.api.outcome import Wait
@@ -18,6 +19,7 @@ from odradek.core.parked import Condition, Parked
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]
 
+SORTED_AT_ONCE = 2_000  # Texts; a millisecond.
 CHEAP = 8  # So many elements are one part where next to nothing is done with each.
 WRITE_PARTS = 4  # More than that of others' a batch in the log costs.
 
@@ -44,6 +46,28 @@ def pauses(count: int) -> Parts[None]:
     """As many parts as what was just done at once is worth."""
     for _ in range(count):
         yield
+
+
+def in_order(texts: Iterable[str]) -> Parts[list[str]]:
+    """Each once, sorted."""
+    seen: set[str] = set()
+    for number, text in enumerate(texts, 1):
+        seen.add(text)
+        if not number % CHEAP:
+            yield
+    every = list(seen)
+    runs = []
+    for start in range(0, len(every), SORTED_AT_ONCE):
+        runs.append(sorted(every[start : start + SORTED_AT_ONCE]))
+        yield from pauses(SLICE_ELEMENTS // 2)
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    ordered = []
+    for text in heapq.merge(*runs):
+        ordered.append(text)
+        if not len(ordered) % CHEAP:
+            yield
+    return ordered
 
 
 def parked(
