@@ -7,18 +7,19 @@ Of a request that names a partition that is not there nothing is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.api.call import Call
 from odradek.api.fencing import fenced_as
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import Parts, settled, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import Producer
-from odradek.core.parked import Parked
 from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -29,6 +30,9 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from odradek.wire.schema import maker
+
+_partition = maker(AddPartitionsToTxnPartitionResult)
 
 FENCED_SINCE = 2
 MANY_SINCE = 4
@@ -51,19 +55,24 @@ class _Added(NamedTuple):
         return self.written.code
 
 
-def handle(call: Call, body: AddPartitionsToTxnRequest) -> Response | Parked[Response]:
+def handle(call: Call, body: AddPartitionsToTxnRequest) -> Slices:
     if call.version >= MANY_SINCE:
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    added = [_add(call, transaction) for transaction in _transactions(call, body)]
-    writes = [one.written for one in added if one.written is not None]
-    return AllWritten(writes).then(lambda: _answer(call, added), call.now)
+    added, count = [], 0
+    for transaction in _transactions(call, body):
+        one = yield from _add(call, transaction)
+        added.append(one)
+        count += 1 + len(one.codes)
+        yield PAUSE
+    writes = AllWritten([one.written for one in added if one.written is not None])
+    return (yield from settled(writes, call.now, count, lambda: _answer(call, added)))
 
 
 def refuse(call: Call, body: AddPartitionsToTxnRequest, code: ErrorCode) -> Response:
     if call.version >= MANY_SINCE:
         return Response(throttle_time_ms=0, error_code=code)
     added = [_Added(one, dict.fromkeys(_names(one.topics), code)) for one in _transactions(call, body)]
-    return _answer(call, added)
+    return whole(_answer(call, added))
 
 
 def _transactions(call: Call, body: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTransaction]:
@@ -79,27 +88,32 @@ def _transactions(call: Call, body: AddPartitionsToTxnRequest) -> Sequence[AddPa
     ]
 
 
-def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions]
+def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> Iterator[TopicPartition]:
+    return (TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions)
 
 
-def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> _Added:
-    names = _names(transaction.topics)
-    if not _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
-        return _Added(transaction, dict.fromkeys(names, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-    wrong = {name: code for name in names if (code := _why_not(call, name))}
-    if wrong:
-        return _Added(transaction, dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
+def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added]:
+    """All of its partitions in one record, as they are when all of them have been looked at."""
+    names: Codes = {}
+    may_write = _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+    for name in _names(transaction.topics):
+        names[name] = _why_not(call, name) if may_write else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        yield
+    if not may_write:
+        return _Added(transaction, names)
+    if any(names.values()):
+        wrong = {name: code or ErrorCode.OPERATION_NOT_ATTEMPTED for name, code in names.items()}
+        return _Added(transaction, wrong)
     try:
         producer = Producer(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
         if transaction.verify_only:
-            return _Added(transaction, _verified(call, transaction.transactional_id, producer, names))
+            return _Added(transaction, (yield from _verified(call, transaction.transactional_id, producer, names)))
         version = EPOCH_PER_TRANSACTION if call.version >= MANY_SINCE else WITHOUT_EPOCHS
         touch = call.broker.transactions.touch
-        written = touch(transaction.transactional_id, producer, names, version, call.now)
+        written = touch(transaction.transactional_id, producer, names.keys(), version, call.now)
     except Refused as refused:
         return _Added(transaction, dict.fromkeys(names, refused.code))
-    return _Added(transaction, dict.fromkeys(names, ErrorCode.NONE), written)
+    return _Added(transaction, names, written)
 
 
 def _may_write(call: Call, resource: ResourceType, name: str) -> bool:
@@ -118,7 +132,7 @@ def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _verified(call: Call, transactional_id: str, producer: Producer, names: Sequence[TopicPartition]) -> Codes:
+def _verified(call: Call, transactional_id: str, producer: Producer, names: Iterable[TopicPartition]) -> Parts[Codes]:
     codes: Codes = {}
     for name in names:
         try:
@@ -126,36 +140,33 @@ def _verified(call: Call, transactional_id: str, producer: Producer, names: Sequ
             codes[name] = ErrorCode.NONE
         except Refused as refused:
             codes[name] = refused.code
+        yield
     return codes
 
 
-def _answer(call: Call, added: Sequence[_Added]) -> Response:
-    results = [
-        AddPartitionsToTxnResult(
-            transactional_id=one.transaction.transactional_id,
-            topic_results=[
-                _topic(call, one, topic)
-                for topic in one.transaction.topics
-                if topic.partitions or not one.transaction.verify_only
-            ],
+def _answer(call: Call, added: Sequence[_Added]) -> Parts[Response]:
+    results = []
+    for one in added:
+        topics = []
+        for topic in one.transaction.topics:
+            if topic.partitions or not one.transaction.verify_only:
+                topics.append((yield from _topic(call, one, topic)))
+                yield
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=one.transaction.transactional_id, topic_results=topics)
         )
-        for one in added
-    ]
+        yield
     if call.version >= MANY_SINCE:
         return Response(throttle_time_ms=0, results_by_transaction=results)
     return Response(throttle_time_ms=0, results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _topic(call: Call, one: _Added, topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        name=topic.name,
-        results_by_partition=[
-            AddPartitionsToTxnPartitionResult(
-                partition_index=index,
-                partition_error_code=fenced_as(
-                    one.code_of(TopicPartition(TopicName(topic.name), index)), call.version, FENCED_SINCE
-                ),
-            )
-            for index in topic.partitions
-        ],
-    )
+def _topic(call: Call, one: _Added, topic: AddPartitionsToTxnTopic) -> Parts[AddPartitionsToTxnTopicResult]:
+    results = []
+    for index in topic.partitions:
+        code = one.code_of(TopicPartition(TopicName(topic.name), index))
+        results.append(
+            _partition(partition_index=index, partition_error_code=fenced_as(code, call.version, FENCED_SINCE))
+        )
+        yield
+    return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping
 
 from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
+from odradek.core.groups.assignors.spec import Assignment
 from odradek.core.groups.consumer import ConsumerGroup, steps
 from odradek.core.groups.consumer.member import Member
-from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.wire.messages import consumer_group_describe as wire
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -26,15 +28,23 @@ Response = ConsumerGroupDescribeResponse
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Response | Parked[Response]:
-    repeats.check(body.group_ids)
-    found = [_find(call, group_id, body) for group_id in body.group_ids]
-    settled = Settled(partition for _, partition in found if partition is not None)
+def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
+    yield from repeats.check(body.group_ids)
+    found = []
+    for group_id in body.group_ids:
+        found.append((yield from _find(call, group_id, body)))
+        yield PAUSE
+    writes = Settled(partition for _, partition in found if partition is not None)
 
-    def answer() -> Response:
-        return Response(throttle_time_ms=0, groups=[_settled(group, partition, settled) for group, partition in found])
+    def answer() -> Parts[Response]:
+        groups = []
+        for group, partition in found:
+            groups.append(_settled(group, partition, writes))
+            if not len(groups) % CHEAP:
+                yield
+        return Response(throttle_time_ms=0, groups=groups)
 
-    return settled.then(answer, call.now)
+    return (yield from settled(writes, call.now, len(found), answer))
 
 
 def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> Response:
@@ -43,7 +53,7 @@ def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> R
 
 def _find(
     call: Call, group_id: str, body: ConsumerGroupDescribeRequest
-) -> tuple[wire.DescribedGroup, Partition | None]:
+) -> Parts[tuple[wire.DescribedGroup, Partition | None]]:
     """The group, and where what is told of it is written; None: nothing has to be waited for."""
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -54,7 +64,7 @@ def _find(
     except Refused as refused:
         return _refused(group_id, refused), None
     operations = authorized.group(call, group_id) if body.include_authorized_operations else authorized.NOT_ASKED
-    described = _described(call, group, operations)
+    described = yield from _described(call, group, operations)
     if not all(call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in _assigned_topics(described)):
         text = "The group has topics assigned that the client may not describe."
         return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
@@ -62,8 +72,8 @@ def _find(
     return described, shard.log.partition
 
 
-def _settled(group: wire.DescribedGroup, partition: Partition | None, settled: Settled) -> wire.DescribedGroup:
-    code = ErrorCode.NONE if partition is None else settled.code_of(partition)
+def _settled(group: wire.DescribedGroup, partition: Partition | None, writes: Settled) -> wire.DescribedGroup:
+    code = ErrorCode.NONE if partition is None else writes.code_of(partition)
     return _refused(group.group_id, Refused(code)) if code else group
 
 
@@ -80,21 +90,26 @@ def _refused(group_id: str, refused: Refused) -> wire.DescribedGroup:
     )
 
 
-def _described(call: Call, group: ConsumerGroup, operations: int) -> wire.DescribedGroup:
+def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.DescribedGroup]:
+    """The group as it is now: its members are values, and stay as they are while others have their turn."""
     kept = group.kept
-    return wire.DescribedGroup(
+    described = wire.DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.id,
         group_state=group.state,
         group_epoch=kept.epoch,
         assignment_epoch=kept.assigned.epoch,
         assignor_name=kept.preferred_assignor or steps.assignor_names(call.broker.configs)[0],
-        members=[_member(call, group, member) for member in kept.members.values()],
+        members=[],
         authorized_operations=operations,
     )
+    for member, target in [(member, kept.target_of(member.id)) for member in kept.members.values()]:
+        described.members.append(_member(call, member, target))
+        yield
+    return described
 
 
-def _member(call: Call, group: ConsumerGroup, member: Member) -> wire.Member:
+def _member(call: Call, member: Member, target: Assignment) -> wire.Member:
     current, said = member.current, member.said
     return wire.Member(
         member_id=member.id,
@@ -106,7 +121,7 @@ def _member(call: Call, group: ConsumerGroup, member: Member) -> wire.Member:
         subscribed_topic_names=sorted(said.topics),
         subscribed_topic_regex=said.regex,
         assignment=_assignment(call, current.assigned, current.revoking),
-        target_assignment=_assignment(call, group.kept.target_of(member.id)),
+        target_assignment=_assignment(call, target),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 

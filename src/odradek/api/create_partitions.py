@@ -41,7 +41,7 @@ def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> Create
 
 
 def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[Plans]:
-    twice = named_twice(topic.name for topic in body.topics)
+    twice = yield from named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
     for topic in body.topics:
         name = TopicName(topic.name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from odradek.api.call import Call
 from odradek.api.outcome import Slices
-from odradek.api.parts import Parts, parked
+from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import ZERO_UUID
@@ -32,10 +32,8 @@ Told = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
 def handle(call: Call, body: CreateTopicsRequest) -> Slices:
-    if _partitions(call, body) > PARTITIONS_PER_REQUEST_MAX:
-        text = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
-        refused = Refused(ErrorCode.POLICY_VIOLATION, text)
-        return CreateTopicsResponse(topics=[_refused(topic.name, refused) for topic in body.topics])
+    if (yield from _partitions(call, body)) > PARTITIONS_PER_REQUEST_MAX:
+        return (yield from _too_many(body))
     plans = yield from _plans(call, body)
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:
@@ -50,15 +48,29 @@ def refuse(call: Call, body: CreateTopicsRequest, code: ErrorCode) -> CreateTopi
     return CreateTopicsResponse(topics=[_refused(topic.name, Refused(code)) for topic in body.topics])
 
 
-def _partitions(call: Call, body: CreateTopicsRequest) -> int:
-    default = call.broker.planner.partitions_default
-    topics = [topic for topic in body.topics if _may_create(call, topic.name)]
-    asked = (len(topic.assignments) or topic.num_partitions for topic in topics)
-    return sum(default if count == UNSET else max(count, 0) for count in asked)
+def _too_many(body: CreateTopicsRequest) -> Parts[CreateTopicsResponse]:
+    text = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
+    refused = Refused(ErrorCode.POLICY_VIOLATION, text)
+    results = []
+    for topic in body.topics:
+        results.append(_refused(topic.name, refused))
+        yield
+    return CreateTopicsResponse(topics=results)
+
+
+def _partitions(call: Call, body: CreateTopicsRequest) -> Parts[int]:
+    default, total = call.broker.planner.partitions_default, 0
+    for number, topic in enumerate(body.topics, 1):
+        if _may_create(call, topic.name):
+            count = len(topic.assignments) or topic.num_partitions
+            total += default if count == UNSET else max(count, 0)
+        if not number % CHEAP:
+            yield
+    return total
 
 
 def _plans(call: Call, body: CreateTopicsRequest) -> Parts[Plans]:
-    twice = named_twice(topic.name for topic in body.topics)
+    twice = yield from named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
     for topic in body.topics:
         try:

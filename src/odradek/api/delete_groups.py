@@ -1,52 +1,61 @@
 """DeleteGroups, versions 0 to 2: groups without members go, with their offsets (KIP-229).
 
 v1: throttled after the answer.  v2: flexible.  A group that is named twice is answered once.
+
+Each group is deleted, or is not, by itself; others may have their turn between two of them.
 """
 
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.offset_delete import delete_group
-from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.wire.schema import maker
+
+_result = maker(DeletableGroupResult)
 
 
-def handle(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsResponse | Parked[DeleteGroupsResponse]:
-    deleted = {group_id: _delete(call, group_id) for group_id in dict.fromkeys(body.groups_names)}
-    settled = Settled(outcome for outcome in deleted.values() if isinstance(outcome, Partition))
+def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
+    results: list[DeletableGroupResult] = []
+    deleted: list[tuple[DeletableGroupResult, Partition]] = []  # With where that is written.
+    for group_id in dict.fromkeys(body.groups_names):
+        result = _result(group_id=group_id, error_code=ErrorCode.NONE)
+        try:
+            deleted.append((result, _delete(call, group_id)))
+            yield from pauses(WRITE_PARTS)
+        except Refused as refused:
+            result.error_code = refused.code
+        results.append(result)
+        yield PAUSE
+    writes = Settled(partition for _, partition in deleted)
 
-    def answer() -> DeleteGroupsResponse:
-        return _answer(
-            {
-                group_id: settled.code_of(outcome) if isinstance(outcome, Partition) else outcome
-                for group_id, outcome in deleted.items()
-            }
-        )
+    def answer() -> Parts[DeleteGroupsResponse]:
+        for number, (result, partition) in enumerate(deleted):
+            result.error_code = writes.code_of(partition)
+            if number % CHEAP == CHEAP - 1:
+                yield
+        return _answer(results)
 
-    return settled.then(answer, call.now)
+    return (yield from settled(writes, call.now, len(deleted), answer))
 
 
 def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsResponse:
-    return _answer(dict.fromkeys(body.groups_names, code))
+    return _answer([_result(group_id=group_id, error_code=code) for group_id in dict.fromkeys(body.groups_names)])
 
 
-def _delete(call: Call, group_id: str) -> Partition | ErrorCode:
-    """The partition in which it was forgotten, or why it was not."""
-    try:
-        call.check(Operation.DELETE, ResourceType.GROUP, group_id)
-        shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
-        delete_group(shard, group_id, call.now)
-    except Refused as refused:
-        return refused.code
+def _delete(call: Call, group_id: str) -> Partition:
+    """The partition in which it was forgotten.  Raises Refused."""
+    call.check(Operation.DELETE, ResourceType.GROUP, group_id)
+    shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
+    delete_group(shard, group_id, call.now)
     return shard.log.partition
 
 
-def _answer(codes: dict[str, ErrorCode]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        throttle_time_ms=0,
-        results=[DeletableGroupResult(group_id=group_id, error_code=code) for group_id, code in codes.items()],
-    )
+def _answer(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(throttle_time_ms=0, results=results)

@@ -6,12 +6,12 @@ v4: flexible.  v5: a sentence with each error (KIP-599).  v6: by name or by id (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.api.call import Call
-from odradek.api.outcome import Slices
-from odradek.api.parts import Parts, parked
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
@@ -44,7 +44,12 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
         is_known = call.version >= DISABLED_SINCE
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
     found = yield from _found(call, _asked(call, body))
-    doomed = {topic.name: topic.id for _, topic in found if isinstance(topic, TopicInfo)}
+    doomed: dict[TopicName, Uuid] = {}
+    for number, (_, topic) in enumerate(found, 1):
+        if isinstance(topic, TopicInfo):
+            doomed[topic.name] = topic.id
+        if not number % CHEAP:
+            yield PAUSE
     if not doomed:
         return (yield from _answer(found, {}))
     change = call.broker.change(lambda token: DeleteTopics(token, doomed))
@@ -61,24 +66,36 @@ def refuse(call: Call, body: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopi
     return DeleteTopicsResponse(responses=[_result(asked, Refused(code)) for asked in _asked(call, body)])
 
 
-def _asked(call: Call, body: DeleteTopicsRequest) -> list[_Asked]:
+def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_Asked]:
     if call.version < BY_STATE_SINCE:
-        return [_Asked(name, ZERO_UUID) for name in body.topic_names]
-    return [_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics]
+        return (_Asked(name, ZERO_UUID) for name in body.topic_names)
+    return (_Asked(topic.name, Uuid(topic.topic_id)) for topic in body.topics)
 
 
-def _found(call: Call, asked: list[_Asked]) -> Parts[Found]:
-    """Each topic once, with what it is or why it is not deleted.  By its name and by its id is twice, too."""
+def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
+    """Each topic once, the last first, with what it is or why it is not deleted.
+
+    By its name and by its id is twice, too.
+    """
     twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
     unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
-    times = Counter(one for one in asked if one.is_clear)
     found: dict[_Asked, TopicInfo | Refused] = {}
-    for one, once in times.items():
-        found[one] = _find(call, one) if once == 1 else twice
-        yield
-    named = Counter(topic.name for topic in found.values() if isinstance(topic, TopicInfo))
+    named: Counter[TopicName] = Counter()
     results: Found = []
-    for one, topic in found.items():
+    for one in asked:
+        if one.is_clear:
+            found[one] = twice if one in found else _find(call, one)
+        else:
+            results.append((one, unclear))
+        yield
+    results.reverse()
+    for number, topic in enumerate(found.values(), 1):
+        if isinstance(topic, TopicInfo):
+            named[topic.name] += 1
+        if not number % CHEAP:
+            yield
+    while found:  # To free all of them at the end takes long.
+        one, topic = found.popitem()
         if isinstance(topic, Refused):
             is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
             results.append((_as_told(call, one) if is_hidden else one, topic))
@@ -87,7 +104,7 @@ def _found(call: Call, asked: list[_Asked]) -> Parts[Found]:
         elif one.name is not None:
             results.append((_Asked(topic.name, topic.id), twice))
         yield
-    return results + [(one, unclear) for one in asked if not one.is_clear]
+    return results
 
 
 def _find(call: Call, asked: _Asked) -> TopicInfo | Refused:
@@ -115,7 +132,8 @@ def _as_told(call: Call, asked: _Asked) -> _Asked:
 
 def _answer(found: Found, refusals: Mapping[TopicName, Refused | None]) -> Parts[DeleteTopicsResponse]:
     results = []
-    for asked, topic in found:
+    while found:
+        asked, topic = found.pop()
         if isinstance(topic, Refused):
             results.append(_result(asked, topic))
         else:

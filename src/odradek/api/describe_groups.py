@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
+from odradek.api.outcome import Slices
+from odradek.api.parts import pauses
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.classic import ClassicGroup
@@ -24,9 +26,14 @@ from odradek.wire.messages.describe_groups import (
 NOT_FOUND_SINCE = 6
 
 
-def handle(call: Call, body: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    repeats.check(body.groups)
-    return DescribeGroupsResponse(groups=[_group(call, body, group_id) for group_id in body.groups])
+def handle(call: Call, body: DescribeGroupsRequest) -> Slices:
+    yield from repeats.check(body.groups)
+    groups = []
+    for group_id in body.groups:
+        found = _group(call, body, group_id)  # At once: its members are those of one generation.
+        groups.append(found)
+        yield from pauses(1 + len(found.members))
+    return DescribeGroupsResponse(groups=groups)
 
 
 def refuse(call: Call, body: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsResponse:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from odradek.api import repeats
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core import topic_names
@@ -18,9 +20,13 @@ from odradek.wire.messages.describe_producers import (
 )
 
 
-def handle(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
-    repeats.check([(topic.name, index) for topic in body.topics for index in topic.partition_indexes])
-    return DescribeProducersResponse(throttle_time_ms=0, topics=[_topic(call, topic) for topic in body.topics])
+def handle(call: Call, body: DescribeProducersRequest) -> Slices:
+    yield from repeats.check((topic.name, index) for topic in body.topics for index in topic.partition_indexes)
+    topics = []
+    for topic in body.topics:
+        topics.append((yield from _topic(call, topic)))
+        yield PAUSE
+    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
 def refuse(call: Call, body: DescribeProducersRequest, code: ErrorCode) -> DescribeProducersResponse:
@@ -31,12 +37,15 @@ def refuse(call: Call, body: DescribeProducersRequest, code: ErrorCode) -> Descr
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _topic(call: Call, topic: TopicRequest) -> TopicResponse:
-    name = TopicName(topic.name)
-    return TopicResponse(name=topic.name, partitions=[_partition(call, name, at) for at in topic.partition_indexes])
+def _topic(call: Call, topic: TopicRequest) -> Parts[TopicResponse]:
+    partitions = []
+    for index in topic.partition_indexes:
+        partitions.append((yield from _partition(call, TopicName(topic.name), index)))
+        yield
+    return TopicResponse(name=topic.name, partitions=partitions)
 
 
-def _partition(call: Call, topic: TopicName, index: int) -> PartitionResponse:
+def _partition(call: Call, topic: TopicName, index: int) -> Parts[PartitionResponse]:
     try:
         if topic not in call.broker.view.topics:
             topic_names.checked(topic)
@@ -44,10 +53,9 @@ def _partition(call: Call, topic: TopicName, index: int) -> PartitionResponse:
         log = call.broker.partition(topic, index).log
     except Refused as refused:
         return _refused(index, refused)
-    return PartitionResponse(
-        partition_index=index,
-        error_code=ErrorCode.NONE,
-        active_producers=[
+    states = []
+    for producer in list(log.producers):  # Those of now: some may go while others have their turn.
+        states.append(
             ProducerState(
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
@@ -56,9 +64,10 @@ def _partition(call: Call, topic: TopicName, index: int) -> PartitionResponse:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.first_offset,
             )
-            for producer in log.producers
-        ],
-    )
+        )
+        if not len(states) % CHEAP:
+            yield
+    return PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=states)
 
 
 def _refused(index: int, refused: Refused) -> PartitionResponse:

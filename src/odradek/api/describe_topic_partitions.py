@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.metadata import leader_error
-from odradek.api.parts import Parts
+from odradek.api.parts import Parts, in_order
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
@@ -32,7 +32,7 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTo
 def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:
     first, from_partition = _start(body)
     view = call.broker.view
-    names = sorted({topic.name for topic in body.topics} or view.topics.keys())
+    names = yield from in_order([topic.name for topic in body.topics] or list(view.topics))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # Or the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from odradek.api import repeats
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.transactions.states import Transaction
 from odradek.wire.messages.describe_transactions import (
@@ -15,9 +18,12 @@ from odradek.wire.messages.describe_transactions import (
 )
 
 
-def handle(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    repeats.check(body.transactional_ids)
-    states = [_describe(call, transactional_id) for transactional_id in body.transactional_ids]
+def handle(call: Call, body: DescribeTransactionsRequest) -> Slices:
+    yield from repeats.check(body.transactional_ids)
+    states = []
+    for transactional_id in body.transactional_ids:
+        states.append((yield from _describe(call, transactional_id)))
+        yield PAUSE
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 
@@ -26,7 +32,7 @@ def refuse(call: Call, body: DescribeTransactionsRequest, code: ErrorCode) -> De
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 
-def _describe(call: Call, transactional_id: str) -> TransactionState:
+def _describe(call: Call, transactional_id: str) -> Parts[TransactionState]:
     try:
         call.check(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
@@ -37,6 +43,7 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
             raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except Refused as refused:
         return _refused(transactional_id, refused.code)
+    topics = yield from _topics(call, transaction)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -45,20 +52,23 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=transaction.started,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        topics=_topics(call, transaction),
+        topics=topics,
     )
 
 
-def _topics(call: Call, transaction: Transaction) -> list[TopicData]:
+def _topics(call: Call, transaction: Transaction) -> Parts[list[TopicData]]:
     """Those that may be described."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(transaction.partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    return [
-        TopicData(topic=topic, partitions=indexes)
-        for topic, indexes in by_topic.items()
-        if call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-    ]
+    by_topic: dict[TopicName, list[int]] = {}
+    for number, (name, partition) in enumerate(transaction.partitions, 1):
+        by_topic.setdefault(name, []).append(partition)
+        if not number % CHEAP:
+            yield
+    listed = []
+    for topic in sorted(by_topic):
+        if call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            listed.append(TopicData(topic=topic, partitions=sorted(by_topic[topic])))
+        yield
+    return listed
 
 
 def _refused(transactional_id: str, code: ErrorCode) -> TransactionState:

@@ -95,24 +95,25 @@ def _read_beside(asked: _Asked) -> Steps:
     if resumed.error is not None:
         raise resumed.error
     call.now, call.admission = resumed.now, call.peer.admission
-    asked.is_long = True
-    outcome = asked.handle(resumed.value)
+    body = resumed.value
+    del resumed
+    outcome = asked.handle(body, is_large=True)
+    del body  # A thread is to have it last: _finish.
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
 class _Asked:
     """One request of a known API and version, on its way through its handler."""
 
-    __slots__ = ("api", "call", "is_long", "received", "request")
+    __slots__ = ("api", "call", "received", "request")
 
     def __init__(self, api: Api, call: Call, request: Request, received: memoryview) -> None:
         self.api = api
         self.call = call
         self.request = request
         self.received = received
-        self.is_long = False  # Its answer is too much to be made on the loop.
 
-    def handle(self, body: object) -> Outcome:
+    def handle(self, body: object, *, is_large: bool = False) -> Outcome:
         admission = self.call.admission
         try:
             if admission.refused:
@@ -124,14 +125,18 @@ class _Asked:
                 except StopIteration as done:
                     answer = done.value
                 else:
-                    return self._in_slices(body, answer, wait)
+                    return self._in_slices(body, answer, wait, is_large=is_large)
             return self._outcome(body, answer)
         except Exception as error:
-            return self._refuse_beside(body, error) if self.is_long else self._refuse(body, error)
+            if is_large:  # So is its refusal.
+                return self._finish([body, error])
+            return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
-    def _in_slices(self, body: object, slices: Slices, wait: Wait) -> Steps:
+    def _in_slices(self, body: object, slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
         """The rest of a handler that is through with its first slice."""
-        call = self.call
+        call, kept = self.call, [body]
+        del body
+        answer: object
         try:
             while True:
                 resumed = yield wait
@@ -143,28 +148,39 @@ class _Asked:
                 except StopIteration as done:
                     answer = done.value
                     break
-            if answer is None or isinstance(answer, Parked | produce.Staged):
-                return self._outcome(body, answer)
         except (AssertionError, ConnectionAbortedError):
             raise
         except Exception as error:
-            return (yield from self._refuse_beside(body, error))
+            answer = error
         finally:
             slices.close()
-        resumed = yield Work(partial(encoded, self.request, answer, call.admission.throttle_ms))
-        if resumed.error is not None:
-            return (yield from self._refuse_beside(body, resumed.error))
-        return cast(Encoded, resumed.value)
+        if isinstance(answer, Parked | produce.Staged):
+            return self._outcome(kept[0], answer)
+        if answer is None and not is_large:
+            return None
+        kept.append(answer)
+        del answer
+        return (yield from self._finish(kept))
 
-    def _refuse_beside(self, body: object, error: Exception) -> Steps:
-        """Has a thread make the answer: it has as many parts as the request."""
-        resumed = yield Work(partial(self._refuse, body, error))
+    def _finish(self, kept: list[object]) -> Steps:
+        """Has a thread encode a long answer.
+
+        `kept` is the body, and the answer or an error.  The thread has them last: to free a hundred thousand elements
+        takes as long as some slices.
+        """
+        resumed = yield Work(partial(self._encoded, kept, self.call.admission.throttle_ms))
         if resumed.error is not None:
             raise resumed.error
         return cast(Encoded, resumed.value)
 
-    def _refuse(self, body: object, error: Exception) -> Encoded:
-        return cast(Encoded, encoded(self.request, self._refusal(body, error), self.call.admission.throttle_ms))
+    def _encoded(self, kept: list[object], throttle_ms: int) -> Encoded | Parked[Encoded]:
+        answer, body = kept.pop(), kept.pop()
+        if not isinstance(answer, Exception):
+            try:
+                return encoded(self.request, answer, throttle_ms)
+            except Exception as error:
+                answer = error
+        return encoded(self.request, self._refusal(body, answer), throttle_ms)
 
     def _outcome(self, body: object, answer: object) -> Done:
         """What the handler's answer is to the connection; the next request like this one may be plain."""
@@ -180,7 +196,7 @@ class _Asked:
             plain_commit.learn(call.broker, call.peer, request, received, body)
         return outcome
 
-    def _refusal(self, body: object, error: Exception) -> object:
+    def _refusal(self, body: object, error: Exception) -> object | None:
         """The API's answer to what was raised.  Raises it again if it is not for an answer to tell."""
         api, call, request = self.api, self.call, self.request
         if isinstance(error, Refused):

@@ -10,13 +10,14 @@ COORDINATOR_NOT_AVAILABLE to try again.
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.outcome import Slices
+from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS
 from odradek.core.access import DENIED, Operation, ResourceType
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators.hashing import partition_for
-from odradek.core.parked import Parked
 from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 MANY_KEYS_SINCE = 4
@@ -26,18 +27,18 @@ _RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 
-def handle(call: Call, body: FindCoordinatorRequest) -> FindCoordinatorResponse | Parked[FindCoordinatorResponse]:
+def handle(call: Call, body: FindCoordinatorRequest) -> Slices:
     topic = _TOPICS.get(body.key_type)
-    keys = _keys(call, body)
-    if topic is None or not any(_may_ask(call, body.key_type, key) for key in keys):
-        return _answer(call, body)
+    if topic is None or not (yield from _may_ask_any(call, body)):
+        return (yield from _answer(call, body))
     try:
         change = call.broker.state_topic(topic)
     except Refused as refused:
-        return _answer(call, body, refused.detail)
+        return (yield from _answer(call, body, refused.detail))
     if change is None:
-        return _answer(call, body)
-    return Parked(TopicsChanged(change), call.now.steady + CREATION_MS_MAX, lambda: _answer(call, body))
+        return (yield from _answer(call, body))
+    deadline, count = call.now.steady + CREATION_MS_MAX, len(_keys(call, body))
+    return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))
 
 
 def refuse(call: Call, body: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:
@@ -53,9 +54,22 @@ def _may_ask(call: Call, key_type: int, key: str) -> bool:
     return resource is None or call.may(Operation.DESCRIBE, resource, key)
 
 
-def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> FindCoordinatorResponse:
+def _may_ask_any(call: Call, body: FindCoordinatorRequest) -> Parts[bool]:
+    for number, key in enumerate(_keys(call, body)):
+        if _may_ask(call, body.key_type, key):
+            return True
+        if number % CHEAP == CHEAP - 1:
+            yield
+    return False
+
+
+def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> Parts[FindCoordinatorResponse]:
     """`detail` says why the state topic can't be made."""
-    return _shaped(call, [_find(call, body.key_type, key, detail) for key in _keys(call, body)])
+    found = []
+    for key in _keys(call, body):
+        found.append(_find(call, body.key_type, key, detail))
+        yield
+    return _shaped(call, found)
 
 
 def _shaped(call: Call, found: list[Coordinator]) -> FindCoordinatorResponse:

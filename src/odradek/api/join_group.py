@@ -5,7 +5,8 @@ v0: the session timeout is the rebalance timeout too.  v4: a new member is told 
 client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
 
 Differs from Apache Kafka: of a group that was asked for, and that nobody joined in the end, nothing is left, where
-Kafka keeps an empty one for a while.
+Kafka keeps an empty one for a while.  Who names more than a thousand protocols is refused: whoever joined later, and
+each rebalance, would count all of them again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 # Of these a member that had an id has none any more, or is not let in to have one.
 _WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
+PROTOCOLS_MAX = 1_000  # Clients name a handful.
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
@@ -27,6 +29,10 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if body.group_id:
         _check_session_timeout(call, body)
+    if len(body.protocols) > PROTOCOLS_MAX:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"{len(body.protocols)} protocols, and at most {PROTOCOLS_MAX} will do"
+        )
     shard = call.broker.groups.shard_of(body.group_id)
     promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
     stopped = Joined(ErrorCode.NOT_COORDINATOR, body.member_id)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
@@ -39,37 +40,44 @@ Codes = dict[Asked, list[tuple[int, ErrorCode]]]  # By topic, then by partition,
 
 
 class Partitions(Generic[P]):
-    """Those of one request."""
+    """Those of one request.  `look` finds them, in parts; `count` is how many they are with those that are refused."""
 
-    __slots__ = ("_codes", "known")
+    __slots__ = ("_codes", "count", "known")
 
-    def __init__(
-        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool
-    ) -> None:
+    def __init__(self) -> None:
+        self.count = 0
         self.known: list[Known[P]] = []
         self._codes: Codes = {}
+
+    def look(
+        self, view: ClusterView, rights: Rights, asked: Iterable[tuple[Asked, Sequence[P]]], *, by_id: bool
+    ) -> Parts[None]:
         for one, partitions in asked:
             topic = view.topic_by_id(one.id) if by_id else view.topics.get(TopicName(one.name))
             code = _why_not(rights, one.name if topic is None else topic.name, topic, by_id)
-            if topic is None or code:
-                self._refuse(one, partitions, code)
-                continue
-            count = len(topic.partitions)
-            for wanted in partitions:
-                if 0 <= wanted.partition_index < count:
+            self.count += 1 + len(partitions)
+            count = 0 if topic is None or code else len(topic.partitions)
+            for number, wanted in enumerate(partitions, 1):
+                if topic is not None and 0 <= wanted.partition_index < count:
                     self.known.append(Known(one, topic, wanted))
                 else:
-                    self._refuse(one, (wanted,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    code_of_one = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    self._codes.setdefault(one, []).append((wanted.partition_index, code_of_one))
+                if not number % CHEAP:
+                    yield
+            yield
 
-    def _refuse(self, asked: Asked, partitions: Sequence[P], code: ErrorCode) -> None:
-        if partitions:
-            self._codes.setdefault(asked, []).extend((one.partition_index, code) for one in partitions)
-
-    def codes(self, of_known: Iterable[ErrorCode]) -> Codes:
+    def codes(self, of_known: Iterable[ErrorCode]) -> Parts[Codes]:
         """All of them, once it is known what became of the known ones.  To be asked once."""
-        codes = self._codes
-        for one, code in zip(self.known, of_known, strict=False):
+        codes, known = self._codes, self.known
+        known.reverse()
+        for code in of_known:
+            if not known:
+                break
+            one = known.pop()  # To free all of them at the end takes long.
             codes.setdefault(one.asked, []).append((one.wanted.partition_index, code))
+            if not len(known) % CHEAP:
+                yield
         return codes
 
 

@@ -9,36 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.group import Group
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
+def handle(call: Call, body: ListGroupsRequest) -> Slices:
     shards = call.broker.groups.shards
     if shards.is_loading:
         return refuse(call, body, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     sees_all = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)
-    states, types = _lower(body.states_filter), _lower(body.types_filter)
-    return ListGroupsResponse(
-        error_code=ErrorCode.NONE,
-        groups=[
-            _listed(group)
-            for shard in shards
-            for group in shard.groups.values()
-            if _is_in(group.state, states) and _is_in(group.type, types)
-            if sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)
-        ],
-    )
+    states, types = (yield from _lower(body.states_filter)), (yield from _lower(body.types_filter))
+    listed = []
+    for shard in shards:
+        for number, group in enumerate(list(shard.groups.values())):
+            if shard.groups.get(group.id) is not group:
+                continue  # It was deleted while others had their turn.
+            is_wanted = _is_in(group.state, states) and _is_in(group.type, types)
+            if is_wanted and (sees_all or call.may(Operation.DESCRIBE, ResourceType.GROUP, group.id)):
+                listed.append(_listed(group))
+            if number % CHEAP == CHEAP - 1:
+                yield PAUSE
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
 
 
 def refuse(call: Call, body: ListGroupsRequest, code: ErrorCode) -> ListGroupsResponse:
     return ListGroupsResponse(error_code=code, groups=[])
 
 
-def _lower(texts: Iterable[str]) -> set[str]:
-    return {text.lower() for text in texts}
+def _lower(texts: Iterable[str]) -> Parts[set[str]]:
+    lower: set[str] = set()
+    for number, text in enumerate(texts, 1):
+        lower.add(text.lower())
+        if not number % CHEAP:
+            yield
+    return lower
 
 
 def _is_in(text: str, wanted: set[str]) -> bool:

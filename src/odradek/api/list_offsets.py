@@ -18,13 +18,13 @@ from typing import NamedTuple, TypeAlias
 
 from odradek.api.call import Call
 from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
-from odradek.api.outcome import Slices
-from odradek.api.parts import Parts
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts, parked
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs, TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.lookups import AllAnswered, Question
-from odradek.core.parked import NEVER, Parked
+from odradek.core.parked import NEVER
 from odradek.core.partition import Partition
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -58,18 +58,22 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     if body.isolation_level not in ISOLATION_LEVELS:
         raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {body.isolation_level}")
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    count = 0
     for topic in body.topics:
         for part in topic.partitions:
             asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
+            count += 1
+            if not count % CHEAP:
+                yield PAUSE
     committed = body.isolation_level == READ_COMMITTED
     topics: Topics = []
     for name, parts in asked.items():
         topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, committed))))
     questions = [part.question for _, parts in topics for part in parts if isinstance(part, Pending)]
     if not questions:
-        return _response(call, topics)
+        return (yield from _response(call, topics))
     # Every lookup ends, so there is no deadline.
-    return Parked(AllAnswered(questions), NEVER, lambda: _response(call, topics))
+    return (yield from parked(AllAnswered(questions), NEVER, count, lambda: _response(call, topics)))
 
 
 def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -119,16 +123,17 @@ def _led_here(call: Call, topic: TopicName, part: ListOffsetsPartition) -> Parti
     return partition
 
 
-def _response(call: Call, topics: Topics) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=name,
-                partitions=[_looked_up(call, name, part) if isinstance(part, Pending) else part for part in parts],
-            )
-            for name, parts in topics
-        ]
-    )
+def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
+    answers = []
+    for name, parts in topics:
+        partitions = []
+        for part in parts:
+            partitions.append(_looked_up(call, name, part) if isinstance(part, Pending) else part)
+            if not len(partitions) % CHEAP:
+                yield
+        answers.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
+        yield
+    return ListOffsetsResponse(topics=answers)
 
 
 def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:

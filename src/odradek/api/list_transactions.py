@@ -6,6 +6,8 @@ v1: only those that have been open for so long (KIP-994).  v2: only those whose 
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.patterns import Pattern
@@ -16,17 +18,29 @@ from odradek.wire.messages.list_transactions import TransactionState as Listed
 STATES = {state.title: state for state in TransactionState}
 
 
-def handle(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     shards = call.broker.transactions.shards
     if shards.is_loading:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     wanted = _Wanted(call, body)
-    transactions = (one for shard in shards for one in shard.transactions.values())
+    listed, unknown = [], []
+    for number, name in enumerate(body.state_filters, 1):
+        if name not in STATES:
+            unknown.append(name)
+        if not number % CHEAP:
+            yield PAUSE
+    for shard in shards:
+        for number, transactional_id in enumerate(list(shard.transactions)):
+            one = shard.transactions.get(transactional_id)  # As it is now: others have had their turn.
+            if one is not None and wanted.includes(one) and _may_describe(call, one):
+                listed.append(_listed(one))
+            if number % CHEAP == CHEAP - 1:
+                yield PAUSE
     return ListTransactionsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        unknown_state_filters=[name for name in body.state_filters if name not in STATES],
-        transaction_states=[_listed(one) for one in transactions if wanted.includes(one) and _may_describe(call, one)],
+        unknown_state_filters=unknown,
+        transaction_states=listed,
     )
 
 

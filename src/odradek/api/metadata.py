@@ -10,12 +10,12 @@ tried again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.outcome import Slices
-from odradek.api.parts import Parts, parked
+from odradek.api.parts import CHEAP, Parts, in_order, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicName
@@ -61,10 +61,10 @@ def _to_create(call: Call, body: MetadataRequest) -> Parts[list[TopicInfo]]:
     broker = call.broker
     if not _may_create(call, body):
         return []
-    names = {topic.name for topic in body.topics or () if topic.name is not None and topic.topic_id == ZERO_UUID}
+    names = (topic.name for topic in body.topics or () if topic.name is not None and topic.topic_id == ZERO_UUID)
     planned: list[TopicInfo] = []
     room = PARTITIONS_PER_REQUEST_MAX
-    for name in sorted(names - broker.view.topics.keys()):
+    for name in (yield from in_order(name for name in names if name not in broker.view.topics)):
         yield
         try:
             _check_create(call, name)
@@ -120,7 +120,7 @@ def _topics(call: Call, body: MetadataRequest) -> Parts[list[MetadataResponseTop
                 answers.append((yield from _described(call, known, with_operations)))
             yield
         return answers
-    for topic in _once_each(body.topics):
+    for topic in (yield from _once_each(body.topics)):
         answers.append((yield from _asked_for(call, topic, may_create, with_operations)))
         yield
     return answers
@@ -134,8 +134,13 @@ def _has_id(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
 
 
-def _once_each(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    return list({(topic.topic_id, topic.name): topic for topic in topics}.values())
+def _once_each(topics: Sequence[MetadataRequestTopic]) -> Parts[Iterable[MetadataRequestTopic]]:
+    once: dict[tuple[Uuid, str | None], MetadataRequestTopic] = {}
+    for number, topic in enumerate(topics, 1):
+        once[Uuid(topic.topic_id), topic.name] = topic
+        if not number % CHEAP:
+            yield
+    return once.values()
 
 
 def _asked_for(

@@ -5,20 +5,26 @@ epochs.  v7: static members.  v8: flexible.  v9: members of the consumer protoco
 (KIP-848).  v10: topics by id.
 
 What a partition is refused for is told of it alone.  What the committer is refused for is told of every partition.
+A commit is one batch in the log, however long: of one that is made ready in slices others see all or nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from itertools import repeat
+from typing import Any
 
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked, Codes, Partitions
-from odradek.api.offset_places import places_of
+from odradek.api.offset_places import made_ready, places_of
+from odradek.api.outcome import Slices, Wait
+from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
-from odradek.core.groups.offset_commit import Committer, commit
-from odradek.core.parked import Parked
+from odradek.core.groups.long_commit import LongCommit
+from odradek.core.groups.offset_commit import Committed, Committer, commit
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,20 +32,32 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.wire.schema import maker
 
 TOPIC_IDS_SINCE = 10
 
+_partition = maker(OffsetCommitResponsePartition)
 
-def handle(call: Call, body: OffsetCommitRequest) -> OffsetCommitResponse | Parked[OffsetCommitResponse]:
+
+def handle(call: Call, body: OffsetCommitRequest) -> Slices:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics)
-    partitions = Partitions(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
+    partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
+    yield from partitions.look(call.broker.view, call.rights, asked, by_id=call.version >= TOPIC_IDS_SINCE)
     if not partitions.known:
-        return response(partitions.codes(()))
+        return (yield from _answer(partitions, ()))
     try:
-        return _commit(call, body, partitions)
+        committed = yield from _commit(call, body, partitions)
     except Refused as refused:
-        return response(partitions.codes(repeat(refused.code)))
+        return (yield from _answer(partitions, repeat(refused.code)))
+    written = committed.written
+    if written is None:
+        return (yield from _answer(partitions, committed.codes))
+
+    def answer() -> Parts[OffsetCommitResponse]:
+        return _answer(partitions, committed.codes_after(written.code))
+
+    return (yield from settled(written, call.now, partitions.count, answer, call.broker.groups.write_timeout_ms))
 
 
 def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
@@ -60,33 +78,34 @@ def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetComm
 
 def _commit(
     call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
-) -> OffsetCommitResponse | Parked[OffsetCommitResponse]:
-    shard = call.broker.groups.shard_of(body.group_id, may_be_empty=True)
-    committer = committer_of(body, call.version)
-    committed = commit(shard, committer, places_of(partitions), call.now, body.retention_time_ms)
-    if committed.written is None:
-        return response(partitions.codes(committed.codes))
-    return committed.written.then(
-        lambda failure: response(partitions.codes(committed.codes_after(failure))),
-        call.now,
-        call.broker.groups.write_timeout_ms,
-    )
+) -> Generator[Wait, Any, Committed]:
+    """One batch in the log, however many they are.  Raises Refused."""
+    shard_of, committer = call.broker.groups.shard_of, committer_of(body, call.version)
+    shard = shard_of(body.group_id, may_be_empty=True)
+    if len(partitions.known) <= SLICE_ELEMENTS:
+        return commit(shard, committer, list(places_of(partitions)), call.now, body.retention_time_ms)
+    long = yield from made_ready(partitions, LongCommit(shard, committer, call.now, body.retention_time_ms))
+    return long.finish(shard_of(body.group_id, may_be_empty=True), call.now)
 
 
 def committer_of(body: OffsetCommitRequest, version: int) -> Committer:
     return Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, version)
 
 
-def response(codes: Codes) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=asked.name,
-                topic_id=asked.id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in some
-                ],
-            )
-            for asked, some in codes.items()
-        ]
-    )
+def _answer(
+    partitions: Partitions[OffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
+) -> Parts[OffsetCommitResponse]:
+    return (yield from response((yield from partitions.codes(of_known))))
+
+
+def response(codes: Codes) -> Parts[OffsetCommitResponse]:
+    topics = []
+    for asked, some in codes.items():
+        parts = []
+        for index, code in some:
+            parts.append(_partition(partition_index=index, error_code=code))
+            if not len(parts) % CHEAP:
+                yield
+        topics.append(OffsetCommitResponseTopic(name=asked.name, topic_id=asked.id, partitions=parts))
+        yield
+    return OffsetCommitResponse(topics=topics)

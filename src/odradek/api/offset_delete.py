@@ -2,52 +2,81 @@
 
 Not those of topics that its members are subscribed to.  A group of another kind than consumers (of Connect workers,
 say) must have no members: what they read is not known here.
+
+Each offset is forgotten, or is not, by itself; others may have their turn after each hundred.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked, Partitions
+from odradek.api.outcome import Slices
+from odradek.api.parts import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.access import Operation, ResourceType
+from odradek.core.coordinators.durable import Written
 from odradek.core.groups.offset_delete import delete
-from odradek.core.parked import Parked
 from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from odradek.wire.schema import maker
+
+_partition = maker(OffsetDeleteResponsePartition)
 
 
-def handle(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse | Parked[OffsetDeleteResponse]:
+def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
     call.check(Operation.DELETE, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
-    partitions = Partitions(call.broker.view, call.rights, asked, by_id=False)
-    shard = call.broker.groups.shard_of(body.group_id)
-    places = [(topic.name, wanted.partition_index) for _, topic, wanted in partitions.known]
-    deleted = delete(shard, body.group_id, places, call.now)
+    partitions: Partitions[OffsetDeleteRequestPartition] = Partitions()
+    yield from partitions.look(call.broker.view, call.rights, asked, by_id=False)
+    codes, written = yield from _delete(call, body.group_id, partitions)
+    if written is None:
+        return (yield from _answer(partitions, codes))
 
-    def answer(failure: ErrorCode) -> OffsetDeleteResponse:
-        if failure:
-            return refuse(call, body, failure)
-        return OffsetDeleteResponse(
-            error_code=ErrorCode.NONE,
-            throttle_time_ms=0,
-            topics=[
-                OffsetDeleteResponseTopic(
-                    name=asked.name,
-                    partitions=[
-                        OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index, code in codes
-                    ],
-                )
-                for asked, codes in partitions.codes(deleted.codes).items()
-            ],
-        )
+    def answer() -> Parts[OffsetDeleteResponse]:
+        if written.code:
+            return refuse(call, body, written.code)
+        return (yield from _answer(partitions, codes))
 
-    if deleted.written is None:
-        return answer(ErrorCode.NONE)
-    return deleted.written.then(answer, call.now, call.broker.groups.write_timeout_ms)
+    return (yield from settled(written, call.now, partitions.count, answer, call.broker.groups.write_timeout_ms))
+
+
+def _delete(
+    call: Call, group_id: str, partitions: Partitions[OffsetDeleteRequestPartition]
+) -> Parts[tuple[list[ErrorCode], Written | None]]:
+    """Some at a time; the group is asked before each time.  The last that was written.  Raises Refused."""
+    codes: list[ErrorCode] = []
+    written: Written | None = None
+    for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):
+        some = partitions.known[start : start + SLICE_ELEMENTS]
+        places = [(topic.name, wanted.partition_index) for _, topic, wanted in some]
+        deleted = delete(call.broker.groups.shard_of(group_id), group_id, places, call.now)
+        codes += deleted.codes
+        written = deleted.written or written
+        yield from pauses(len(some))
+    return codes, written
+
+
+def _answer(
+    partitions: Partitions[OffsetDeleteRequestPartition], of_known: Iterable[ErrorCode]
+) -> Parts[OffsetDeleteResponse]:
+    topics = []
+    for asked, codes in (yield from partitions.codes(of_known)).items():
+        parts = []
+        for index, code in codes:
+            parts.append(_partition(partition_index=index, error_code=code))
+            if not len(parts) % CHEAP:
+                yield
+        topics.append(OffsetDeleteResponseTopic(name=asked.name, partitions=parts))
+        yield
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, throttle_time_ms=0, topics=topics)
 
 
 def refuse(call: Call, body: OffsetDeleteRequest, code: ErrorCode) -> OffsetDeleteResponse:

@@ -5,27 +5,32 @@ change, UNSTABLE_OFFSET_COMMIT for the rest (KIP-447).  v8: many groups, each wi
 the consumer protocol asks with its epoch (KIP-848).  v10: topics by id.
 
 What was never committed has the offset -1, for topics that are not there, too; only an unknown id is an error.
+
+What is told of a group is what it had at one time, however much that is.  Two groups may be of different times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.api import repeats
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked
+from odradek.api.outcome import Slices
+from odradek.api.parts import CHEAP, Parts, pauses, settled, whole
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
-from odradek.core.groups.offset_fetch import Fetched, FetchedTopic, GroupReader, nothing_for
-from odradek.core.parked import Parked
+from odradek.core.groups.offset_fetch import Fetched, GroupReader, nothing_for
 from odradek.core.partition import Partition
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -33,12 +38,15 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from odradek.wire.schema import maker
 
 ERROR_OF_ALL_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
-Topics = list[tuple[Asked, list[int]]]
+_partition_told = maker(OffsetFetchResponsePartitions)
+
+Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
 
 class _Group(NamedTuple):
@@ -47,124 +55,168 @@ class _Group(NamedTuple):
     id: str
     member_id: str | None
     epoch: int
-    topics: Topics | None
+    topics: Sequence[Topic] | None
 
 
-class _Found(NamedTuple):
-    """What it has; counts if all that was written to `partition` before counts."""
+class _Told(NamedTuple):
+    """The answer about a group; it counts if all that was written to `partition` before counts, None: in any case."""
 
-    topics: list[FetchedTopic]
-    partition: Partition
+    group: _Group
+    answer: OffsetFetchResponseGroup
+    partition: Partition | None
 
 
-def handle(call: Call, body: OffsetFetchRequest) -> OffsetFetchResponse | Parked[OffsetFetchResponse]:
-    groups = _groups(call, body)
-    repeats.check([group.id for group in groups if group.topics is None])
-    found = [_find(call, group, body.require_stable) for group in groups]
-    settled = Settled(one.partition for one in found if isinstance(one, _Found))
-    return settled.then(lambda: _answer(call, groups, found, settled), call.now)
+def handle(call: Call, body: OffsetFetchRequest) -> Slices:
+    yield from repeats.check(_fetched_whole(call, body))
+    told, count = [], 0
+    for group in _groups(call, body):
+        answer, partition = yield from _find(call, group, body.require_stable)
+        told.append(_Told(group, answer, partition))
+        count += 1 + sum(len(topic.partitions) for topic in answer.topics)
+    writes = Settled(one.partition for one in told if one.partition is not None)
+    return (yield from settled(writes, call.now, count, lambda: _answer(call, told, writes)))
 
 
 def refuse(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchResponse:
-    groups = _groups(call, body)
-    return _shaped(call, [_refused(call, group, code) for group in groups])
+    return whole(_refused_all(call, body, code))
 
 
-def _groups(call: Call, body: OffsetFetchRequest) -> list[_Group]:
+def _refused_all(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> Parts[OffsetFetchResponse]:
+    answers = []
+    for group in _groups(call, body):
+        answers.append((yield from _refused(call, group, code)))  # noqa: PERF401
+    return (yield from _shaped(call, answers))
+
+
+def _fetched_whole(call: Call, body: OffsetFetchRequest) -> Iterator[str]:
+    """The groups of which all is asked for."""
     if call.version >= MANY_GROUPS_SINCE:
-        return [_Group(group.group_id, group.member_id, group.member_epoch, _topics(group)) for group in body.groups]
-    topics = body.topics
-    asked = None if topics is None else [(Asked(topic.name), topic.partition_indexes) for topic in topics]
-    return [_Group(body.group_id, None, NO_EPOCH, asked)]
+        return (group.group_id for group in body.groups if group.topics is None)
+    return iter(())
 
 
-def _topics(group: OffsetFetchRequestGroup) -> Topics | None:
-    if group.topics is None:
-        return None
-    return [(Asked(topic.name, Uuid(topic.topic_id)), topic.partition_indexes) for topic in group.topics]
+def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_Group]:
+    if call.version < MANY_GROUPS_SINCE:
+        yield _Group(body.group_id, None, NO_EPOCH, body.topics)
+        return
+    for group in body.groups:
+        yield _Group(group.group_id, group.member_id, group.member_epoch, group.topics)
 
 
-def _find(call: Call, group: _Group, is_stable: bool) -> _Found | ErrorCode:
+def _asked(topic: Topic) -> Asked:
+    return Asked(topic.name, Uuid(topic.topic_id)) if isinstance(topic, OffsetFetchRequestTopics) else Asked(topic.name)
+
+
+def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetchResponseGroup, Partition | None]]:
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group.id)
         shard = call.broker.groups.shard_of(group.id, may_be_empty=True)
         reader = GroupReader(shard, group.id, group.member_id, group.epoch, is_stable=is_stable)
     except Refused as refused:
-        return refused.code
-    topics = _all(call, reader) if group.topics is None else [_topic(call, reader, *one) for one in group.topics]
-    return _Found(topics, shard.log.partition)
+        answer = yield from _refused(call, group, refused.code)
+        yield
+        return answer, None
+    asked = group.topics
+    count = reader.count() if asked is None else len(asked) + sum(len(topic.partition_indexes) for topic in asked)
+    topics = _all(call, reader) if asked is None else _topics(call, reader, asked)
+    if count > SLICE_ELEMENTS:
+        reader.freeze()
+        found = yield from topics
+    else:
+        found = whole(topics)
+        yield from pauses(1 + count)
+    return _told(group, found), shard.log.partition
 
 
-def _all(call: Call, reader: GroupReader) -> list[FetchedTopic]:
+def _all(call: Call, reader: GroupReader) -> Parts[list[OffsetFetchResponseTopics]]:
     """By id only what has one; nothing of topics that may not be described."""
     by_id = call.version >= TOPIC_IDS_SINCE
-    return [
-        topic
-        for topic in reader.all(call.broker.view)
-        if (topic.id != ZERO_UUID or not by_id) and _may_describe(call, topic.name)
-    ]
+    topics = []
+    for name in reader.topics():
+        known = call.broker.view.topics.get(name)
+        topic_id = ZERO_UUID if known is None else known.id
+        found = []
+        for index, fetched in reader.all(name, topic_id):
+            found.append(_partition(index, fetched))
+            yield
+        if found and (topic_id != ZERO_UUID or not by_id) and _may_describe(call, name):
+            topics.append(_topic(name, topic_id, found))
+        yield
+    return topics
 
 
 def _may_describe(call: Call, topic: str) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
-def _topic(call: Call, reader: GroupReader, asked: Asked, partitions: list[int]) -> FetchedTopic:
+def _topics(call: Call, reader: GroupReader, asked: Sequence[Topic]) -> Parts[list[OffsetFetchResponseTopics]]:
+    topics = []
+    for topic in asked:
+        topics.append((yield from _one_topic(call, reader, _asked(topic), topic.partition_indexes)))
+        yield
+    return topics
+
+
+def _one_topic(
+    call: Call, reader: GroupReader, asked: Asked, partitions: list[int]
+) -> Parts[OffsetFetchResponseTopics]:
     view, name, topic_id = call.broker.view, TopicName(asked.name), asked.id
     if call.version >= TOPIC_IDS_SINCE:
         known = view.names.get(topic_id)
         if known is None:
-            return _nothing(asked, partitions, ErrorCode.UNKNOWN_TOPIC_ID)
+            return (yield from _nothing(asked, partitions, ErrorCode.UNKNOWN_TOPIC_ID))
         name = known
     if not _may_describe(call, name):
-        return _nothing(asked, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return (yield from _nothing(asked, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     if call.version < TOPIC_IDS_SINCE and name in view.topics:
         topic_id = view.topics[name].id
-    return FetchedTopic(name, topic_id, [(index, reader.find(name, topic_id, index)) for index in partitions])
+    found = []
+    for index in partitions:
+        found.append(_partition(index, reader.find(name, topic_id, index)))
+        yield
+    return _topic(name, topic_id, found)
 
 
-def _nothing(asked: Asked, partitions: Iterable[int], code: ErrorCode) -> FetchedTopic:
-    nothing = nothing_for(code)
-    return FetchedTopic(TopicName(asked.name), asked.id, [(index, nothing) for index in partitions])
+def _nothing(asked: Asked, partitions: list[int], code: ErrorCode) -> Parts[OffsetFetchResponseTopics]:
+    nothing, found = nothing_for(code), []
+    for index in partitions:
+        found.append(_partition(index, nothing))
+        yield
+    return _topic(asked.name, asked.id, found)
 
 
-def _answer(
-    call: Call, groups: Sequence[_Group], found: Iterable[_Found | ErrorCode], settled: Settled
-) -> OffsetFetchResponse:
+def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetchResponse]:
     answers = []
-    for group, one in zip(groups, found, strict=True):
-        code = settled.code_of(one.partition) if isinstance(one, _Found) else one
-        if isinstance(one, _Found) and not code:
-            answers.append(_told(group, one.topics))
-        else:
-            answers.append(_refused(call, group, code))
-    return _shaped(call, answers)
+    for group, answer, partition in told:
+        code = ErrorCode.NONE if partition is None else writes.code_of(partition)
+        answers.append((yield from _refused(call, group, code)) if code else answer)
+        if not len(answers) % CHEAP:
+            yield
+    return (yield from _shaped(call, answers))
 
 
-def _refused(call: Call, group: _Group, code: ErrorCode) -> OffsetFetchResponseGroup:
+def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
     """Before v2 there is no place for an error but at each partition."""
     if call.version >= ERROR_OF_ALL_SINCE:
         return _told(group, [], code)
-    return _told(group, [_nothing(asked, partitions, code) for asked, partitions in group.topics or ()])
+    topics = []
+    for topic in group.topics or ():
+        topics.append((yield from _nothing(_asked(topic), topic.partition_indexes, code)))  # noqa: PERF401
+    return _told(group, topics, code)
 
 
-def _told(group: _Group, topics: Iterable[FetchedTopic], code: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponseGroup:
-    return OffsetFetchResponseGroup(
-        group_id=group.id,
-        error_code=code,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                topic_id=topic.id,
-                partitions=[_partition(index, fetched) for index, fetched in topic.partitions],
-            )
-            for topic in topics
-        ],
-    )
+def _told(
+    group: _Group, topics: list[OffsetFetchResponseTopics], code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.id, error_code=code, topics=topics)
+
+
+def _topic(name: str, topic_id: Uuid, partitions: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
 
 def _partition(index: int, fetched: Fetched) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
+    return _partition_told(
         partition_index=index,
         committed_offset=fetched.offset,
         committed_leader_epoch=fetched.leader_epoch,
@@ -173,17 +225,21 @@ def _partition(index: int, fetched: Fetched) -> OffsetFetchResponsePartitions:
     )
 
 
-def _shaped(call: Call, answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+def _shaped(call: Call, answers: list[OffsetFetchResponseGroup]) -> Parts[OffsetFetchResponse]:
     if call.version >= MANY_GROUPS_SINCE:
         return OffsetFetchResponse(groups=answers)
     (one,) = answers
-    return OffsetFetchResponse(error_code=one.error_code, topics=[_shaped_topic(topic) for topic in one.topics])
+    topics = []
+    for topic in one.topics:
+        topics.append((yield from _shaped_topic(topic)))
+        yield
+    return OffsetFetchResponse(error_code=one.error_code, topics=topics)
 
 
-def _shaped_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=[
+def _shaped_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponseTopic]:
+    partitions = []
+    for part in topic.partitions:
+        partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=part.partition_index,
                 committed_offset=part.committed_offset,
@@ -191,6 +247,6 @@ def _shaped_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
                 metadata=part.metadata,
                 error_code=part.error_code,
             )
-            for part in topic.partitions
-        ],
-    )
+        )
+        yield
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

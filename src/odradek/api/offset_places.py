@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Generator, Iterator
+from typing import Any, Protocol, TypeVar
 
 from odradek.api.known_partitions import HasIndex, Partitions
+from odradek.api.outcome import PAUSE, Wait
+from odradek.core.effects import Work
+from odradek.core.groups.long_commit import LongCommit
 from odradek.core.groups.offset_commit import Place
 
 
@@ -17,15 +21,22 @@ class HasOffset(HasIndex, Protocol):
 P = TypeVar("P", bound=HasOffset)
 
 
-def places_of(partitions: Partitions[P]) -> list[Place]:
+def places_of(partitions: Partitions[P]) -> Iterator[Place]:
     """Of the partitions that there are."""
-    return [
-        Place(
+    for _, topic, wanted in partitions.known:
+        yield Place(
             topic,
             wanted.partition_index,
             wanted.committed_offset,
             wanted.committed_leader_epoch,
             wanted.committed_metadata,
         )
-        for _, topic, wanted in partitions.known
-    ]
+
+
+def made_ready(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
+    """Adds all that there are to the commit, and has it encoded.  Raises Refused."""
+    for place in places_of(partitions):
+        commit.add(place)
+        yield PAUSE
+    yield Work(commit.encode)
+    return commit

@@ -1,19 +1,35 @@
 """Answers to requests of many elements are made in parts: a generator yields between elements and returns the whole.
 
-Where it yields nothing is half done: others may have a turn there (api/outcome: Slices).
+Where it yields nothing is half done: others may have a turn there (api/outcome: Slices), and what was found before may
+not be there any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, TypeAlias, TypeVar
+import heapq
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.api.outcome import Wait
 from odradek.base.limits import SLICE_ELEMENTS
+from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
+from odradek.core.moment import Moment
 from odradek.core.parked import Condition, Parked
 
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]
+
+SORTED_AT_ONCE = 2_000  # Texts; a millisecond.
+CHEAP = 8  # So many elements are one part where next to nothing is done with each.
+WRITE_PARTS = 4  # More than that of others' a batch in the log costs.
+
+
+class Settles(Condition, Protocol):
+    """Writes that are to be safe: Written, AllWritten, Settled."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True if nothing has to be waited for."""
 
 
 def whole(parts: Parts[Result]) -> Result:
@@ -24,6 +40,34 @@ def whole(parts: Parts[Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+
+def pauses(count: int) -> Parts[None]:
+    """As many parts as what was just done at once is worth."""
+    for _ in range(count):
+        yield
+
+
+def in_order(texts: Iterable[str]) -> Parts[list[str]]:
+    """Each once, sorted."""
+    seen: set[str] = set()
+    for number, text in enumerate(texts, 1):
+        seen.add(text)
+        if not number % CHEAP:
+            yield
+    every = list(seen)
+    runs = []
+    for start in range(0, len(every), SORTED_AT_ONCE):
+        runs.append(sorted(every[start : start + SORTED_AT_ONCE]))
+        yield from pauses(SLICE_ELEMENTS // 2)
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    ordered = []
+    for text in heapq.merge(*runs):
+        ordered.append(text)
+        if not len(ordered) % CHEAP:
+            yield
+    return ordered
 
 
 def parked(
@@ -37,6 +81,15 @@ def parked(
         return Parked(condition, deadline, lambda: whole(make()))
     yield Parked(condition, deadline, nothing)
     return (yield from make())
+
+
+def settled(
+    writes: Settles, now: Moment, count: int, make: Callable[[], Parts[Result]], timeout_ms: int = WRITE_TIMEOUT_MS
+) -> Generator[Wait, Any, Parked[Result] | Result]:
+    """Waits until the writes are safe, or can't be any more, then makes the answer, as `parked` does."""
+    if writes.is_settled:
+        return (yield from make())
+    return (yield from parked(writes, now.steady + timeout_ms, count, make))
 
 
 def nothing() -> None:

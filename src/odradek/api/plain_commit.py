@@ -15,6 +15,7 @@ from odradek.api.known_partitions import Asked, Codes, Partitions
 from odradek.api.offset_commit import TOPIC_IDS_SINCE, committer_of, response
 from odradek.api.offset_places import places_of
 from odradek.api.outcome import NO_BODY, Encoded
+from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
@@ -23,7 +24,7 @@ from odradek.core.groups.offset_commit import NO_RETENTION
 from odradek.core.groups.repeated_commit import RepeatedCommit
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
 from odradek.wire.request import Request
 
 PARTITIONS_MAX = 32
@@ -58,12 +59,13 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
         return
     version = request.api_version
     asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
-    partitions = Partitions(broker.view, rights, asked, by_id=version >= TOPIC_IDS_SINCE)
+    partitions: Partitions[OffsetCommitRequestPartition] = Partitions()
+    whole(partitions.look(broker.view, rights, asked, by_id=version >= TOPIC_IDS_SINCE))
     count = len(partitions.known)
     if not 0 < count <= PARTITIONS_MAX or count != sum(len(topic.partitions) for topic in body.topics):
         return
-    codes = partitions.codes(ErrorCode.NONE for _ in partitions.known)
-    places = places_of(partitions)
+    places = list(places_of(partitions))
+    codes = whole(partitions.codes([ErrorCode.NONE] * count))
     length_max = broker.configs.int("offset.metadata.max.bytes")
     if any(place.has_more_than(length_max) for place in places):
         return
@@ -75,4 +77,4 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
 
 
 def _respond(codes: Codes, code: ErrorCode) -> OffsetCommitResponse:
-    return response({asked: [(index, code) for index, _ in some] for asked, some in codes.items()})
+    return whole(response({asked: [(index, code) for index, _ in some] for asked, some in codes.items()}))

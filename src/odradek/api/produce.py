@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 from odradek.api import joint_admission
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices, Wait
+from odradek.api.parts import pauses
 from odradek.api.produce_parts import TOPIC_IDS_SINCE, is_transactional, topic_name
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
@@ -208,8 +209,7 @@ def _stage_topic_in_slices(
             parts.append(_stage_partition(call, body, name, part, appended, looked_into))
             call.broker.commit(call.now)  # Nothing is staged while others have their turn.
             if is_new:
-                for _ in range(FIRST_WRITE_PARTS):
-                    yield PAUSE
+                yield from pauses(FIRST_WRITE_PARTS)
         yield PAUSE
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 

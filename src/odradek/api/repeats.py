@@ -5,14 +5,20 @@ Eight bytes that ask for a broker's configuration are answered with 30 KB, and a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable
 
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 
 REPEATS_MAX = 16  # More than any client asks for.
 
 
-def check(names: Sequence[Hashable]) -> None:
-    """Raises Refused(INVALID_REQUEST)."""
-    if len(names) - len(set(names)) > REPEATS_MAX:
-        raise Refused(ErrorCode.INVALID_REQUEST, "the same is named again and again")
+def check(names: Iterable[Hashable]) -> Parts[None]:
+    """Looks at each name.  Raises Refused(INVALID_REQUEST)."""
+    seen: set[Hashable] = set()
+    for count, name in enumerate(names, 1):
+        seen.add(name)
+        if count - len(seen) > REPEATS_MAX:
+            raise Refused(ErrorCode.INVALID_REQUEST, "the same is named again and again")
+        if not count % CHEAP:
+            yield

@@ -6,6 +6,8 @@ v3: static members (KIP-345).  v4: flexible.  v5: the member says by which proto
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.outcome import Slices
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
@@ -16,12 +18,13 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 PROTOCOL_SINCE = 5
 
 
-def handle(call: Call, body: SyncGroupRequest) -> SyncGroupResponse | Parked[SyncGroupResponse]:
+def handle(call: Call, body: SyncGroupRequest) -> Slices:
     if call.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "without a protocol")
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
+    asked = yield from _asked(body)
     shard = call.broker.groups.shard_of(body.group_id)
-    promise = membership.sync(shard, body.group_id, _asked(body), call.now)
+    promise = membership.sync(shard, body.group_id, asked, call.now)
     if promise.value is not None:
         return _answer(promise.value)
     return Parked(promise, NEVER, lambda: _answer(promise.value or Synced(ErrorCode.NOT_COORDINATOR)))
@@ -31,14 +34,21 @@ def refuse(call: Call, body: SyncGroupRequest, code: ErrorCode) -> SyncGroupResp
     return _answer(Synced(code))
 
 
-def _asked(body: SyncGroupRequest) -> Sync:
+def _asked(body: SyncGroupRequest) -> Parts[Sync]:
+    assignments: dict[str, bytes] = {}
+    body.assignments.reverse()
+    while body.assignments:  # Each goes when it is known: to free very many takes long.
+        one = body.assignments.pop()
+        assignments[one.member_id] = bytes(one.assignment)
+        if not len(body.assignments) % CHEAP:
+            yield
     return Sync(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         generation=body.generation_id,
         protocol_type=body.protocol_type,
         protocol_name=body.protocol_name,
-        assignments={one.member_id: bytes(one.assignment) for one in body.assignments},
+        assignments=assignments,
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable
 
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.cluster import TopicInfo
@@ -34,5 +34,13 @@ class TopicsChanged:
         return self._end.topics.get(topic) if self._end else None
 
 
-def named_twice(names: Iterable[str]) -> set[str]:
-    return {name for name, times in Counter(names).items() if times > 1}
+def named_twice(names: Iterable[str]) -> Parts[set[str]]:
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for number, name in enumerate(names, 1):
+        if name in seen:
+            twice.add(name)
+        seen.add(name)
+        if not number % CHEAP:
+            yield
+    return twice

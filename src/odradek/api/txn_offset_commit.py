@@ -9,20 +9,25 @@ As OffsetCommit otherwise, but a group has to have a name here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from itertools import repeat
+from typing import Any
 
 from odradek.api.call import Call
 from odradek.api.fencing import fenced_as
 from odradek.api.known_partitions import Asked, Partitions
-from odradek.api.offset_places import places_of
+from odradek.api.offset_places import made_ready, places_of
+from odradek.api.outcome import Slices, Wait
+from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.access import Operation, ResourceType
-from odradek.core.coordinators.durable import AllWritten
+from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import Producer
-from odradek.core.groups.offset_commit import Committer, commit
-from odradek.core.parked import Parked
+from odradek.core.groups.long_commit import LongCommit
+from odradek.core.groups.offset_commit import Committed, Committer, commit
+from odradek.core.groups.shard import GroupShard
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -30,24 +35,36 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from odradek.wire.schema import maker
 
 LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 JOINS_SINCE = 5
 FENCED_NEVER = JOINS_SINCE + 1
 
+_partition = maker(TxnOffsetCommitResponsePartition)
 
-def handle(call: Call, body: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Parked[TxnOffsetCommitResponse]:
+
+def handle(call: Call, body: TxnOffsetCommitRequest) -> Slices:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     asked = ((Asked(topic.name), topic.partitions) for topic in body.topics)
-    partitions = Partitions(call.broker.view, call.rights, asked, by_id=False)
+    partitions: Partitions[TxnOffsetCommitRequestPartition] = Partitions()
+    yield from partitions.look(call.broker.view, call.rights, asked, by_id=False)
     if not partitions.known:
-        return _answer(partitions, ())
+        return (yield from _answer(partitions, ()))
     try:
-        return _commit(call, body, partitions)
+        join, committed = yield from _commit(call, body, partitions)
     except Refused as refused:
-        return _answer(partitions, repeat(_known_to(call.version, refused.code)))
+        return (yield from _answer(partitions, repeat(_known_to(call.version, refused.code))))
+    if committed.written is None:
+        return (yield from _answer(partitions, committed.codes))
+    writes = AllWritten([committed.written] if join is None else [join, committed.written])
+
+    def answer() -> Parts[TxnOffsetCommitResponse]:
+        return _answer(partitions, committed.codes_after(writes.code))
+
+    return (yield from settled(writes, call.now, partitions.count, answer, call.broker.groups.write_timeout_ms))
 
 
 def refuse(call: Call, body: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
@@ -80,13 +97,12 @@ def _known_to(version: int, code: ErrorCode) -> ErrorCode:
 
 def _commit(
     call: Call, body: TxnOffsetCommitRequest, partitions: Partitions[TxnOffsetCommitRequestPartition]
-) -> TxnOffsetCommitResponse | Parked[TxnOffsetCommitResponse]:
+) -> Generator[Wait, Any, tuple[Written | None, Committed]]:
+    """That the group's partition joins the transaction, if that is not safe yet, and the commit.  Raises Refused."""
     shard = call.broker.groups.shard_of(body.group_id)
     if body.producer_id < 0:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {body.producer_id}")
     producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
-    adds = call.version >= JOINS_SINCE
-    join = call.broker.admit_state(shard.log.name, producer, body.transactional_id, call.now, adds=adds)
     committer = Committer(
         body.group_id,
         body.member_id,
@@ -95,27 +111,30 @@ def _commit(
         call.version,
         producer,
     )
-    committed = commit(shard, committer, places_of(partitions), call.now)
-    if committed.written is None:
-        return _answer(partitions, committed.codes)
-    writes = AllWritten([committed.written] if join is None else [join, committed.written])
-    return writes.then(
-        lambda: _answer(partitions, committed.codes_after(writes.code)), call.now, call.broker.groups.write_timeout_ms
-    )
+    if len(partitions.known) <= SLICE_ELEMENTS:
+        join = _join(call, body, shard, producer)
+        return join, commit(shard, committer, list(places_of(partitions)), call.now)
+    long = yield from made_ready(partitions, LongCommit(shard, committer, call.now))
+    shard = call.broker.groups.shard_of(body.group_id)
+    join = _join(call, body, shard, producer)  # At the end: a transaction may be over by then.
+    return join, long.finish(shard, call.now)
+
+
+def _join(call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: Producer) -> Written | None:
+    adds = call.version >= JOINS_SINCE
+    return call.broker.admit_state(shard.log.name, producer, body.transactional_id, call.now, adds=adds)
 
 
 def _answer(
     partitions: Partitions[TxnOffsetCommitRequestPartition], of_known: Iterable[ErrorCode]
-) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        throttle_time_ms=0,
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=asked.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
-                ],
-            )
-            for asked, codes in partitions.codes(of_known).items()
-        ],
-    )
+) -> Parts[TxnOffsetCommitResponse]:
+    topics = []
+    for asked, codes in (yield from partitions.codes(of_known)).items():
+        parts = []
+        for index, code in codes:
+            parts.append(_partition(partition_index=index, error_code=code))
+            if not len(parts) % CHEAP:
+                yield
+        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts))
+        yield
+    return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)

@@ -1,19 +1,22 @@
 """WriteTxnMarkers, versions 1 and 2: how transactions ended, for the partitions that are led here.
 
 From the coordinator on another broker, or from a tool that ends what its coordinator has forgotten (KIP-664).
+Each partition gets its marker by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TypeAlias
 
 from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import Producer
-from odradek.core.parked import Parked
+from odradek.core.partition import Partition
 from odradek.core.transactions.markers import Marker
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,64 +26,92 @@ from odradek.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from odradek.wire.schema import maker
 
-Ends = list[tuple[WritableTxnMarker, dict[TopicPartition, Written | ErrorCode]]]
+_result = maker(WritableTxnMarkerPartitionResult)
+
+End: TypeAlias = Written | ErrorCode
+Ends: TypeAlias = list[tuple[WritableTxnMarkerPartitionResult, Written]]
 
 
-def handle(call: Call, body: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Parked[WriteTxnMarkersResponse]:
+def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
     if not call.may(Operation.ALTER, ResourceType.CLUSTER):
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    ends: Ends = [(one, _write(call, one)) for one in body.markers if one.topics]
-    writes = [end for _, written in ends for end in written.values() if isinstance(end, Written)]
-    return AllWritten(writes).then(lambda: _answer(ends), call.now)
+    results: list[WritableTxnMarkerResult] = []
+    ends: Ends = []
+    last: dict[Partition, Written] = {}  # To each partition.
+    for one in body.markers:
+        if one.topics:
+            results.append((yield from _write(call, one, ends, last)))
+        yield PAUSE
+
+    def answer() -> Parts[WriteTxnMarkersResponse]:
+        while ends:  # Each goes when it is told: to free all of them takes long.
+            result, written = ends.pop()
+            result.error_code = _code_of(written)
+            if not len(ends) % CHEAP:
+                yield
+        return WriteTxnMarkersResponse(markers=results)
+
+    writes = AllWritten(last.values())
+    return (yield from settled(writes, call.now, len(ends), answer))
 
 
 def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
-    return _answer([(one, dict.fromkeys(_names(one), code)) for one in body.markers])
+    return WriteTxnMarkersResponse(markers=[_refused(one, code) for one in body.markers])
 
 
-def _names(one: WritableTxnMarker) -> Sequence[TopicPartition]:
-    return [TopicPartition(TopicName(topic.name), index) for topic in one.topics for index in topic.partition_indexes]
-
-
-def _write(call: Call, one: WritableTxnMarker) -> dict[TopicPartition, Written | ErrorCode]:
+def _write(
+    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Partition, Written]
+) -> Parts[WritableTxnMarkerResult]:
+    """Each partition once; the result of one that was written to comes into `ends`, too."""
     producer = Producer(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
-    ends: dict[TopicPartition, Written | ErrorCode] = {}
-    for name in dict.fromkeys(_names(one)):
-        try:
-            written = call.broker.end_transaction(name, marker, call.now)
-            ends[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if written is None else written
-        except Refused as refused:
-            ends[name] = refused.code
-    return ends
+    made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
+    topics = []
+    for topic in one.topics:
+        results = []
+        for index in topic.partition_indexes:
+            name = TopicPartition(TopicName(topic.name), index)
+            result = made.get(name)
+            if result is None:
+                result = made[name] = _result(partition_index=index, error_code=ErrorCode.NONE)
+                end = _end(call, name, marker)
+                if isinstance(end, Written):
+                    ends.append((result, end))
+                    last[end.partition] = end
+                    yield from pauses(WRITE_PARTS)
+                else:
+                    result.error_code = end
+            results.append(result)
+            yield
+        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+        yield
+    return WritableTxnMarkerResult(producer_id=one.producer_id, topics=topics)
 
 
-def _answer(ends: Ends) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[_result(one, written) for one, written in ends])
+def _end(call: Call, name: TopicPartition, marker: Marker) -> End:
+    try:
+        written = call.broker.end_transaction(name, marker, call.now)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if written is None else written
 
 
-def _result(one: WritableTxnMarker, ends: dict[TopicPartition, Written | ErrorCode]) -> WritableTxnMarkerResult:
+def _refused(one: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
         producer_id=one.producer_id,
         topics=[
             WritableTxnMarkerTopicResult(
                 name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=_code(ends[TopicPartition(TopicName(topic.name), index)])
-                    )
-                    for index in topic.partition_indexes
-                ],
+                partitions=[_result(partition_index=index, error_code=code) for index in topic.partition_indexes],
             )
             for topic in one.topics
         ],
     )
 
 
-def _code(end: Written | ErrorCode) -> ErrorCode:
-    if not isinstance(end, Written):
-        return end
-    if end.is_safe:
+def _code_of(written: Written) -> ErrorCode:
+    if written.is_safe:
         return ErrorCode.NONE
-    return ErrorCode.KAFKA_STORAGE_ERROR if end.failure is not None else ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.KAFKA_STORAGE_ERROR if written.failure is not None else ErrorCode.REQUEST_TIMED_OUT

@@ -35,6 +35,8 @@ from odradek.net.listener import CannotListen
 log = logging.getLogger(__name__)
 
 STOPPED, FAILED = 0, 1
+# How long a thread that is busy in Python keeps the loop from the interpreter, at each of its turns (5 ms by default).
+SWITCH_SECONDS = 0.001
 # Gigabytes that nobody waited for may have to be written; a disk that takes longer than this hangs.
 STOP_SECONDS_MAX = 300
 
@@ -81,6 +83,7 @@ async def _serve(settings: Settings) -> int:
     running = await start(settings, loop)
     if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
         running.shell.busy_poll = BusyPoll(loop)
+    sys.setswitchinterval(SWITCH_SECONDS)
     Garbage(loop, running.shell.traffic).begin()
     _say_ready(running)
     await told_to_stop.wait()

@@ -188,7 +188,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _go_on_soon(self) -> None:
         if self._talk.can_go_on(self._shell.now()):
             self._is_going_on = True
-            self._shell.loop.call_soon(self._go_on)
+            if self._talk.is_in_steps:
+                self._shell.long_turns.wait(self._go_on)
+            else:
+                self._shell.loop.call_soon(self._go_on)
 
     def _next_turn(self) -> None:
         self._read_in_turn = 0

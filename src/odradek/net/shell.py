@@ -51,6 +51,7 @@ from odradek.net.pools import Pool, Pools
 from odradek.net.slices import Slices
 from odradek.net.syncs import Syncs
 from odradek.net.traffic import Traffic
+from odradek.net.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class Shell:
     def __init__(self, loop: asyncio.AbstractEventLoop, movers: int = MOVERS_DEFAULT) -> None:
         self.loop = loop
         self.movers = Movers(loop, movers)
+        self.long_turns = Turns(loop)
         self._syncs = Syncs(loop, self._synced)
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -13,7 +12,7 @@ from odradek.api import list_groups
 from odradek.api.call import Call, Peer
 from odradek.api.conversation import Conversation
 from odradek.api.gate import Admission
-from odradek.api.outcome import PAUSE
+from odradek.api.outcome import PAUSE, Slices
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
@@ -330,7 +329,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     plainly = list_groups.handle
 
-    def handle(call: Call, body: ListGroupsRequest) -> Generator[Work | None, object, object]:
+    def handle(call: Call, body: ListGroupsRequest) -> Slices:
         done.append("first")
         yield PAUSE
         done.append("second")
@@ -340,7 +339,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise RuntimeError("a bug")
         if "refused" in (body.states_filter or []):
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return plainly(call, body)
+        return (yield from plainly(call, body))
 
     monkeypatch.setattr("odradek.api.dispatch.SLICE_ELEMENTS", 0)
     monkeypatch.setitem(BY_KEY[ApiKey.LIST_GROUPS].__dict__, "handle", handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from odradek.base.errors import ErrorCode
@@ -25,6 +25,10 @@ class Written:
     def __init__(self, partition: Partition, append: Append) -> None:
         self._partition = partition
         self._append = append
+
+    @property
+    def partition(self) -> Partition:
+        return self._partition
 
     @property
     def name(self) -> TopicPartition:
@@ -67,12 +71,17 @@ class Written:
 class AllWritten:
     """Several writes, and the condition that all of them are settled."""
 
-    def __init__(self, all_of_them: Sequence[Written]) -> None:
-        self._all = all_of_them
+    def __init__(self, all_of_them: Iterable[Written]) -> None:
+        # Of many writes to one partition the last is the last that is safe.
+        self._all = list({one.partition: one for one in all_of_them}.values())
+        self._left = self._all.copy()  # As far as is known.
 
     @property
     def is_settled(self) -> bool:
-        return all(one.is_settled for one in self._all)
+        left = self._left
+        while left and left[-1].is_settled:  # Each is looked at until it is settled, and not after.
+            left.pop()
+        return not left
 
     @property
     def code(self) -> ErrorCode:

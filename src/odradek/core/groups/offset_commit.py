@@ -80,7 +80,7 @@ def commit(
         for place in places:
             check(place.topic.name, place.partition)
     length_max = shard.runtime.configs.int("offset.metadata.max.bytes")
-    expires = NEVER if retention_ms == NO_RETENTION else min(now.wall + retention_ms, INT64_MAX)
+    expires = expiry(now, retention_ms)
     codes, records = [], []
     for place in places:
         if place.has_more_than(length_max):
@@ -93,6 +93,10 @@ def commit(
     written = shard.write(records, now, who.producer)
     shard.groups.setdefault(who.group_id, group)
     return Committed(codes, written)
+
+
+def expiry(now: Moment, retention_ms: int) -> int:
+    return NEVER if retention_ms == NO_RETENTION else min(now.wall + retention_ms, INT64_MAX)
 
 
 def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, NO_OFFSET, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import ClusterView
 from odradek.core.groups.shard import GroupShard
 from odradek.record.internal.offsets import OffsetCommitValue
 
@@ -20,14 +19,6 @@ class Fetched(NamedTuple):
     leader_epoch: int
     metadata: str
     code: ErrorCode = ErrorCode.NONE
-
-
-class FetchedTopic(NamedTuple):
-    """`id` is zero for a topic that is not there any more, or has none."""
-
-    name: TopicName
-    id: Uuid
-    partitions: list[tuple[int, Fetched]]
 
 
 NOTHING = Fetched(NO_OFFSET, NO_EPOCH, "")
@@ -46,35 +37,44 @@ class GroupReader:
         group = shard.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
-        self._offsets = shard.offsets
         self._group_id = group_id
         self._topics = shard.offsets.of_group(group_id)
-        self._may_be_pending = is_stable and shard.offsets.has_pending_of(group_id)
+        self._pending = shard.offsets.pending_of(group_id) if is_stable else []
+
+    def freeze(self) -> None:
+        """What is read from now on is as it is now, whatever is committed meanwhile.
+
+        A part from before a transaction's end and a part from after it would be what the group never had.
+        """
+        self._topics = {topic: dict(partitions) for topic, partitions in self._topics.items()}
+        self._pending = [dict(places) for places in self._pending]
+
+    def count(self) -> int:
+        """How many offsets the group has committed."""
+        return sum(map(len, self._topics.values()))
+
+    def topics(self) -> Iterable[TopicName]:
+        """Those of which the group has committed something."""
+        return (TopicName(topic) for topic in self._topics)
 
     def find(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
         """`topic_id` is that of the topic as it is now; zero matches any."""
         return self._fetched(topic, topic_id, partition, self._topics.get(topic, {}).get(partition))
 
-    def all(self, view: ClusterView) -> Iterator[FetchedTopic]:
+    def all(self, topic: TopicName, topic_id: Uuid) -> Iterator[tuple[int, Fetched]]:
         """Only what was committed: a first commit that is still open does not show.
 
         Offsets of a topic that was since deleted, and made anew, are left out.
         """
-        for text, partitions in self._topics.items():
-            name = TopicName(text)
-            topic = view.topics.get(name)
-            topic_id = ZERO_UUID if topic is None else topic.id
-            found = [
-                (partition, self._fetched(name, topic_id, partition, value))
-                for partition, value in partitions.items()
-                if _is_of(topic_id, value)
-            ]
-            if found:
-                yield FetchedTopic(name, topic_id, found)
+        for partition, value in self._topics[topic].items():
+            if _is_of(topic_id, value):
+                yield partition, self._fetched(topic, topic_id, partition, value)
 
     def _fetched(self, topic: TopicName, topic_id: Uuid, partition: int, value: OffsetCommitValue | None) -> Fetched:
-        if self._may_be_pending and self._offsets.is_pending(self._group_id, topic, partition):
-            return _UNSTABLE
+        if self._pending:
+            place = self._group_id, topic, partition
+            if any(place in places for places in self._pending):
+                return _UNSTABLE
         if value is None or not _is_of(topic_id, value):
             return NOTHING
         return Fetched(value.offset, value.leader_epoch, value.metadata)

@@ -17,6 +17,7 @@ from odradek.core.coordinators.state_log import StateRecord
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
 Place = tuple[str, str, int]  # Group, topic, partition.
+CommittedOffsets = Mapping[str, Mapping[int, OffsetCommitValue]]
 Topics = Mapping[str, Mapping[int, OffsetCommitValue]]
 
 NEVER = -1  # As expire_timestamp: the offset has no time of its own to expire.
@@ -56,6 +57,24 @@ class GroupOffsets:
             self._put(place, value)
             if key.group in self._open:
                 self._overtake(place, next(self._orders))
+
+    def put_all(self, group: str, offsets: CommittedOffsets, producer_id: int) -> None:
+        """As `replay`, of one commit of very many offsets, which is then the owner of none of them."""
+        order = next(self._orders)
+        if producer_id >= 0:
+            pending = self._pending.setdefault(producer_id, {})
+            for topic, values in offsets.items():
+                pending.update({(group, topic, at): _Pending(order, value) for at, value in values.items()})
+            self._open.setdefault(group, set()).add(producer_id)
+            return
+        topics = self._groups.setdefault(group, {})
+        for topic, values in offsets.items():
+            topics.setdefault(topic, {}).update(values)
+        for open_id in self._open.get(group, ()):
+            pending = self._pending[open_id]
+            for place, earlier in pending.items():
+                if place[0] == group and place[2] in offsets.get(place[1], ()):
+                    pending[place] = _Pending(earlier.order, None)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The transaction's marker was written."""
@@ -142,6 +161,10 @@ class GroupOffsets:
     def has_pending_of(self, group: str) -> bool:
         """A transaction is open in which the group's offsets are committed."""
         return group in self._open
+
+    def pending_of(self, group: str) -> list[Mapping[Place, object]]:
+        """For each open transaction in which the group's offsets are committed all that is committed in it."""
+        return [self._pending[producer_id] for producer_id in self._open.get(group, ())]
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """A transaction is open in which this offset is committed."""

@@ -15,7 +15,7 @@ from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import NOBODY, Producer, StateLog, StateRecord
 from odradek.core.groups.group import Group
-from odradek.core.groups.offsets import GroupOffsets
+from odradek.core.groups.offsets import CommittedOffsets, GroupOffsets
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.record.internal.classic_groups import GroupMetadataValue
@@ -59,6 +59,14 @@ class GroupShard:
         written = self.log.append(records, now, producer)
         for record in records:
             self._apply(record.key, record.value, producer)
+        return written
+
+    def write_offsets(
+        self, batch: bytearray, group: str, offsets: CommittedOffsets, now: Moment, producer: Producer
+    ) -> Written:
+        """As `write`, of a group's offsets that are encoded already.  Raises Refused, and nothing happened."""
+        written = self.log.append_encoded(batch, now)
+        self.offsets.put_all(group, offsets, producer.id)
         return written
 
     def write_only(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:

@@ -1,0 +1,82 @@
+"""A commit of very many offsets: made ready piece by piece, and written as any other, as one batch.
+
+    commit = LongCommit(shard, who, now)
+    commit.add(place)                       of each, in slices
+    commit.encode()                         in a thread
+    commit.finish(shard, now)               at once: the group is asked as it is now, and the whole is written and kept
+
+Whoever reads the group meanwhile sees nothing of it, and another commit that is written before is overtaken by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName
+from odradek.core.coordinators.state_log import StateRecord
+from odradek.core.groups.offset_commit import NO_RETENTION, Committed, Committer, Place, committing, expiry, record
+from odradek.core.groups.shard import GroupShard
+from odradek.core.moment import Moment
+from odradek.record.internal.offsets import OffsetCommitValue
+
+
+class LongCommit:
+    """One of them."""
+
+    def __init__(self, shard: GroupShard, who: Committer, now: Moment, retention_ms: int = NO_RETENTION) -> None:
+        self._log = shard.log
+        self._length_max = shard.runtime.configs.int("offset.metadata.max.bytes")
+        self._who = who
+        self._time = now.wall
+        self._expires = expiry(now, retention_ms)
+        self._codes: list[ErrorCode] = []
+        self._records: list[StateRecord] = []
+        self._values: dict[str, dict[int, OffsetCommitValue]] = {}
+        self._places: dict[tuple[TopicName, int], None] = {}
+        self._last = OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
+        self._batch: bytearray | None = None
+
+    def add(self, place: Place) -> None:
+        topic = place.topic.name
+        self._places[topic, place.partition] = None
+        if place.has_more_than(self._length_max):
+            self._codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            return
+        self._codes.append(ErrorCode.NONE)
+        one = record(self._who.group_id, place, self._time, self._expires)
+        value = one.value
+        assert isinstance(value, OffsetCommitValue)
+        last, self._last = self._last, value
+        if value.metadata == last.metadata:
+            value.metadata = last.metadata  # Kept once.
+        self._records.append(one)
+        values = self._values.get(topic)
+        if values is None:
+            values = self._values[topic] = {}
+        values[place.partition] = value
+
+    def encode(self) -> None:
+        """Makes the batch of all that was added.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
+        if self._records:
+            self._records.reverse()
+            self._batch = self._log.encoded(self._consumed(), self._time, self._who.producer)
+
+    def _consumed(self) -> Iterator[StateRecord]:
+        """Each goes when it is encoded: to free all of them takes as long as many slices."""
+        while self._records:
+            yield self._records.pop()
+
+    def finish(self, shard: GroupShard, now: Moment) -> Committed:
+        """Raises Refused for all of it, and nothing happened."""
+        assert not self._records, "they are encoded"
+        who = self._who
+        group, check = committing(shard, who, now)
+        if check is not None:
+            for topic, partition in self._places:
+                check(topic, partition)
+        if self._batch is None:
+            return Committed(self._codes, None)
+        written = shard.write_offsets(self._batch, who.group_id, self._values, now, who.producer)
+        shard.groups.setdefault(who.group_id, group)
+        return Committed(self._codes, written)

@@ -1,0 +1,33 @@
+"""Turns of connections with long requests: one in each round of the loop, whoever has waited longest.
+
+With a turn for each, ten clients that ask for very much would keep all others waiting ten turns, round after round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+class Turns:
+    """Those of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, turn: Callable[[], None]) -> None:
+        """Calls `turn` once, when those before have had theirs."""
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        turn = self._waiting[0]
+        try:
+            turn()
+        finally:  # It may wait for another turn already: then behind the others.
+            self._waiting.popleft()
+            if self._waiting:
+                self._loop.call_soon(self._next)

@@ -1,0 +1,44 @@
+"""A request that goes on in slices, and what others do between two of them; without sockets."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from odradek.api.conversation import Conversation
+from odradek.log.disk import FileSlice
+from odradek.wire.client import decode_response
+from support.in_memory import Harness, frame_of
+
+Answer = TypeVar("Answer")
+
+
+class Begun:
+    """A request on a connection of its own, as far as it is after some slices; it is not done yet."""
+
+    def __init__(self, harness: Harness, message: object, version: int, slices: int = 1) -> None:
+        self._harness = harness
+        self._version = version
+        self._talk: Conversation = harness.talk()
+        self._talk.receive_data(frame_of(message, version, 1, "c"))
+        for _ in range(slices):
+            assert self._talk.step(harness.now, 0), "it is over, or waits for a thread"
+
+    def steps_to_a_thread(self) -> None:
+        """Goes on until a thread has to do something, and has not yet."""
+        while self._talk.step(self._harness.now, 0):
+            pass
+        assert self._harness.broker.works
+
+    def finish(self, answer: type[Answer]) -> Answer:
+        """The answer, when all is done that it waits for."""
+        talk, harness = self._talk, self._harness
+        while True:
+            harness.go_on(talk)
+            assert talk.ending is None, talk.ending
+            chunks = talk.data_to_send()
+            if chunks:
+                data = b"".join(one.read() if isinstance(one, FileSlice) else bytes(one) for one in chunks)  # type: ignore[arg-type]
+                return decode_response(answer, self._version, data[4:])[1]
+            harness.settle()
+            for parked in harness.broker.lot.take_completed():
+                talk.answer_parked(parked, harness.now)  # type: ignore[arg-type]

@@ -1,0 +1,197 @@
+"""Requests about very many partitions of transactions go on in slices; what others do in between is taken in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.units import TopicName, TopicPartition
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from support.group_offsets import delete_topic
+from support.in_memory import Harness
+from support.interleaved import Begun
+from support.transactional import Transactional, committed, make_topic
+
+NONE = ErrorCode.NONE
+MANY = 2 * SLICE_ELEMENTS + 50
+ALL = [("x", index) for index in range(MANY)]
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path, transaction_state_log_num_partitions="1")
+    make_topic(made, "x", MANY)
+    make_topic(made, "y")
+    return made
+
+
+@pytest.fixture
+def producer(harness: Harness) -> Transactional:
+    producer = Transactional(harness, "p")
+    producer.begin()
+    return producer
+
+
+@pytest.fixture
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice ends wherever it may."""
+    monkeypatch.setattr("odradek.api.dispatch.SLICE_ELEMENTS", 0)
+
+
+def end(harness: Harness, index: int) -> int:
+    return harness.broker.partitions[TopicPartition(TopicName("x"), index)].log.end_offset
+
+
+# AddPartitionsToTxn.
+
+
+def adding(producer: Transactional) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.id,
+        v3_and_below_producer_id=producer.producer.id,
+        v3_and_below_producer_epoch=producer.producer.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="x", partitions=list(range(MANY)))],
+    )
+
+
+def codes(answer: AddPartitionsToTxnResponse) -> list[int]:
+    (topic,) = answer.results_by_topic_v3_and_below
+    return [part.partition_error_code for part in topic.results_by_partition]
+
+
+def test_all_partitions_join_by_one_record(producer: Transactional) -> None:
+    log = producer.harness.broker.transactions.find("p")[0].log.partition.log
+    end = log.end_offset
+    begun = Begun(producer.harness, adding(producer), 3)
+    assert log.end_offset == end and not producer.state.partitions
+    assert codes(begun.finish(AddPartitionsToTxnResponse)) == [NONE] * MANY
+    assert log.end_offset == end + 1
+    assert producer.state.partitions == {TopicPartition(TopicName(name), index) for name, index in ALL}
+
+
+def test_what_joined_meanwhile_stays_in_it(producer: Transactional) -> None:
+    begun = Begun(producer.harness, adding(producer), 3)
+    assert producer.add(("y", 0)) == [NONE]
+    assert codes(begun.finish(AddPartitionsToTxnResponse)) == [NONE] * MANY
+    assert len(producer.state.partitions) == MANY + 1
+
+
+def test_a_producer_that_is_fenced_meanwhile_adds_nothing(producer: Transactional) -> None:
+    begun = Begun(producer.harness, adding(producer), 3)
+    producer.begin()
+    assert codes(begun.finish(AddPartitionsToTxnResponse)) == [ErrorCode.PRODUCER_FENCED] * MANY
+    assert not producer.state.partitions
+
+
+def test_partitions_that_are_not_there_keep_all_from_joining(producer: Transactional) -> None:
+    request = adding(producer)
+    request.v3_and_below_topics[0].partitions.append(MANY)
+    found = codes(Begun(producer.harness, request, 3).finish(AddPartitionsToTxnResponse))
+    assert found == [ErrorCode.OPERATION_NOT_ATTEMPTED] * MANY + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert not producer.state.partitions
+
+
+def test_a_transaction_that_ends_meanwhile_has_no_partitions(producer: Transactional) -> None:
+    producer.add(*ALL)
+    one = AddPartitionsToTxnTransaction(
+        transactional_id="p",
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        verify_only=True,
+        topics=[AddPartitionsToTxnTopic(name="x", partitions=list(range(MANY)))],
+    )
+    begun = Begun(producer.harness, AddPartitionsToTxnRequest(transactions=[one]), 4, slices=4)  # Two look at names.
+    assert producer.end(commit=True) == NONE
+    (result,) = begun.finish(AddPartitionsToTxnResponse).results_by_transaction
+    found = [part.partition_error_code for part in result.topic_results[0].results_by_partition]
+    assert found[0] == NONE and found[-1] == ErrorCode.PRODUCER_FENCED
+
+
+# WriteTxnMarkers.
+
+
+def markers(producer: Transactional) -> WriteTxnMarkersRequest:
+    topics = [WritableTxnMarkerTopic(name="x", partition_indexes=[*range(MANY), 0])]
+    one = WritableTxnMarker(
+        producer_id=producer.producer.id,
+        producer_epoch=producer.producer.epoch,
+        transaction_result=True,
+        topics=topics,
+        coordinator_epoch=0,
+    )
+    return WriteTxnMarkersRequest(markers=[one])
+
+
+def test_each_partition_has_its_marker_once(producer: Transactional) -> None:
+    assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
+    begun = Begun(producer.harness, markers(producer), 1)
+    assert (end(producer.harness, 0), end(producer.harness, MANY - 1)) == (2, 1)
+    (result,) = begun.finish(WriteTxnMarkersResponse).markers
+    assert [part.partition_index for part in result.topics[0].partitions] == [*range(MANY), 0]
+    assert {part.error_code for part in result.topics[0].partitions} == {NONE}
+    assert committed(producer.harness, "x", MANY - 1) == [b"a"]
+    assert end(producer.harness, 0) == 2, "a record and a marker"
+
+
+def test_partitions_that_are_deleted_meanwhile_have_none(producer: Transactional) -> None:
+    begun = Begun(producer.harness, markers(producer), 1)
+    delete_topic(producer.harness, "x")
+    (result,) = begun.finish(WriteTxnMarkersResponse).markers
+    found = [part.error_code for part in result.topics[0].partitions]
+    # What was written to is gone before it was safe.
+    assert found[0] == found[-1] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert found[MANY - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# What is listed and described.
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_each_transaction_is_told_as_it_is_when_its_turn_comes(harness: Harness) -> None:
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        Transactional(harness, name).begin()
+    ids = DescribeTransactionsRequest(transactional_ids=names)
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+    described, listed = Begun(harness, ids, 0), Begun(harness, request, 0)
+    shard, _ = harness.broker.transactions.find(names[-1])
+    shard.remove(names[0], harness.now)
+    shard.remove(names[-1], harness.now)
+    found = described.finish(DescribeTransactionsResponse).transaction_states
+    assert [one.transactional_id for one in found] == names
+    gone = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert [one.error_code for one in found] == [gone, *[NONE] * 18, gone], "names were counted in the first slice"
+    told = [one.transactional_id for one in listed.finish(ListTransactionsResponse).transaction_states]
+    assert told == names[:-1], "the first had been looked at"
+
+
+def test_producers_of_partitions_that_are_deleted_meanwhile(producer: Transactional) -> None:
+    producer.write_all("x", {index: [b"a"] for index in range(MANY)})
+    request = DescribeProducersRequest(topics=[TopicRequest(name="x", partition_indexes=list(range(MANY)))])
+    begun = Begun(producer.harness, request, 0, slices=2)
+    delete_topic(producer.harness, "x")
+    (topic,) = begun.finish(DescribeProducersResponse).topics
+    first, last = topic.partitions[0], topic.partitions[-1]
+    assert [one.producer_id for one in first.active_producers] == [producer.producer.id]
+    assert last.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
