@@ -66,9 +66,8 @@ def parse(story: str) -> list[Line]:
     return lines
 
 
-def play(lines: Iterable[Line], directory: Path) -> list[Line]:
+def play(lines: Iterable[Line], world: World) -> list[Line]:
     """The story as it goes here."""
-    world = World(directory)
     return [Line(line.text, outcomes(world, line.text) if line.is_action else []) for line in lines]
 
 
@@ -96,4 +95,4 @@ def shown(lines: Iterable[Line]) -> str:
 if __name__ == "__main__":
     for path in sys.argv[1:]:
         with TemporaryDirectory() as place:
-            sys.stdout.write(shown(play(parse(Path(path).read_text()), Path(place))))
+            sys.stdout.write(shown(play(parse(Path(path).read_text()), World(Path(place)))))

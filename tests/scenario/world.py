@@ -107,7 +107,9 @@ class World:
             for parked in completed:
                 waiting = self._waiting.pop(parked, None)
                 if waiting is not None:
-                    waiting.hear(cast(Encoded, parked.then()))
+                    with self.harness.callback():
+                        answer = cast(Encoded, parked.then())
+                    waiting.hear(answer)
 
     def pass_time(self, ms: int) -> None:
         """In steps from one thing that is due to the next, with some housekeeping between."""
@@ -121,8 +123,7 @@ class World:
             step = min(end, next_house) if due is None else min(max(due, now + 1), end, next_house)
             self.harness.pass_time(step - now)
             if step == next_house:
-                for _ in self.harness.broker.keep_house(self.harness.now):
-                    pass
+                self.harness.keep_house_in_pieces()
                 next_house += house_ms
             self.settle()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -89,6 +91,18 @@ class Harness:
         self.broker = self._open()
         self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
+        self.longest_ns = 0  # Of the thread's processor time, in what a loop would do in one callback.
+
+    @contextmanager
+    def callback(self) -> Iterator[None]:
+        """What a loop would do without a pause."""
+        began = time.thread_time_ns()
+        yield
+        self.longest_ns = max(self.longest_ns, time.thread_time_ns() - began)
+
+    def _step(self, talk: Conversation) -> bool:
+        with self.callback():
+            return talk.step(self.now, 0)
 
     def _open(self) -> Broker:
         logs = LogDirectory.open(
@@ -159,16 +173,18 @@ class Harness:
     def go_on(self, talk: Conversation) -> None:
         """As far as it goes at once, threads' work included."""
         while True:
-            while talk.step(self.now, 0):
+            while self._step(talk):
                 pass
-            talk.commit(self.now, 0)
+            with self.callback():
+                talk.commit(self.now, 0)
             works = self.broker.works.copy()
             if not works:
                 return
             self.broker.works.clear()
             for work in works:
                 work.run()
-                work.ended()
+                with self.callback():
+                    work.ended()
 
     def ask(self, message: object, version: int, answer: type[Answer]) -> Answer:
         """Send, do whatever the broker asks for, and if that does not bring the answer let the deadline pass."""
@@ -192,9 +208,15 @@ class Harness:
         return self.finished(self._told(talk))
 
     def keep_house(self) -> None:
-        for _ in self.broker.keep_house(self.now):
-            pass
+        self.keep_house_in_pieces()
         self.settle()
+
+    def keep_house_in_pieces(self) -> None:
+        pieces = self.broker.keep_house(self.now)
+        is_done = False
+        while not is_done:
+            with self.callback():
+                is_done = next(pieces, self) is self
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
         assert outcome is not None
@@ -204,7 +226,8 @@ class Harness:
 
     def pass_time(self, ms: int) -> None:
         self.now = _later(self.now, ms)
-        self.broker.tick(self.now)
+        with self.callback():
+            self.broker.tick(self.now)
 
     def settle(self) -> None:
         while effects := self.broker.take_effects():
@@ -218,16 +241,22 @@ class Harness:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Sync():
-                self.broker.synced(effect.run(), self.now)
+                synced = effect.run()
+                with self.callback():
+                    self.broker.synced(synced, self.now)
             case Chores():
                 assert effect.run() == []
             case TakeProducerIds():
                 first = next(self._blocks) * 1000
                 self.broker.took_ids(ProducerIdBlock(ProducerId(first), ProducerId(first + 999)))
             case Load():
-                self.broker.loaded(effect.run(), self.now)
+                loaded = effect.run()
+                with self.callback():
+                    self.broker.loaded(loaded, self.now)
             case Lookup():
-                self.broker.looked_up(effect.run())
+                looked_up = effect.run()
+                with self.callback():
+                    self.broker.looked_up(looked_up)
             case CreateTopics():
                 self.broker.changed(Changed(effect.token, {topic.name: topic for topic in effect.topics}), self.now)
             case DeleteTopics():
