@@ -21,15 +21,13 @@ from support.raw_client import RawClient
 from support.timed_serve import TimedServing
 
 MANY = 1000
-# A request is decoded, planned and answered in one go each: with 1,000 topics the answer alone takes 30 ms.
-PER_REQUEST = 200
+PER_REQUEST = 1000
 CONFIGS = {
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "0",
     "log.segment.delete.delay.ms": "0",
 }
-LOADING = "Shell._load_next"  # The code of the APIs, in the first second.
 
 
 class Timed:
@@ -43,8 +41,7 @@ class Timed:
     def nobody_is_held_up(self) -> Iterator[None]:
         self._timing.begin()
         yield
-        holds = [hold for hold in self._timing.holds() if hold.callback != LOADING]
-        too_long = [str(hold) for hold in holds if hold.ms > HOLD_MS_MAX]
+        too_long = [str(hold) for hold in self._timing.holds() if hold.ms > HOLD_MS_MAX]
         assert not too_long, "\n".join(too_long)
 
 

@@ -1,8 +1,11 @@
-"""For every API the requests that name as much as the limits let them; what they name is there, or is not."""
+"""For every API the requests that name as much as the limits let them; what they name is there, or is not.
+
+Those that still take long in one go are in TOO_LONG.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.base.limits import REQUEST_ELEMENTS_MAX
@@ -69,10 +72,20 @@ def names(count: int = ELEMENTS, prefix: str = "n") -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-def at_most(known: Known, key: ApiKey) -> Iterator[tuple[str, object, int]]:
-    """Requests of the API with what they are about and their version."""
-    for name, (make, version) in _REQUESTS[key].items():
-        yield name, make(known), version
+# Fetch reads all partitions of a session at once; a member's subscription to very many topics is taken in, and shared
+# out, at once.
+TOO_LONG = [(ApiKey.FETCH, "partitions"), (ApiKey.CONSUMER_GROUP_HEARTBEAT, "topics")]
+
+
+def ways() -> list[tuple[ApiKey, str]]:
+    """All that are in slices, or short."""
+    return [(key, name) for key, some in _REQUESTS.items() for name in some if (key, name) not in TOO_LONG]
+
+
+def largest(known: Known, key: ApiKey, name: str) -> tuple[object, int]:
+    """One request, and its version."""
+    make, version = _REQUESTS[key][name]
+    return make(known), version
 
 
 def _indexes(known: Known, count: int = ELEMENTS) -> list[int]:
@@ -222,7 +235,7 @@ def _markers(known: Known) -> write_txn_markers.WriteTxnMarkersRequest:
                 )
             ],
         )
-        for producer_id in range(ELEMENTS // (known.partitions + 2))
+        for producer_id in range(10_000 // (known.partitions + 2))  # Each is written: all would take seconds.
     ]
     return write_txn_markers.WriteTxnMarkersRequest(markers=markers)
 

@@ -7,6 +7,8 @@ v1: the member makes its own id (KIP-1082); it may subscribe by a regular expres
 from __future__ import annotations
 
 from odradek.api.call import Call
+from odradek.api.outcome import Slices
+from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
@@ -14,20 +16,19 @@ from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer import heartbeating, steps
 from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
 from odradek.core.groups.group import CONSUMER
-from odradek.core.parked import Parked
 from odradek.wire.messages import consumer_group_heartbeat as wire
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 Response = ConsumerGroupHeartbeatResponse
 
 
-def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Response | Parked[Response]:
+def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Slices:
     configs = call.broker.configs
     asked = _asked(call, body)
     try:
         if CONSUMER not in configs.list("group.coordinator.rebalance.protocols"):
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer")
-        _check_allowed(call, body)
+        yield from _check_allowed(call, body)
         heartbeating.check(asked, steps.assignor_names(configs), makes_member_ids=call.version == 0)
         beat = heartbeating.heartbeat(call.broker.groups.shard_of(asked.group_id), asked, call.now)
     except Refused as refused:
@@ -43,11 +44,13 @@ def refuse(call: Call, body: ConsumerGroupHeartbeatRequest, code: ErrorCode) -> 
     return _refused(Refused(code))
 
 
-def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> None:
+def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> Parts[None]:
     """Raises Refused: who names a topic that it may not describe is refused as a whole."""
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
-    for topic in body.subscribed_topic_names or ():
+    for number, topic in enumerate(body.subscribed_topic_names or (), 1):
         call.check(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        if not number % CHEAP:
+            yield
 
 
 def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:

@@ -22,3 +22,7 @@ def check(names: Iterable[Hashable]) -> Parts[None]:
             raise Refused(ErrorCode.INVALID_REQUEST, "the same is named again and again")
         if not count % CHEAP:
             yield
+    while seen:  # To free very many at once takes long.
+        seen.pop()
+        if not len(seen) % CHEAP:
+            yield

@@ -129,16 +129,20 @@ class Shell:
         self._load_next(list(reversed(BY_KEY.values())))
 
     def _load_next(self, apis: list[Api]) -> None:
-        """The code of one API in each turn: who is there already need not wait for all of it."""
-        try:
-            apis[-1].load()
-        except OSError as error:  # No descriptor is left to read it with.
-            log.warning("code for %s could not be loaded and will be: %s", apis[-1].key.title, error)
-            self.loop.call_later(HOUSEKEEPING_MS / SECOND_MS, self._load_next, apis)
-            return
-        apis.pop()
+        """The code of one API after the other, in a thread: some take 20 ms, and nobody waits for all of it."""
         if apis:
-            self.loop.call_soon(self._load_next, apis)
+            self.in_thread(apis[-1].load, partial(self._loaded, apis), Pool.CHORES)
+
+    def _loaded(self, apis: list[Api], done: Future[None]) -> None:
+        failure = done.exception()
+        if failure is None:
+            apis.pop()
+            self._load_next(apis)
+        elif isinstance(failure, OSError):  # No descriptor is left to read it with.
+            log.warning("code for %s could not be loaded and will be: %s", apis[-1].key.title, failure)
+            self.loop.call_later(HOUSEKEEPING_MS / SECOND_MS, self._load_next, apis)
+        else:
+            raise failure
 
     def now(self) -> Moment:
         # What Moment(...) makes, in half of the time: every turn begins with it.

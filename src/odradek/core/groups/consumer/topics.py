@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set
 from hashlib import blake2b
 from struct import pack
 
@@ -13,17 +13,20 @@ from odradek.core.cluster import ClusterView, TopicInfo
 HASH_BYTES = 8
 
 
-def present(names: Iterable[str], view: ClusterView) -> list[TopicInfo]:
+def present(names: Set[str], view: ClusterView) -> list[TopicInfo]:
     """Those that are there and have an id: a topic of the time before ids can't be assigned by its id."""
-    found = (view.topics.get(TopicName(name)) for name in names)
+    if len(names) > len(view.topics):  # A member may name whatever it likes.
+        found = (topic if name in names else None for name, topic in view.topics.items())
+    else:
+        found = (view.topics.get(TopicName(name)) for name in names)
     return [topic for topic in found if topic is not None and topic.id != ZERO_UUID]
 
 
-def ids(names: Iterable[str], view: ClusterView) -> frozenset[Uuid]:
+def ids(names: Set[str], view: ClusterView) -> frozenset[Uuid]:
     return frozenset(topic.id for topic in present(names, view))
 
 
-def metadata_hash(names: Iterable[str], view: ClusterView) -> int:
+def metadata_hash(names: Set[str], view: ClusterView) -> int:
     """Another number when an assignment could be another: topics came, went or grew, or replicas are on other racks.
 
     Kafka writes XXH3 of the same facts here.  A group that was written by the other one gets a new epoch, once.
