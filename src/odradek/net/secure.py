@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from odradek.base.units import SECOND_MS
+from odradek.core.access import USER, Principal
 from odradek.net.outbox import Loop, TransportWithOutbox
 from odradek.net.secure_outbox import SecureOutbox
 from odradek.tls.contexts import Contexts
@@ -241,15 +242,13 @@ class SecureTransport(TransportWithOutbox):
         self._outbox = outbox
         self._go_on = go_on
         self._is_paused = False
+        subject = session.subject
+        if subject is not None:
+            self.principal = Principal(USER, subject)
 
     def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
         self._outbox.tell(drained)
         return self._outbox
-
-    @property
-    def principal(self) -> str | None:
-        """Kafka's name of the peer, if it has shown a certificate."""
-        return self._session.principal
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._raw.get_extra_info(name, default)

@@ -115,10 +115,10 @@ class Session:
         return self._outgoing.pending
 
     @property
-    def principal(self) -> str | None:
-        """Kafka's name of the peer, from its certificate: User:CN=..., or None if it has none."""
+    def subject(self) -> str | None:
+        """Whom the peer's certificate names, as Java writes it: CN=...; None if it has shown none."""
         der = self._tls.getpeercert(binary_form=True) if self.is_established else None
-        return None if der is None else f"User:{distinguished_name(der)}"
+        return None if der is None else distinguished_name(der)
 
     @property
     def spoken(self) -> str:

@@ -89,13 +89,13 @@ def test_what_is_said_arrives_however_it_is_cut(
     assert pair.server.spoken.startswith(protocols)
 
 
-def test_a_certificate_of_the_client_is_its_principal(broker: Known, client: Known, authority: Authority) -> None:
+def test_a_certificate_of_the_client_says_who_it_is(broker: Known, client: Known, authority: Authority) -> None:
     config = server_config(broker, authority, ssl_client_auth="required")
     pair = Pair(config, client_config(authority, client))
     assert pair.failures == {}
-    assert pair.server.principal is not None
-    assert pair.server.principal.startswith("User:CN=client one,")
-    assert pair.server.principal.endswith("O=Odradek")
+    assert pair.server.subject is not None
+    assert pair.server.subject.startswith("CN=client one,")
+    assert pair.server.subject.endswith("O=Odradek")
 
 
 @pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
@@ -124,7 +124,7 @@ def test_whose_certificate_is_wrong_is_said_on_both_sides(
     assert old.failures["client"] == "the broker refused the certificate of this client: it has expired"
 
     without = Pair(requested, client_config(authority))
-    assert (without.failures, without.server.principal) == ({}, None)
+    assert (without.failures, without.server.subject) == ({}, None)
     wrong = Pair(requested, client_config(authority, stranger.known("client")))
     assert wrong.failures["server"].startswith("its certificate is not trusted"), "as Kafka: none is better than wrong"
 
@@ -246,8 +246,8 @@ def test_against_a_socket_of_pythons_ssl(broker: Known, client: Known, authority
     thread.join(10)
     ours.close()
     assert b"".join(heard) == b"y" * 300_000
-    assert session.principal is not None
-    assert "CN=client one" in session.principal
+    assert session.subject is not None
+    assert "CN=client one" in session.subject
 
 
 def test_a_context_serves_many_at_once(broker: Known, authority: Authority) -> None:
