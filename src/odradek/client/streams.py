@@ -66,6 +66,10 @@ class SecureStream:
         return self._tls.fileno()
 
     @property
+    def version(self) -> str | None:
+        return self._tls.version()
+
+    @property
     def has_received(self) -> bool:
         """True if there is something to receive that poll() does not see."""
         return self._tls.pending() > 0
