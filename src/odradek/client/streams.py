@@ -128,7 +128,7 @@ class SecureStream:
         events = self._events(error)
         if events is not None:
             return WouldBlock(events)
-        reason = reasons.of_client(error)
+        reason = reasons.of(error, is_server=False)
         return TlsRefused(f"no TLS with {self._where}: {reason}") if reasons.is_final(error) else OSError(reason)
 
 

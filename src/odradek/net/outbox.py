@@ -55,8 +55,8 @@ class FileBytes(Protocol):
     def send_to(self, descriptor: int, size_max: int) -> int | None:
         """How much the socket took; None if it has to be read instead."""
 
-    def read_cached(self, size_max: int) -> bytearray | None:
-        """Its beginning, as far as no disk has to be waited for; None if that is nothing."""
+    def read_cached(self, space: memoryview) -> int:
+        """Puts its beginning there, as far as no disk has to be waited for; returns how much that is."""
 
     def read(self) -> bytes: ...
 

@@ -89,6 +89,37 @@ def test_what_is_said_arrives_however_it_is_cut(
     assert pair.server.spoken.startswith(protocols)
 
 
+def test_sessions_with_one_buffer_keep_apart(broker: Known, client: Known, authority: Authority) -> None:
+    """Also of one that fails, and whose alert waits, nothing reaches the peer of another."""
+    shared = ssl.MemoryBIO()
+    context = server_context(server_config(broker, authority, ssl_client_auth="requested"))
+    servers = [Session(context, outgoing=shared) for _ in range(3)]
+    known = [client, None, Authority().known("stranger")]
+    clients = [
+        Session(client_context(client_config(authority, one)), is_server=False, host_name="localhost") for one in known
+    ]
+    failed = []
+    for _ in range(2):
+        for server, one in zip(servers, clients, strict=True):
+            try:
+                server.receive(one.data_to_send())
+            except TlsFailed:
+                failed.append(server)
+        for server, one in zip(servers[:2], clients, strict=False):
+            one.receive(server.data_to_send())
+        if not failed:
+            clients[2].receive(servers[2].data_to_send())
+    assert failed == [servers[2]] and servers[2].bytes_to_send
+    for number, server in enumerate(servers[:2]):
+        server.write(b"%d" % number * 50_000)
+    for number, one in enumerate(clients[:2]):
+        one.receive(servers[number].data_to_send())
+        assert one.read() == b"%d" % number * 50_000
+    with pytest.raises(TlsFailed, match="refused the certificate"):
+        clients[2].receive(servers[2].data_to_send())
+        clients[2].read()
+
+
 def test_a_certificate_of_the_client_says_who_it_is(broker: Known, client: Known, authority: Authority) -> None:
     config = server_config(broker, authority, ssl_client_auth="required")
     pair = Pair(config, client_config(authority, client))
