@@ -32,6 +32,7 @@ HANDSHAKE_SECONDS_MAX = 30
 LINGER_SECONDS = 2  # For the peer to read why it is refused.
 READ_BYTES = 256 * 1024
 FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as the largest piece.
+RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then it is the other connections' turn.
 UNSENT_BYTES_MAX = 64 * 1024  # TLS answers by itself whoever asks for new keys, and the peer may not read that.
 REASONS_REMEMBERED_MAX = 100
 NOTHING = memoryview(b"")
@@ -108,6 +109,8 @@ class SecureFront(asyncio.BufferedProtocol):
         self._transport: SecureTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._unfed = NOTHING  # Received, and not given to OpenSSL yet; only while `buffer_updated` runs.
+        self._records_left = 0  # Of this turn.
+        self._is_resting = False  # Nothing is read before its next turn.
         self._is_reported = False
         self._is_refused = False  # What it still sends is thrown away.
 
@@ -174,6 +177,7 @@ class SecureFront(asyncio.BufferedProtocol):
     def deliver(self) -> None:
         """Hand on what was decrypted, unless the connection does not want to read now."""
         transport = self._transport
+        self._records_left = RECORDS_PER_TURN
         try:
             while transport is not None and transport.is_reading() and (size := self._decrypt()):
                 self._connection.buffer_updated(size)
@@ -189,18 +193,22 @@ class SecureFront(asyncio.BufferedProtocol):
                 self._raw.abort()
         if self._session.has_peer_closed and not self._raw.is_closing():
             self._raw.close()
+        elif not self._records_left:
+            self._rest()
 
     def _decrypt(self) -> int:
         """As much as there is and the connection has room for: a record is small, and each call of it takes time."""
         view = self._connection.get_buffer(-1)
         filled = 0
-        while filled < len(view):
+        while filled < len(view) and self._records_left:
             size = self._session.read_into(view[filled:])
-            filled += size
-            if not size:
-                if not self._unfed:
-                    break
+            if size:
+                filled += size
+                self._records_left -= 1
+            elif self._unfed:
                 self._feed()
+            else:
+                break
         return filled
 
     def _feed(self) -> None:
@@ -215,6 +223,19 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         self._door.loop.soon(self._deliver_if_open)
+
+    def _rest(self) -> None:
+        if not self._raw.is_closing():
+            self._raw.pause_reading()
+            if not self._is_resting:
+                self._is_resting = True
+                self._door.loop.soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_resting = False
+        self._deliver_if_open()
+        if not self._is_resting and self._transport is not None and self._transport.is_reading():
+            self._raw.resume_reading()
 
     def _deliver_if_open(self) -> None:
         if not self._raw.is_closing() and not self._is_refused:
