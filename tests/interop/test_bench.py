@@ -217,3 +217,14 @@ def test_a_run_that_is_terminated_leaves_what_it_has(tmp_path: Path) -> None:
     assert process.returncode == 1, output
     assert json.loads(out.read_text())["cases"][0]["results"]
     assert list(folder.iterdir()) == []
+
+
+def test_plain_text_and_tls_do_the_same_work() -> None:
+    arguments = ("--targets", "odradek", "--rounds", "1", "--seconds", "0.05", "--warm-up", "0")
+    done = run(str(BENCH / "tls.py"), *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, _, *rows = done.stdout.splitlines()
+    assert len(rows) == 10
+    for row in rows:
+        plain, tls = (float(cell.replace(",", "")) for cell in row.split("|")[3:5])
+        assert plain and tls

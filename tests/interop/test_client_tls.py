@@ -77,9 +77,9 @@ def test_both_sides_have_certificates(secured: Secured, terminal: Terminal) -> N
     mine = keystore(secured.authority.known("me", common_name="me and nobody else"))
     assert "topic" in terminal.run(address, terminal.config(**trusting(secured), **mine), "topic", "list")
     if secured.proxies:
-        principal = secured.proxies[MUTUAL].principals[-1]
-        assert principal is not None
-        assert principal.startswith("User:CN=me and nobody else,")
+        subject = secured.proxies[MUTUAL].subjects[-1]
+        assert subject is not None
+        assert subject.startswith("CN=me and nobody else,")
 
 
 def test_a_pkcs12_store_of_the_client(secured: Secured, terminal: Terminal, tmp_path: Path) -> None:

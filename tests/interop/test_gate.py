@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from odradek.api.call import Peer
-from odradek.api.gate import Admission
+from odradek.api.gate import Admission, OpenGate
 from odradek.base.errors import ErrorCode
+from odradek.core.access import ANONYMOUS, Principal
 from odradek.core.moment import Moment
+from odradek.tls.config import TlsConfig
+from odradek.tls.contexts import client_context
 from odradek.wire.client import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.request import Request
 from support.asking import PRODUCE, created, produce_request, produced
+from support.certificates import Authority, Known
 from support.large_requests import Here, Stalled, Ways, answer, can_store, here, large, values
 from support.raw_client import RawClient, frame
 
@@ -144,3 +148,58 @@ def test_rules_that_change_reach_a_producer_that_is_known(gate: Told, client: Ra
     assert answer(client.read_frame())[0] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     gate.admission = ADMITTED
     assert len(values(client)) == 3
+
+
+# Who it is, under TLS.
+
+
+class Seeing(OpenGate):
+    """It lets everybody in, and remembers whom."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Principal, Principal]] = []
+
+    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+        admission = super().ask(peer, request, now)
+        self.seen.append((peer.principal, admission.principal))
+        return admission
+
+
+def secured(port: int, authority: Authority, known: Known | None) -> RawClient:
+    texts = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem}
+    if known is not None:
+        own = {"ssl.keystore.certificate.chain": known.chain, "ssl.keystore.key": known.key}
+        texts |= {"ssl.keystore.type": "PEM", **own}
+    client = RawClient(port)
+    client.socket = client_context(TlsConfig.parse(texts)).wrap_socket(client.socket, server_hostname="localhost")
+    return client
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_the_gate_is_told_whom_the_certificate_names(tmp_path: Path, version: str) -> None:
+    authority = Authority()
+    own = authority.known("localhost")
+    configs = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.client.auth": "requested",
+        "ssl.enabled.protocols": version,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": own.chain,
+        "ssl.keystore.key": own.key,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.pem,
+    }
+    gate = Seeing()
+    with here(tmp_path / "here", **configs) as broker:
+        broker.on_loop(lambda running: setattr(running.shell, "gate", gate))
+        for common_name in ("one, and only", None, "two"):
+            known = None if common_name is None else authority.known("client", common_name=common_name)
+            with secured(broker.port, authority, known) as client:
+                client.ping()
+                client.ping()
+    assert all(peer == admitted for peer, admitted in gate.seen)
+    one, again, *nobody, two, _ = [peer for peer, _ in gate.seen]
+    assert str(one).startswith("User:CN=one\\, and only,OU=") and one.name.endswith(",O=Odradek") and one == again
+    assert nobody == [ANONYMOUS] * 2
+    assert two.name.startswith("CN=two,OU=")

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_peer import free_port, missing, run_tool
 
+from odradek.app.main import main
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.tls.config import TlsConfig
@@ -330,6 +331,22 @@ def test_certificates_are_read_again_when_their_file_changes(broker: Broker) -> 
         until(lambda: serial_shown() == second and "stay in use" in broker.serving.errors())
         before.sendall(b"\x00\x00\x00\x0e\x00\x12\x00\x00\x00\x00\x00\x01\x00\x04abcd")
         assert before.recv(4), "a connection from before goes on"
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["open", "mutual"])
+def test_the_doctor(broker: Broker, mutual: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also that without a certificate, and without TLS, one finding says what is missing."""
+    address = f"localhost:{broker.mutual if mutual else broker.open}"
+    texts = {key: text for key, text in broker.texts().items() if mutual or "keystore" not in key}
+    config = written(tmp_path / "client.properties", "\n".join(f"{k}={v}" for k, v in texts.items()))
+    assert main(["doctor", address, "--command-config", config]) == 0
+    told = capfd.readouterr().out
+    assert "Kafka in TLSv1.3" in told and f"advertises {address}, and is there" in told
+    config = written(tmp_path / "nobody.properties", "security.protocol=SSL\n")
+    assert main(["doctor", address, "--command-config", config]) == 1
+    assert "the broker's certificate is not trusted" in capfd.readouterr().out
+    assert main(["doctor", address]) == 1
+    assert f"{address} is {'a TLS listener' if mutual else 'Kafka behind TLS'}" in capfd.readouterr().out
 
 
 def test_our_own_client(broker: Broker) -> None:

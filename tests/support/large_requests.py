@@ -75,7 +75,7 @@ class Here:
             if not has_movers:
                 running.shell.movers = Movers(running.shell.loop, 0)
 
-        self._host = Host(settings({**texts, **places(directory, 0)}), durable=True, prepare=prepare)
+        self._host = Host(settings({**places(directory, 0), **texts}), durable=True, prepare=prepare)
         self.port = self.running.listeners[0].port
 
     def on_loop(self, do: Callable[[Running], Any]) -> Any:

@@ -21,6 +21,7 @@ from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.compile import decode
 from odradek.wire.connection import Connection
+from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.metadata import (
     MetadataRequest,
@@ -114,7 +115,7 @@ class ScriptedBroker:
                     for chunk in connection.data_to_send():
                         assert isinstance(chunk, bytes)
                         stream.sendall(chunk)
-            except HangUp:
+            except (HangUp, Malformed):
                 hang_up(stream)
 
     def _answer(self, connection: Connection, request: Request) -> None:

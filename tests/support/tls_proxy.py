@@ -26,7 +26,7 @@ class TlsProxy:
         self.port: int = self._listener.getsockname()[1]
         self.target_port = 0
         self.failures: list[str] = []
-        self.principals: list[str | None] = []
+        self.subjects: list[str | None] = []
 
     @property
     def address(self) -> str:
@@ -53,7 +53,7 @@ class TlsProxy:
         with client, suppress(OSError):
             try:
                 self._shake_hands(client, session)
-                self.principals.append(session.principal)
+                self.subjects.append(session.subject)
                 with socket.create_connection(("127.0.0.1", self.target_port)) as broker:
                     _carry(client, broker, session)
             except TlsFailed as reason:

@@ -12,7 +12,16 @@ from odradek.api.gate import Admission
 from odradek.api.outlines import Outlines
 from odradek.base.errors import Refused
 from odradek.base.units import CorrelationId
-from odradek.core.access import CLUSTER_NAME, DENIED, EVERYTHING, Operation, Principal, ResourceType, Rights
+from odradek.core.access import (
+    ANONYMOUS,
+    CLUSTER_NAME,
+    DENIED,
+    EVERYTHING,
+    Operation,
+    Principal,
+    ResourceType,
+    Rights,
+)
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.moment import Moment
@@ -26,11 +35,16 @@ class Peer:
     local: Endpoint  # Where this client reached us.
     advertised: Endpoint | None  # What advertised.listeners says for this listener, or the host it listens on.
     address: str
+    principal: Principal = ANONYMOUS  # Whom its certificate names.
     software: str = "unknown"
-    admission: Admission = field(default_factory=Admission)  # Of its last request.
+    welcome: Admission = field(init=False)  # To do everything, under that name.
+    admission: Admission = field(init=False)  # Of its last request.
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
     fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
     commit_outlines: CommitOutlines = field(default_factory=CommitOutlines)
+
+    def __post_init__(self) -> None:
+        self.admission = self.welcome = Admission(self.principal)
 
     def admitted(self, admission: Admission) -> None:
         """Takes the gate's answer about the next request.  What was learned under other rules is forgotten."""

@@ -95,17 +95,19 @@ class Pending(Awaited, Generic[T]):
 class Connection:
     """Connected and negotiated when the constructor returns.
 
+    Under TLS the broker's certificate has to name `host_name`, which is the address's host unless it is given.
+
     Raises KafkaUnavailable, NotKafka, TlsRefused, and ConfigurationError for certificates that can't be read.
     """
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
-        self.where = text_of(address)
+    def __init__(self, address: Address, config: ClientConfig, host_name: str | None = None) -> None:
+        self.where = text_of((host_name or address[0], address[1]))
         self._config = config
         self._correlation_id = 0
         self._pending: deque[Awaited] = deque()
         self._frames = Frames()
         self._frame_bytes_max = FIRST_RESPONSE_BYTES_MAX
-        self._secure = secured(address, config) if config.tls is not None else None
+        self._secure = secured(address, config, self.where, host_name) if config.tls is not None else None
         self._socket = self._secure or connect(address, config.connect_timeout_ms)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -123,6 +125,11 @@ class Connection:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    @property
+    def tls_version(self) -> str | None:
+        """TLSv1.3, say; None in plain text."""
+        return None if self._secure is None else self._secure.version
 
     @property
     def has_received(self) -> bool:
@@ -290,13 +297,13 @@ def connect(address: Address, timeout_ms: int) -> socket.socket:
     return connected
 
 
-def secured(address: Address, config: ClientConfig) -> SecureStream:
+def secured(address: Address, config: ClientConfig, where: str, host_name: str | None) -> SecureStream:
     """The same under TLS.  Raises as the constructor of Connection does."""
     from odradek.client.streams import SecureStream  # A client in plain text needs no ssl.
 
     assert config.tls is not None, "only then there is TLS"
     plain = connect(address, config.connect_timeout_ms)
-    return SecureStream(plain, config.tls, address[0], text_of(address), config.connect_timeout_ms)
+    return SecureStream(plain, config.tls, host_name or address[0], where, config.connect_timeout_ms)
 
 
 def text_of(address: Address) -> str:

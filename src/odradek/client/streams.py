@@ -66,6 +66,10 @@ class SecureStream:
         return self._tls.fileno()
 
     @property
+    def version(self) -> str | None:
+        return self._tls.version()
+
+    @property
     def has_received(self) -> bool:
         """True if there is something to receive that poll() does not see."""
         return self._tls.pending() > 0
@@ -124,7 +128,7 @@ class SecureStream:
         events = self._events(error)
         if events is not None:
             return WouldBlock(events)
-        reason = reasons.of_client(error)
+        reason = reasons.of(error, is_server=False)
         return TlsRefused(f"no TLS with {self._where}: {reason}") if reasons.is_final(error) else OSError(reason)
 
 

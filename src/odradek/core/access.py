@@ -48,7 +48,7 @@ DENIED: dict[ResourceType, ErrorCode] = {
 
 
 class Principal(NamedTuple):
-    """Who a connection is, as ACLs name him: `User:ANONYMOUS`."""
+    """Who a connection is, as ACLs name him: `User:ANONYMOUS`, `User:CN=client one,O=Example`."""
 
     type: str
     name: str
@@ -57,7 +57,8 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS = Principal("User", "ANONYMOUS")
+USER = "User"  # The one type of principals that Kafka makes itself.
+ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 class Rights(Protocol):

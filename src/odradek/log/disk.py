@@ -162,24 +162,23 @@ class FileSlice:
             raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return sent
 
-    def read_cached(self, size_max: int) -> bytearray | None:
-        """Its beginning, as far as it is in the page cache; None if that is nothing, or if this is no plain file."""
+    def read_cached(self, space: memoryview) -> int:
+        """Puts its beginning there, as far as it is in the page cache; returns how much that is, 0 of no plain file."""
         descriptor = self.file.fileno()
         if descriptor < 0:
-            return None
-        data = bytearray(min(self.size, size_max))
+            return 0
+        space = space[: self.size]
         try:
-            read = os.preadv(descriptor, [data], self.position, READ_NOWAIT)
+            read = os.preadv(descriptor, [space], self.position, READ_NOWAIT)
         except BlockingIOError:
-            return None
+            return 0
         except OSError as error:
             if error.errno not in _NOWAIT_UNSUPPORTED:
                 raise
-            read = os.preadv(descriptor, [data], self.position)
+            read = os.preadv(descriptor, [space], self.position)
         if not read:
             raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
-        del data[read:]
-        return data
+        return read
 
     def part(self, start: int, size: int) -> FileSlice:
         """A piece of it, cut off at its end: an answer is sent in chunks."""

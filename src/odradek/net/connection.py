@@ -24,7 +24,7 @@ from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFF
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.intake import LEFT_BYTES_MIN, Intake
-from odradek.net.outbox import outbox_of
+from odradek.net.outbox import outbox_of, principal_of
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
 from odradek.wire.primitives import Buffer
@@ -305,4 +305,4 @@ def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
     local = Endpoint(listener.name, host.removeprefix("::ffff:"), port)
     remote = transport.get_extra_info("peername")
     address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
-    return Peer(listener.name, local, listener.advertised, address)
+    return Peer(listener.name, local, listener.advertised, address, principal_of(transport))

@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
+from odradek.core.access import ANONYMOUS, Principal
 from odradek.net.descriptors import are_left
 from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
@@ -54,8 +55,8 @@ class FileBytes(Protocol):
     def send_to(self, descriptor: int, size_max: int) -> int | None:
         """How much the socket took; None if it has to be read instead."""
 
-    def read_cached(self, size_max: int) -> bytearray | None:
-        """Its beginning, as far as no disk has to be waited for; None if that is nothing."""
+    def read_cached(self, space: memoryview) -> int:
+        """Puts its beginning there, as far as no disk has to be waited for; returns how much that is."""
 
     def read(self) -> bytes: ...
 
@@ -328,10 +329,20 @@ def _nothing() -> None:
 
 
 class TransportWithOutbox(asyncio.Transport):
-    """A transport whose bytes are not those of its socket, and which has an outbox of its own for that."""
+    """A transport whose bytes are not those of its socket, and which has an outbox of its own for that.
+
+    `principal` is who the peer has shown to be before anything of it was let through.
+    """
+
+    principal: Principal = ANONYMOUS
 
     def outbox_for(self, drained: Callable[[], None]) -> Outbox:
         raise NotImplementedError
+
+
+def principal_of(transport: asyncio.Transport) -> Principal:
+    """Who is at the other end; anonymous on a connection in plain text."""
+    return transport.principal if isinstance(transport, TransportWithOutbox) else ANONYMOUS
 
 
 def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], None]) -> Outbox:

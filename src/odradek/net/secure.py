@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from odradek.base.units import SECOND_MS
+from odradek.core.access import USER, Principal
 from odradek.net.outbox import Loop, TransportWithOutbox
-from odradek.net.secure_outbox import SecureOutbox
+from odradek.net.secure_outbox import PIECE_BYTES, SecureOutbox
 from odradek.tls.contexts import Contexts
 from odradek.tls.errors import TlsFailed
 from odradek.tls.session import Session
@@ -28,9 +30,12 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS_MAX = 30
 LINGER_SECONDS = 2  # For the peer to read why it is refused.
-READ_BYTES = 64 * 1024
+READ_BYTES = 256 * 1024
+FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as the largest piece.
+RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then it is the other connections' turn.
 UNSENT_BYTES_MAX = 64 * 1024  # TLS answers by itself whoever asks for new keys, and the peer may not read that.
 REASONS_REMEMBERED_MAX = 100
+NOTHING = memoryview(b"")
 
 
 class Connection(Protocol):
@@ -69,8 +74,10 @@ class Entrance:
 
     def __init__(self, contexts: Contexts) -> None:
         self.contexts = contexts
-        # One for all: what is read is decrypted before the loop reads again.
+        # One for all: what is read is decrypted, and what is gathered encrypted, before the loop does anything else.
         self.space = memoryview(bytearray(READ_BYTES))
+        self.gathering = memoryview(bytearray(PIECE_BYTES))
+        self.outgoing = ssl.MemoryBIO()
         self._next_lines: dict[str, int] = {}
         self._refused = 0
 
@@ -98,9 +105,12 @@ class SecureFront(asyncio.BufferedProtocol):
         self._door = door
         self._entrance = entrance
         self._connection = connection
-        self._session = Session(entrance.contexts.context())
+        self._session = Session(entrance.contexts.context(), outgoing=entrance.outgoing)
         self._transport: SecureTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._unfed = NOTHING  # Received, and not given to OpenSSL yet; only while `buffer_updated` runs.
+        self._records_left = 0  # Of this turn.
+        self._is_resting = False  # Nothing is read before its next turn.
         self._is_reported = False
         self._is_refused = False  # What it still sends is thrown away.
 
@@ -108,7 +118,7 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
-        self._outbox = SecureOutbox(self._raw, self._session, self._door.loop)
+        self._outbox = SecureOutbox(self._raw, self._session, self._door.loop, self._entrance.gathering)
         remote = self._raw.get_extra_info("peername")
         self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
         self._door.admitted(self, self._address.rpartition(":")[0])
@@ -120,8 +130,10 @@ class SecureFront(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_refused:
             return
+        self._unfed = self._entrance.space[:nbytes]
         try:
-            self._session.receive(self._entrance.space[:nbytes])
+            while self._unfed and not self._session.is_established:
+                self._feed()
         except TlsFailed as reason:
             self._refuse(reason)
             return
@@ -165,9 +177,12 @@ class SecureFront(asyncio.BufferedProtocol):
     def deliver(self) -> None:
         """Hand on what was decrypted, unless the connection does not want to read now."""
         transport = self._transport
+        self._records_left = RECORDS_PER_TURN
         try:
             while transport is not None and transport.is_reading() and (size := self._decrypt()):
                 self._connection.buffer_updated(size)
+            while self._unfed:  # The connection does not want it now.
+                self._feed()
         except TlsFailed as reason:
             self._refuse(reason)
             return
@@ -178,14 +193,27 @@ class SecureFront(asyncio.BufferedProtocol):
                 self._raw.abort()
         if self._session.has_peer_closed and not self._raw.is_closing():
             self._raw.close()
+        elif not self._records_left:
+            self._rest()
 
     def _decrypt(self) -> int:
         """As much as there is and the connection has room for: a record is small, and each call of it takes time."""
         view = self._connection.get_buffer(-1)
         filled = 0
-        while filled < len(view) and (size := self._session.read_into(view[filled:])):
-            filled += size
+        while filled < len(view) and self._records_left:
+            size = self._session.read_into(view[filled:])
+            if size:
+                filled += size
+                self._records_left -= 1
+            elif self._unfed:
+                self._feed()
+            else:
+                break
         return filled
+
+    def _feed(self) -> None:
+        piece, self._unfed = self._unfed[:FED_BYTES], self._unfed[FED_BYTES:]
+        self._session.receive(piece)
 
     def _let_in(self) -> None:
         self._stop_timer()
@@ -196,6 +224,19 @@ class SecureFront(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         self._door.loop.soon(self._deliver_if_open)
 
+    def _rest(self) -> None:
+        if not self._raw.is_closing():
+            self._raw.pause_reading()
+            if not self._is_resting:
+                self._is_resting = True
+                self._door.loop.soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_resting = False
+        self._deliver_if_open()
+        if not self._is_resting and self._transport is not None and self._transport.is_reading():
+            self._raw.resume_reading()
+
     def _deliver_if_open(self) -> None:
         if not self._raw.is_closing() and not self._is_refused:
             self.deliver()
@@ -203,6 +244,7 @@ class SecureFront(asyncio.BufferedProtocol):
     def _refuse(self, reason: TlsFailed) -> None:
         self._report(str(reason))
         self._is_refused = True
+        self._unfed = NOTHING
         self._stop_timer()
         self._outbox.send()  # An alert.
         if self._outbox.is_backed_up or self._raw.is_closing():
@@ -241,15 +283,13 @@ class SecureTransport(TransportWithOutbox):
         self._outbox = outbox
         self._go_on = go_on
         self._is_paused = False
+        subject = session.subject
+        if subject is not None:
+            self.principal = Principal(USER, subject)
 
     def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
         self._outbox.tell(drained)
         return self._outbox
-
-    @property
-    def principal(self) -> str | None:
-        """Kafka's name of the peer, if it has shown a certificate."""
-        return self._session.principal
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._raw.get_extra_info(name, default)

@@ -16,7 +16,7 @@ from odradek.tls.errors import TlsFailed
 from odradek.tls.session import Session
 from odradek.wire.primitives import Chunk
 
-PIECE_BYTES = 64 * 1024  # What is encrypted at once: four records.
+PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
 
 
 class _Records(NamedTuple):
@@ -30,9 +30,11 @@ class SecureOutbox(Outbox):
 
     is_bare = False
 
-    def __init__(self, transport: asyncio.WriteTransport, session: Session, loop: Loop) -> None:
+    def __init__(self, transport: asyncio.WriteTransport, session: Session, loop: Loop, gathering: memoryview) -> None:
+        """`gathering` is space for a piece, which all outboxes of a loop may share."""
         super().__init__(transport, loop, lambda: None)
         self._session = session
+        self._gathering = gathering
 
     def send(self) -> None:
         closes, self._closes_when_empty = self._closes_when_empty, False
@@ -67,22 +69,29 @@ class SecureOutbox(Outbox):
             return 0
         return self._send_records(memoryview(self._session.data_to_send()))
 
-    def _gathered(self) -> bytes | bytearray | memoryview:
-        """A piece of what is next, files and memory together, so that it is one write."""
-        parts: list[bytes | bytearray | memoryview] = []
-        left = PIECE_BYTES
-        while self._chunks and left:
-            chunk = self._chunks[0]
-            part = chunk[:left] if isinstance(chunk, IN_MEMORY) else cast(FileBytes, chunk).read_cached(left)
-            if part is None:
-                if not parts:
-                    self._read(cast(FileBytes, self._chunks.popleft()))
-                break
-            self._chunks.popleft()
-            self._put_back(chunk, len(part))
-            parts.append(part)
-            left -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    def _gathered(self) -> memoryview:
+        """A piece of what is next, files and memory together, so that it is one write; void once more is gathered."""
+        chunks, space, filled = self._chunks, self._gathering, 0
+        first = chunks[0]
+        if isinstance(first, IN_MEMORY) and (len(chunks) == 1 or len(first) >= len(space)):
+            chunks.popleft()
+            self._put_back(first, min(len(first), len(space)))
+            return memoryview(first)[: len(space)]
+        while chunks and filled < len(space):
+            chunk = chunks[0]
+            if isinstance(chunk, IN_MEMORY):
+                size = min(len(chunk), len(space) - filled)
+                space[filled : filled + size] = chunk[:size]
+            else:
+                size = cast(FileBytes, chunk).read_cached(space[filled:])
+                if not size:
+                    if not filled:
+                        self._read(cast(FileBytes, chunks.popleft()))
+                    break
+            chunks.popleft()
+            self._put_back(chunk, size)
+            filled += size
+        return space[:filled]
 
     def _put_back(self, chunk: Chunk | memoryview, taken: int) -> None:
         if isinstance(chunk, IN_MEMORY):

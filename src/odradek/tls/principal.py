@@ -24,15 +24,9 @@ _WORDS = {
 }
 _ESCAPED = ',=+<>#;"\\'
 _VERSION_TAG = 0xA0
-_ENCODINGS = {
-    0x0C: "utf-8",  # UTF8String
-    0x13: "ascii",  # PrintableString
-    0x14: "latin-1",  # T61String
-    0x16: "ascii",  # IA5String
-    0x1B: "ascii",  # GeneralString
-    0x1C: "utf-32-be",  # UniversalString
-    0x1E: "utf-16-be",  # BMPString
-}
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString.  Java reads the bytes of each as UTF-8,
+# which of a BMPString makes another name than is meant; but it is the name that ACLs have.
+_READ_AS_UTF_8 = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 
 Element = tuple[int, memoryview, memoryview]  # Tag, content, and both with their length.
 
@@ -54,12 +48,10 @@ def _relative(parts: memoryview) -> str:
 def _attribute(content: memoryview) -> str:
     (_, number, _), (tag, value, whole) = _elements(content)
     dotted = _dotted(bytes(number))
-    if dotted not in _WORDS:
-        return f"{dotted}=#{bytes(whole).hex()}"
-    encoding = _ENCODINGS.get(tag)
-    if encoding is None:
-        return f"{_WORDS[dotted]}=#{bytes(whole).hex()}"
-    return f"{_WORDS[dotted]}={_escaped(bytes(value).decode(encoding, 'replace'))}"
+    word = _WORDS.get(dotted)
+    if word is None or tag not in _READ_AS_UTF_8:
+        return f"{word or dotted}=#{bytes(whole).hex()}"
+    return f"{word}={_escaped(bytes(value).decode('utf-8', 'replace'))}"
 
 
 def _escaped(text: str) -> str:

@@ -7,6 +7,7 @@ word: what it did not like of ours.
 from __future__ import annotations
 
 import ssl
+from typing import NamedTuple
 
 # What OpenSSL calls a first record that is none.
 _NO_TLS = frozenset(
@@ -17,7 +18,7 @@ _NOTHING_COMMON = {
     "UNSUPPORTED_PROTOCOL": "no version of TLS is enabled on both sides",
     "VERSION_TOO_LOW": "no version of TLS is enabled on both sides",
     "TLSV1_ALERT_PROTOCOL_VERSION": "no version of TLS is enabled on both sides",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": ("the other side found no protocol, cipher suite or certificate that both accept"),
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the other side found no protocol, cipher suite or certificate that both accept",
     "NO_SUITABLE_SIGNATURE_ALGORITHM": "no signature algorithm is enabled on both sides",
 }
 _WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
@@ -32,35 +33,44 @@ _VERDICTS = {
     "TLSV1_ALERT_DECRYPT_ERROR": "its signature does not hold",
     "TLSV1_ALERT_ACCESS_DENIED": "it denies access",
 }
+_OF_ANOTHER = (62, 64)  # OpenSSL's codes for a host name and an IP address; only a client looks for one.
 
 
-def of_server(error: ssl.SSLError) -> str:
-    """What a client did, as a server's log tells it."""
+class _Side(NamedTuple):
+    """What one side says of the other, where the two have different words."""
+
+    not_trusted: str
+    no_certificate: str
+    refused: str
+
+
+# A server's log tells what a client did; a client's user is told what is wrong between him and a broker.
+_SERVER = _Side(
+    not_trusted="its certificate is not trusted",
+    no_certificate="it has no certificate, and ssl.client.auth is required",
+    refused="it refused this broker's certificate",
+)
+_CLIENT = _Side(
+    not_trusted="the broker's certificate is not trusted",
+    no_certificate="the broker wants a certificate of its clients: set ssl.keystore.location",
+    refused="the broker refused the certificate of this client",
+)
+
+
+def of(error: ssl.SSLError, *, is_server: bool) -> str:
+    """The reason, in the words of the side that met it."""
+    side = _SERVER if is_server else _CLIENT
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {_verdict(error)}"
-    reason = error.reason or ""
-    if reason in _WANTS_CERTIFICATE:
-        return "it has no certificate, and ssl.client.auth is required"
-    if reason in _NO_TLS:
-        return "it does not speak TLS"
-    if reason in _VERDICTS:
-        return f"it refused this broker's certificate: {_VERDICTS[reason]}"
-    return _NOTHING_COMMON.get(reason) or _others(error)
-
-
-def of_client(error: ssl.SSLError) -> str:
-    """What is wrong between a client and a broker, as the client's user is told it."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code in (62, 64):  # Host name, IP address.
+        if error.verify_code in _OF_ANOTHER:
             return f"the broker's certificate is not for this address: {_verdict(error)}"
-        return f"the broker's certificate is not trusted: {_verdict(error)}"
+        return f"{side.not_trusted}: {_verdict(error)}"
     reason = error.reason or ""
     if reason in _WANTS_CERTIFICATE:
-        return "the broker wants a certificate of its clients: set ssl.keystore.location"
+        return side.no_certificate
     if reason in _NO_TLS:
         return "it does not speak TLS"
     if reason in _VERDICTS:
-        return f"the broker refused the certificate of this client: {_VERDICTS[reason]}"
+        return f"{side.refused}: {_VERDICTS[reason]}"
     return _NOTHING_COMMON.get(reason) or _others(error)
 
 

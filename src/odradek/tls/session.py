@@ -31,9 +31,18 @@ class Session:
     closed once `data_to_send` is out, which tells the peer.
     """
 
-    def __init__(self, context: ssl.SSLContext, *, is_server: bool = True, host_name: str | None = None) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        *,
+        is_server: bool = True,
+        host_name: str | None = None,
+        outgoing: ssl.MemoryBIO | None = None,
+    ) -> None:
+        """Sessions of one thread may share `outgoing`, which is as large ever after as it had to be once."""
         self._is_server = is_server
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), outgoing or ssl.MemoryBIO()
+        self._to_send = b""
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server, server_hostname=host_name)
         self._has_received = False
         self._failure: TlsFailed | None = None
@@ -78,6 +87,8 @@ class Session:
             pass  # The peer's end, when we have said ours; before that the same is read as nothing.
         except ssl.SSLError as error:
             raise self._failed(self._reason(error)) from None
+        finally:
+            self._collect()  # An alert, or new keys.
         self.has_peer_closed = not size
         return size
 
@@ -99,6 +110,8 @@ class Session:
                 view = view[self._tls.write(view) :]  # One record at a time.
         except ssl.SSLError as error:
             raise self._failed(self._reason(error)) from None
+        finally:
+            self._collect()
 
     def close(self) -> None:
         """Say that nothing more comes; `data_to_send` has it."""
@@ -106,19 +119,21 @@ class Session:
             return
         with suppress(ssl.SSLError):  # The peer has not said the same yet, and need not.
             self._tls.unwrap()
+        self._collect()
 
     def data_to_send(self) -> bytes:
-        return self._outgoing.read()
+        data, self._to_send = self._to_send, b""
+        return data
 
     @property
     def bytes_to_send(self) -> int:
-        return self._outgoing.pending
+        return len(self._to_send)
 
     @property
-    def principal(self) -> str | None:
-        """Kafka's name of the peer, from its certificate: User:CN=..., or None if it has none."""
+    def subject(self) -> str | None:
+        """Whom the peer's certificate names, as Java writes it: CN=...; None if it has shown none."""
         der = self._tls.getpeercert(binary_form=True) if self.is_established else None
-        return None if der is None else f"User:{distinguished_name(der)}"
+        return None if der is None else distinguished_name(der)
 
     @property
     def spoken(self) -> str:
@@ -139,10 +154,17 @@ class Session:
             return
         except ssl.SSLError as error:
             raise self._failed(self._reason(error)) from None
+        finally:
+            self._collect()
         self.is_established = True
 
+    def _collect(self) -> None:
+        """After each call of OpenSSL, so that nothing of this session is left where the next one writes."""
+        if self._outgoing.pending:
+            self._to_send += self._outgoing.read()
+
     def _reason(self, error: ssl.SSLError) -> TlsFailed:
-        return TlsFailed(reasons.of_server(error) if self._is_server else reasons.of_client(error))
+        return TlsFailed(reasons.of(error, is_server=self._is_server))
 
     def _failed(self, failure: TlsFailed) -> TlsFailed:
         self._failure = failure

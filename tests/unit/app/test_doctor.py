@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.client.metadata import Broker
 from odradek.client.versions import ApiRange
+from odradek.tls.config import TlsConfig
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.messages.describe_configs import (
@@ -39,13 +41,16 @@ from odradek.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from odradek.wire.request import Request
+from support.certificates import Authority, Known, written
 from support.scripted_broker import HangUp, ScriptedBroker
+from support.tls_proxy import TlsProxy
 
 WAIT_SECONDS = 0.3
+TLS_WAIT_SECONDS = 10  # Nothing is waited for in vain there.
 
 
-def examined(port: int, host: str = "127.0.0.1") -> list[Finding]:
-    return list(examine((host, port), WAIT_SECONDS))
+def examined(port: int, host: str = "127.0.0.1", tls: TlsConfig | None = None) -> list[Finding]:
+    return list(examine((host, port), WAIT_SECONDS if tls is None else TLS_WAIT_SECONDS, tls))
 
 
 def only_wrong(findings: list[Finding]) -> Finding:
@@ -318,6 +323,103 @@ def test_json(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["works"] is False
     assert [one["check"] for one in told["findings"] if one["state"] == "wrong"] == ["cluster"]
+
+
+# Under TLS.  A listener in front of the scripted broker carries bytes.
+
+
+class Listener(TlsProxy):
+    """An SSL listener of that broker, which advertises it; its certificate is for localhost."""
+
+    def __init__(self, patient: Patient, authority: Authority, auth: str = "none", *, expired: bool = False) -> None:
+        own = authority.known("localhost", expired=expired)
+        super().__init__(TlsConfig.parse(store(own, authority) | {"ssl.client.auth": auth}))
+        self.target_port = patient.port
+        patient.advertise("localhost", self.port)
+
+
+def store(known: Known | None, authority: Authority) -> dict[str, str]:
+    texts = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem}
+    if known is None:
+        return texts
+    own = {"ssl.keystore.certificate.chain": known.chain, "ssl.keystore.key": known.key}
+    return texts | {"ssl.keystore.type": "PEM", **own}
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def test_a_healthy_cluster_under_tls(patient: Patient, authority: Authority) -> None:
+    with Listener(patient, authority) as listener:
+        findings = examined(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
+        assert works(findings), findings
+        assert "Kafka in TLSv1.3, with 33 APIs" in [one.says for one in findings]
+        assert findings[-2].says.startswith(f"advertises localhost:{listener.port}, and is there")
+
+
+def test_certificates_on_both_sides(patient: Patient, authority: Authority) -> None:
+    with Listener(patient, authority, "required") as listener:
+        mine = TlsConfig.parse(store(authority.known("me"), authority))
+        assert works(examined(listener.port, "localhost", mine))
+        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
+        assert found.says == (
+            f"no TLS with localhost:{listener.port}: the broker wants a certificate of its clients: "
+            "set ssl.keystore.location"
+        )
+        assert "Add ssl.keystore.location" in (found.advice or "")
+        strange = TlsConfig.parse(store(Authority().known("me"), authority))
+        found = only_wrong(examined(listener.port, "localhost", strange))
+        assert "the broker refused the certificate of this client" in found.says
+        assert "the broker's ssl.truststore.location" in (found.advice or "")
+
+
+def test_a_broker_that_is_not_trusted(patient: Patient, authority: Authority) -> None:
+    with Listener(patient, authority) as listener:
+        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, Authority()))))
+        assert found.says == (
+            f"no TLS with localhost:{listener.port}: the broker's certificate is not trusted: "
+            "unable to get local issuer certificate"
+        )
+        assert (found.advice or "").startswith("Let ssl.truststore.location name a file")
+        found = only_wrong(examined(listener.port, "127.0.0.1", TlsConfig.parse(store(None, authority))))
+        assert f"no TLS with 127.0.0.1:{listener.port}: the broker's certificate is not for this address" in found.says
+        assert (found.advice or "").endswith("or have one made that names 127.0.0.1.")
+    with Listener(patient, authority, expired=True) as listener:
+        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
+        assert (found.advice or "").startswith("Renew the certificate")
+
+
+def test_an_advertised_name_that_the_certificate_does_not_have(patient: Patient, authority: Authority) -> None:
+    with Listener(patient, authority) as listener:
+        patient.advertise("127.0.0.1", listener.port)
+        found = only_wrong(examined(listener.port, "localhost", TlsConfig.parse(store(None, authority))))
+        assert found.check == "broker 1"
+        assert "but there: no TLS with" in found.says and "is not for this address" in found.says
+        setting = f"INSIDE://kafka:9093,OUTSIDE://localhost:{listener.port}"
+        assert found.advice == f"Set advertised.listeners={setting} on broker 1 and restart it."
+
+
+def test_tls_where_there_is_none(patient: Patient, authority: Authority) -> None:
+    found = only_wrong(examined(patient.port, "localhost", TlsConfig.parse(store(None, authority))))
+    assert found.says == f"localhost:{patient.port} is Kafka in plain text"
+    assert "Leave out security.protocol=SSL" in (found.advice or "")
+
+
+def test_what_a_file_says_of_tls(
+    patient: Patient, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"security.protocol": "SSL", **store(None, authority)}
+    lines = [f"{name}={text}".replace("\n", "\\n") for name, text in given.items()]
+    config = written(tmp_path / "client.properties", "\n".join(lines))
+    with Listener(patient, authority) as listener:
+        assert main(["doctor", listener.address, "--command-config", config]) == 0
+        assert "Kafka in TLSv1.3" in capsys.readouterr().out
+    config = written(tmp_path / "wrong.properties", "security.protocol=SSL\nssl.truststore.location=/no/such.p12")
+    assert main(["doctor", f"localhost:{patient.port}", "--command-config", config]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "ssl.truststore.location /no/such.p12 can't be read" in said
 
 
 # Decisions that need no server.

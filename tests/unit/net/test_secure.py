@@ -78,6 +78,9 @@ class Told(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self.received = bytearray()
         self.calls: list[str] = []
+        self.sizes: list[int] = []
+        self.turns: list[int] = []  # In which turn of the loop each came.
+        self._turn = 0
         self._space = memoryview(bytearray(50_001))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -92,6 +95,12 @@ class Told(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += self._space[:nbytes]
+        self.sizes.append(nbytes)
+        self.turns.append(self._turn)
+        asyncio.get_running_loop().call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._turn = len(self.turns)
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +176,42 @@ def test_what_is_said_arrives_and_the_end_too(contexts: Contexts, outer: ssl.SSL
     run(contexts, work)
 
 
+def test_records_of_one_byte_keep_nobody_waiting(contexts: Contexts, outer: ssl.SSLContext) -> None:
+    """Each takes as long as one of 16 KiB nearly, and 10,000 fit into what a socket gives at once."""
+    said = os.urandom(40_000)
+
+    def say(stream: ssl.SSLSocket) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = outer.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        plain = socket.create_connection(stream.getpeername(), SECONDS_MAX)
+        while True:
+            try:
+                session.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                plain.sendall(outgoing.read())
+                incoming.write(plain.recv(65_536))
+        for byte in said:
+            session.write(bytes([byte]))
+        plain.sendall(outgoing.read())
+        plain.close()
+
+    async def work(door: Door, port: int) -> None:
+        with talking(port, outer, say) as thread:
+            await ended(thread)
+            await until(lambda: len(door.made) == 2 and door.made[1].calls == ["made", "lost"])
+            assert door.made[1].received == said
+            assert max(door.made[1].sizes) <= secure.RECORDS_PER_TURN
+            assert len(set(door.made[1].turns)) >= len(said) / secure.RECORDS_PER_TURN / 2
+
+    run(contexts, work)
+
+
 class ColdSlice(FileSlice):
     """Never in the page cache."""
 
-    def read_cached(self, size_max: int) -> None:
-        return None
+    def read_cached(self, space: memoryview) -> int:
+        return 0
 
     def part(self, start: int, size: int) -> ColdSlice:
         return ColdSlice(self.file, self.position + start, min(size, self.size - start))
@@ -256,7 +296,7 @@ def test_who_lets_tls_answer_and_does_not_read_is_ended(contexts: Contexts, oute
             outbox.put([b"x" * 60_000_000])
             assert outbox.is_backed_up
             # As a peer's requests for new keys leave it, which Python has no call for.
-            told.transport._session._outgoing.write(b"y" * (secure.UNSENT_BYTES_MAX + 1))
+            told.transport._session._to_send += b"y" * (secure.UNSENT_BYTES_MAX + 1)
             goes_on.set()
             await until(lambda: told.calls == ["made", "lost"])
             may_end.set()

@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from odradek.tls.principal import distinguished_name
@@ -23,6 +24,10 @@ def certificate(relative_names: list[list[tuple[x509.ObjectIdentifier, str]]]) -
         x509.RelativeDistinguishedName(x509.NameAttribute(kind, value) for kind, value in each)
         for each in relative_names
     )
+    return _certificate(name)
+
+
+def _certificate(name: x509.Name) -> bytes:
     begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     builder = x509.CertificateBuilder(name, name, KEY.public_key(), 5, begin, end)
     return builder.sign(KEY, hashes.SHA256()).public_bytes(Encoding.DER)
@@ -64,3 +69,22 @@ def certificate(relative_names: list[list[tuple[x509.ObjectIdentifier, str]]]) -
 )
 def test_a_name_is_written_as_java_does(names: list[list[tuple[x509.ObjectIdentifier, str]]], written: str) -> None:
     assert distinguished_name(certificate(names)) == written
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("UTF8String", "CN=ü"),
+        ("T61String", "CN=ü"),  # Java takes its bytes for UTF-8, which here they are,
+        ("BMPString", r"CN=\00�"),  # and here not.
+        ("UniversalString", "CN=#1c04000000fc"),
+        ("VisibleString", "CN=#1a02c3bc"),
+    ],
+)
+def test_a_value_of_each_kind_is_read_as_java_does(kind: str, written: str) -> None:
+    name = x509.NameAttribute(CN, "ü", _ASN1Type[kind])
+    assert distinguished_name(_certificate(x509.Name([name]))) == written
+
+
+def test_nobody_is_named_with_nothing() -> None:
+    assert distinguished_name(certificate([])) == ""

@@ -89,13 +89,44 @@ def test_what_is_said_arrives_however_it_is_cut(
     assert pair.server.spoken.startswith(protocols)
 
 
-def test_a_certificate_of_the_client_is_its_principal(broker: Known, client: Known, authority: Authority) -> None:
+def test_sessions_with_one_buffer_keep_apart(broker: Known, client: Known, authority: Authority) -> None:
+    """Also of one that fails, and whose alert waits, nothing reaches the peer of another."""
+    shared = ssl.MemoryBIO()
+    context = server_context(server_config(broker, authority, ssl_client_auth="requested"))
+    servers = [Session(context, outgoing=shared) for _ in range(3)]
+    known = [client, None, Authority().known("stranger")]
+    clients = [
+        Session(client_context(client_config(authority, one)), is_server=False, host_name="localhost") for one in known
+    ]
+    failed = []
+    for _ in range(2):
+        for server, one in zip(servers, clients, strict=True):
+            try:
+                server.receive(one.data_to_send())
+            except TlsFailed:
+                failed.append(server)
+        for server, one in zip(servers[:2], clients, strict=False):
+            one.receive(server.data_to_send())
+        if not failed:
+            clients[2].receive(servers[2].data_to_send())
+    assert failed == [servers[2]] and servers[2].bytes_to_send
+    for number, server in enumerate(servers[:2]):
+        server.write(b"%d" % number * 50_000)
+    for number, one in enumerate(clients[:2]):
+        one.receive(servers[number].data_to_send())
+        assert one.read() == b"%d" % number * 50_000
+    with pytest.raises(TlsFailed, match="refused the certificate"):
+        clients[2].receive(servers[2].data_to_send())
+        clients[2].read()
+
+
+def test_a_certificate_of_the_client_says_who_it_is(broker: Known, client: Known, authority: Authority) -> None:
     config = server_config(broker, authority, ssl_client_auth="required")
     pair = Pair(config, client_config(authority, client))
     assert pair.failures == {}
-    assert pair.server.principal is not None
-    assert pair.server.principal.startswith("User:CN=client one,")
-    assert pair.server.principal.endswith("O=Odradek")
+    assert pair.server.subject is not None
+    assert pair.server.subject.startswith("CN=client one,")
+    assert pair.server.subject.endswith("O=Odradek")
 
 
 @pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
@@ -124,7 +155,7 @@ def test_whose_certificate_is_wrong_is_said_on_both_sides(
     assert old.failures["client"] == "the broker refused the certificate of this client: it has expired"
 
     without = Pair(requested, client_config(authority))
-    assert (without.failures, without.server.principal) == ({}, None)
+    assert (without.failures, without.server.subject) == ({}, None)
     wrong = Pair(requested, client_config(authority, stranger.known("client")))
     assert wrong.failures["server"].startswith("its certificate is not trusted"), "as Kafka: none is better than wrong"
 
@@ -246,8 +277,8 @@ def test_against_a_socket_of_pythons_ssl(broker: Known, client: Known, authority
     thread.join(10)
     ours.close()
     assert b"".join(heard) == b"y" * 300_000
-    assert session.principal is not None
-    assert "CN=client one" in session.principal
+    assert session.subject is not None
+    assert "CN=client one" in session.subject
 
 
 def test_a_context_serves_many_at_once(broker: Known, authority: Authority) -> None:

@@ -11,7 +11,7 @@ import typer
 from odradek.app.doctor.examination import examine
 from odradek.app.doctor.findings import Finding, works
 from odradek.app.failure import FAILED
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, CommandConfig, client_config
 from odradek.app.output import print_json, print_table, printable
 from odradek.client.config import address as parsed
 
@@ -25,6 +25,7 @@ def doctor(
     timeout_seconds: Annotated[
         float, typer.Option("--timeout", "-t", min=0.1, max=60, metavar="SECONDS", help="The longest single wait.")
     ] = TIMEOUT_SECONDS,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> int:
     """Say what a client would see at an address, and what to change.
@@ -36,7 +37,7 @@ def doctor(
 
     Example: odradek doctor kafka.example.org:9092
     """
-    findings = list(examine(parsed(address), timeout_seconds))
+    findings = list(examine(parsed(address), timeout_seconds, client_config(address, command_config).tls))
     if as_json:
         print_json(described(address, findings))
     else:

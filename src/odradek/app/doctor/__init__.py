@@ -2,6 +2,7 @@
 
     examination ──> reach      names, addresses, connections
                 ├─> speech     who answers, if it is not Kafka
+                ├─> tls        what to do when TLS fails, if that is what the client is to speak
                 ├─> clients    which clients have versions in common with the broker
                 └─> cluster    metadata ──> advertised   each broker where it says it is
                                         └─> topics       partitions without a leader, missing replicas

@@ -18,7 +18,7 @@ from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loo
 from odradek.app.doctor.speech import recognise
 from odradek.client.config import Address, ClientConfig
 from odradek.client.connection import Connection, text_of
-from odradek.client.errors import ClientError
+from odradek.client.errors import ClientError, TlsRefused
 from odradek.client.metadata import Broker
 
 BROKERS_MAX = 200
@@ -56,7 +56,7 @@ def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Findin
 def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> Finding:
     """The first thing that is wrong with where it says it is."""
     check, where = f"broker {broker.id}", text_of(broker.address)
-    advice = advice_for(broker, entrance)
+    advice = advice_for(broker, entrance, protocol_of(config))
     why = unusable(broker, entrance)
     if why is not None:
         return wrong(check, f"advertises {where}: {why}", advice)
@@ -77,24 +77,32 @@ def examine_peer(broker: Broker, reached: Attempt, entrance: Entrance, config: C
     """Whether the one who answers there is that broker of that cluster."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     try:
-        connection = Connection(reached.address, config)
+        connection = Connection(reached.address, config, broker.host)
+    except TlsRefused as error:
+        return wrong(
+            check, f"advertises {where}, but there: {error}", advice_for(broker, entrance, protocol_of(config))
+        )
     except ClientError:
         speech = recognise(reached.address, entrance.timeout_seconds)
-        return wrong(check, f"advertises {where}, but there is {speech.what}", advice_for(broker, entrance))
+        return wrong(
+            check, f"advertises {where}, but there is {speech.what}", advice_for(broker, entrance, protocol_of(config))
+        )
     try:
         cluster = ask_cluster(connection, with_topics=False)
         identity = ask_identity(connection, [one.id for one in entrance.cluster.brokers])
     except ClientError as error:
-        return wrong(check, f"advertises {where}, but there: {error}", advice_for(broker, entrance))
+        return wrong(
+            check, f"advertises {where}, but there: {error}", advice_for(broker, entrance, protocol_of(config))
+        )
     finally:
         connection.close()
     if cluster.id != entrance.cluster.id:
         says = f"advertises {where}, but there is another cluster ({cluster.id})"
-        return wrong(check, says, advice_for(broker, entrance))
+        return wrong(check, says, advice_for(broker, entrance, protocol_of(config)))
     if identity is not None and identity.node != broker.id:
         who = f"broker {identity.node}" if identity.node >= 0 else "a broker that is not in the cluster's metadata"
         says = f"advertises {where}, but there is {who}"
-        return wrong(check, says, advice_for(broker, entrance))
+        return wrong(check, says, advice_for(broker, entrance, protocol_of(config)))
     whom = "clients on this machine only" if is_loopback(broker.host) else f"{reached.connect_ms:.1f} ms"
     return ok(check, f"advertises {where}, and is there ({whom})")
 
@@ -125,19 +133,24 @@ def network(ips: Iterable[str]) -> str:
     return " (an address inside a container network?)" if inside else ""
 
 
-def advice_for(broker: Broker, entrance: Entrance) -> str:
+def protocol_of(config: ClientConfig) -> str:
+    """A listener that only its protocol gives a name is called so."""
+    return "PLAINTEXT" if config.tls is None else "SSL"
+
+
+def advice_for(broker: Broker, entrance: Entrance, protocol: str = "PLAINTEXT") -> str:
     """One sentence with the whole setting, where it is known what it has to be."""
     if broker.id != entrance.node:
-        setting = f"advertised.listeners=PLAINTEXT://HOST:{broker.port}"
+        setting = f"advertised.listeners={protocol}://HOST:{broker.port}"
         return f"Set {setting} on broker {broker.id}, HOST being where clients reach that broker, and restart it."
-    setting = corrected(entrance.identity, broker.address, entrance.given)
+    setting = corrected(entrance.identity, broker.address, entrance.given, protocol)
     if broker.address == entrance.given:
         # It is there for us, and is not what it says: nothing that this broker could say instead is known.
         return f"Give broker {broker.id} an address of its own in advertised.listeners, and restart it."
     return f"Set advertised.listeners={setting} on broker {broker.id} and restart it."
 
 
-def corrected(identity: Identity | None, present: Address, right: Address) -> str:
+def corrected(identity: Identity | None, present: Address, right: Address, protocol: str = "PLAINTEXT") -> str:
     """The broker's setting with the one address replaced; what other listeners advertise stays."""
     listeners = identity.listeners if identity else {}
     entries = [entry.strip() for entry in listeners.get("advertised.listeners", "").split(",") if entry.strip()]
@@ -148,5 +161,5 @@ def corrected(identity: Identity | None, present: Address, right: Address) -> st
         )
     # Not set: listeners are advertised as they are, so the one with this port is meant.
     named = [entry.strip() for entry in listeners.get("listeners", "").split(",")]
-    name = next((entry.partition("://")[0] for entry in named if entry.endswith(f":{present[1]}")), "PLAINTEXT")
+    name = next((entry.partition("://")[0] for entry in named if entry.endswith(f":{present[1]}")), protocol)
     return f"{name}://{text_of(right)}"

@@ -10,13 +10,15 @@ from odradek.app.doctor.clients import examine_clients
 from odradek.app.doctor.cluster import Cluster, ask_cluster, ask_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
-from odradek.app.doctor.speech import recognise, sasl_mechanisms
+from odradek.app.doctor.speech import PLAIN_KAFKA, is_plain_kafka, recognise, sasl_mechanisms
+from odradek.app.doctor.tls import tls_advice
 from odradek.app.doctor.topics import examine_topics
 from odradek.app.output import plural
 from odradek.base.units import MIB
 from odradek.client.config import Address, ClientConfig
 from odradek.client.connection import Connection, text_of
-from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, NotKafka, Unsupported
+from odradek.client.errors import ClientError, ErrorAnswer, KafkaUnavailable, NotKafka, TlsRefused, Unsupported
+from odradek.tls.config import TlsConfig
 from odradek.wire.api_keys import ApiKey
 
 ANSWER_BYTES_MAX = 100 * MIB
@@ -28,8 +30,8 @@ CONNECT_ADVICE = {
 TIMEOUT_ADVICE = "Look for a firewall or a security group that drops packets to this port, or a wrong address."
 
 
-def examine(address: Address, timeout_seconds: float) -> Iterator[Finding]:
-    """Findings as they are made.  timeout_seconds bounds each single wait."""
+def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = None) -> Iterator[Finding]:
+    """Findings as they are made.  timeout_seconds bounds each single wait; without `tls` all is in plain text."""
     try:
         ips = resolve(address[0], address[1], timeout_seconds)
     except Unresolved as unresolved:
@@ -44,7 +46,7 @@ def examine(address: Address, timeout_seconds: float) -> Iterator[Finding]:
     yield from connection_findings(address, attempts)
     reached = next((one for one in attempts if one.is_connected), None)
     if reached is not None:
-        yield from examine_peer(address, reached, timeout_seconds)
+        yield from examine_peer(address, reached, patient_for(address, timeout_seconds, tls), timeout_seconds)
 
 
 def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[Finding]:
@@ -64,20 +66,25 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
     yield note("connection", f"{answered}; clients that try another{first} fail: {failures}", advice)
 
 
-def examine_peer(address: Address, reached: Attempt, timeout_seconds: float) -> Iterable[Finding]:
+def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeout_seconds: float) -> Iterable[Finding]:
     """From the first byte on."""
-    config = patient_for(address, timeout_seconds)
     try:
-        connection = Connection(reached.address, config)
+        connection = Connection(reached.address, config, address[0])
+    except TlsRefused as error:
+        yield wrong("protocol", str(error), tls_advice(error, address[0]))
+        return
     except (KafkaUnavailable, NotKafka):
-        speech = recognise(reached.address, timeout_seconds)
+        if config.tls is not None and is_plain_kafka(reached.address, timeout_seconds):
+            speech = PLAIN_KAFKA
+        else:
+            speech = recognise(reached.address, timeout_seconds)
         yield wrong("protocol", f"{text_of(address)} is {speech.what}", speech.advice)
         return
     except ErrorAnswer as error:
         yield wrong("protocol", f"Kafka, but {error}", "Look into the broker's log.")
         return
     with closing(connection):
-        yield ok("protocol", f"Kafka in plaintext, with {len(connection.apis)} APIs")
+        yield ok("protocol", f"Kafka in {connection.tls_version or 'plaintext'}, with {len(connection.apis)} APIs")
         if ApiKey.METADATA not in connection.apis:
             advice = "Give the port of a broker's listener: the one here is in controller.listener.names."
             yield wrong("protocol", "this is a controller's listener, which answers no client", advice)
@@ -86,7 +93,7 @@ def examine_peer(address: Address, reached: Attempt, timeout_seconds: float) -> 
         yield from examine_broker(address, reached, connection, config, timeout_seconds)
 
 
-def patient_for(address: Address, timeout_seconds: float) -> ClientConfig:
+def patient_for(address: Address, timeout_seconds: float, tls: TlsConfig | None) -> ClientConfig:
     wait_ms = max(int(timeout_seconds * 1000), 1)
     return ClientConfig(
         text_of(address),
@@ -94,6 +101,7 @@ def patient_for(address: Address, timeout_seconds: float) -> ClientConfig:
         connect_timeout_ms=wait_ms,
         request_timeout_ms=wait_ms,
         response_bytes_max=ANSWER_BYTES_MAX,
+        tls=tls,
     )
 
 
@@ -108,7 +116,7 @@ def examine_broker(
         yield wrong("cluster", str(unsupported), "Use a client of the broker's own age.")
         return
     except ClientError as error:
-        yield refused(reached.address, error, timeout_seconds)
+        yield refused(reached.address, error, config, timeout_seconds)
         return
     yield from cluster_findings(cluster)
     entrance = Entrance(address, reached.ip, cluster, identity, timeout_seconds)
@@ -116,9 +124,9 @@ def examine_broker(
     yield from examine_topics(cluster)
 
 
-def refused(address: Address, error: ClientError, timeout_seconds: float) -> Finding:
+def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
     """It speaks Kafka, but does not answer Metadata: it wants to know who asks, or it is in trouble."""
-    mechanisms = sasl_mechanisms(address, timeout_seconds)
+    mechanisms = sasl_mechanisms(address, timeout_seconds) if config.tls is None else None
     if mechanisms is None:
         return wrong("cluster", f"the broker does not tell its cluster: {error}", "Look into the broker's log.")
     advice = (

@@ -29,8 +29,9 @@ _ANSWER = Struct(">ii")
 PORT_ADVICE = "Give the port of a Kafka listener, the one that `listeners` of server.properties names (often 9092)."
 TLS_ADVICE = (
     "Give the port of a PLAINTEXT listener, or configure the client for TLS with security.protocol=SSL and a trust "
-    "store that knows the broker's certificate."
+    "store that knows the broker's certificate (here in a file that --command-config names)."
 )
+PLAIN_ADVICE = "Leave out security.protocol=SSL, or give the port of an SSL listener."
 ZOOKEEPER_ADVICE = (
     "Give the broker's address instead of ZooKeeper's: port 9092 rather than 2181, and --bootstrap-server rather "
     "than --zookeeper."
@@ -55,6 +56,7 @@ class Speech(NamedTuple):
 
 HTTP = Speech("an HTTP server", PORT_ADVICE)
 TLS = Speech("a TLS listener", TLS_ADVICE)
+PLAIN_KAFKA = Speech("Kafka in plain text", PLAIN_ADVICE)
 KAFKA_OVER_TLS = Speech("Kafka behind TLS", TLS_ADVICE)
 ZOOKEEPER = Speech("ZooKeeper", ZOOKEEPER_ADVICE)
 OLD_KAFKA = Speech("Kafka of a version before 0.10, or one that does not answer ApiVersions", OLD_ADVICE)
@@ -98,6 +100,10 @@ def recognise(address: Address, timeout_seconds: float) -> Speech:
     if any(answers):
         return UNKNOWN
     return CLOSED if b"" in answers else SILENT
+
+
+def is_plain_kafka(address: Address, timeout_seconds: float) -> bool:
+    return is_kafka(exchange(address, api_versions(), min(timeout_seconds, SHORT_PAUSE_SECONDS)) or b"")
 
 
 def told_by(heard: bytes) -> Speech | None:
