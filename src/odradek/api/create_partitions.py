@@ -26,8 +26,7 @@ Plans = dict[TopicName, Growth | Refused]
 
 
 def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
-    plans = yield from _plans(call, body)
-    growth = {name: plan for name, plan in plans.items() if not isinstance(plan, Refused)}
+    plans, growth = yield from _plans(call, body)
     if body.validate_only or not growth:
         return (yield from _answer(plans, lambda name: None))
     change = call.broker.change(lambda token: GrowTopics(token, growth))
@@ -40,19 +39,21 @@ def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> Create
     return CreatePartitionsResponse(results=[_result(topic.name, Refused(code)) for topic in body.topics])
 
 
-def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[Plans]:
+def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, Growth]]]:
+    """Of each topic what is to become of it, and of those that can grow once more."""
     twice = yield from named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
+    growth: dict[TopicName, Growth] = {}
     for topic in body.topics:
         name = TopicName(topic.name)
         try:
             if name in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            plans[name] = _plan(call, topic)
+            plans[name] = growth[name] = _plan(call, topic)
         except Refused as refused:
             plans[name] = refused
         yield
-    return plans
+    return plans, growth
 
 
 def _plan(call: Call, topic: CreatePartitionsTopic) -> Growth:

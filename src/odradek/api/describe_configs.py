@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from odradek.api.call import Call
-from odradek.api.parts import Parts
+from odradek.api.parts import Parts, pauses
 from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core import access, topic_names
@@ -23,6 +23,8 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+
+CONFIGS_PER_PART = 4
 
 
 class ResourceType(IntEnum):
@@ -46,7 +48,9 @@ def _answer(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsRe
             refused = Refused(ErrorCode.INVALID_REQUEST, "resources are named again and again")
             results.append(_refused(resource, refused))
         else:
-            results.append(_result(call, body, resource))
+            result = _result(call, body, resource)
+            results.append(result)
+            yield from pauses(len(result.configs) // CONFIGS_PER_PART)
         yield
     return DescribeConfigsResponse(results=results)
 

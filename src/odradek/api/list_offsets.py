@@ -62,14 +62,15 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     for topic in body.topics:
         for part in topic.partitions:
             asked.setdefault(topic.name, {}).setdefault(part.partition_index, []).append(part)
+            yield PAUSE
             count += 1
             if not count % CHEAP:
                 yield PAUSE
     committed = body.isolation_level == READ_COMMITTED
     topics: Topics = []
+    questions: list[Question] = []
     for name, parts in asked.items():
-        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, committed))))
-    questions = [part.question for _, parts in topics for part in parts if isinstance(part, Pending)]
+        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, committed, questions))))
     if not questions:
         return (yield from _response(call, topics))
     # Every lookup ends, so there is no deadline.
@@ -88,9 +89,13 @@ def refuse(call: Call, body: ListOffsetsRequest, code: ErrorCode) -> ListOffsets
 
 
 def _parts(
-    call: Call, name: TopicName, asked: dict[int, list[ListOffsetsPartition]], committed: bool
+    call: Call,
+    name: TopicName,
+    asked: dict[int, list[ListOffsetsPartition]],
+    committed: bool,
+    questions: list[Question],
 ) -> Parts[list[Part]]:
-    """Each partition once; one that is asked for twice has no answer."""
+    """Each partition once; one that is asked for twice has no answer.  Adds to `questions` what has to be looked up."""
     is_allowed = call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
     found: list[Part] = []
     for index, parts in asked.items():
@@ -99,7 +104,10 @@ def _parts(
         elif len(parts) > 1:
             found.append(_refused(index, ErrorCode.INVALID_REQUEST))
         else:
-            found.append(_partition(call, name, parts[0], committed))
+            one = _partition(call, name, parts[0], committed)
+            found.append(one)
+            if isinstance(one, Pending):
+                questions.append(one.question)
         yield
     return found
 
