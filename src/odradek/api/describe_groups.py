@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from odradek.api import authorized, rebalances, repeats
 from odradek.api.call import Call
-from odradek.api.outcome import Slices
+from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import pauses
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
@@ -22,17 +22,24 @@ from odradek.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from odradek.wire.schema import maker
 
 NOT_FOUND_SINCE = 6
 
+_shape = maker(DescribedGroup)
+_member_told = maker(DescribedGroupMember)
+
 
 def handle(call: Call, body: DescribeGroupsRequest) -> Slices:
-    yield from repeats.check(body.groups)
+    if len(body.groups) > repeats.REPEATS_MAX:
+        yield from repeats.check(body.groups)
     groups = []
     for group_id in body.groups:
         found = _group(call, body, group_id)  # At once: its members are those of one generation.
         groups.append(found)
-        yield from pauses(1 + len(found.members))
+        yield PAUSE
+        if found.members:
+            yield from pauses(len(found.members))
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -72,7 +79,7 @@ def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
 
 
 def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
-    return DescribedGroupMember(
+    return _member_told(
         member_id=member.id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
@@ -90,7 +97,7 @@ def _shaped(
     message: str | None = None,
     operations: int = authorized.NOT_ASKED,
 ) -> DescribedGroup:
-    return DescribedGroup(
+    return _shape(
         error_code=code,
         error_message=message,
         group_id=group_id,

@@ -19,7 +19,8 @@ from odradek.wire.messages.describe_transactions import (
 
 
 def handle(call: Call, body: DescribeTransactionsRequest) -> Slices:
-    yield from repeats.check(body.transactional_ids)
+    if len(body.transactional_ids) > repeats.REPEATS_MAX:
+        yield from repeats.check(body.transactional_ids)
     states = []
     for transactional_id in body.transactional_ids:
         states.append((yield from _describe(call, transactional_id)))

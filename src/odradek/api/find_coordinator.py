@@ -19,6 +19,9 @@ from odradek.core.access import DENIED, Operation, ResourceType
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators.hashing import partition_for
 from odradek.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.schema import maker
+
+_coordinator = maker(Coordinator)
 
 MANY_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
@@ -95,7 +98,7 @@ def _find(call: Call, key_type: int, key: str, detail: str) -> Coordinator:
     endpoint = None if broker is None else call.endpoint_of(broker)
     if endpoint is None:
         return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return Coordinator(
+    return _coordinator(
         key=key,
         node_id=leader,
         host=endpoint.host,

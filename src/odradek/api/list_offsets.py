@@ -33,10 +33,12 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.wire.schema import maker
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_SINCE = 4
+_partition_found = maker(ListOffsetsPartitionResponse)
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 Place = tuple[TimestampMs, Offset, int]
@@ -169,7 +171,7 @@ def _told(question: Question, committed: bool) -> Place:
 
 def _found(call: Call, part: ListOffsetsPartition, place: Place) -> ListOffsetsPartitionResponse:
     timestamp, offset, epoch = place
-    return ListOffsetsPartitionResponse(
+    return _partition_found(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
         timestamp=timestamp,

@@ -44,7 +44,12 @@ ERROR_OF_ALL_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
+_response = maker(OffsetFetchResponse)
+_group_told = maker(OffsetFetchResponseGroup)
+_topic_told = maker(OffsetFetchResponseTopics)
 _partition_told = maker(OffsetFetchResponsePartitions)
+_topic_of_one = maker(OffsetFetchResponseTopic)
+_partition_of_one = maker(OffsetFetchResponsePartition)
 
 Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
@@ -67,7 +72,8 @@ class _Told(NamedTuple):
 
 
 def handle(call: Call, body: OffsetFetchRequest) -> Slices:
-    yield from repeats.check(_fetched_whole(call, body))
+    if len(body.groups) > repeats.REPEATS_MAX:
+        yield from repeats.check(group.group_id for group in body.groups if group.topics is None)
     told, count = [], 0
     for group in _groups(call, body):
         answer, partition = yield from _find(call, group, body.require_stable)
@@ -86,13 +92,6 @@ def _refused_all(call: Call, body: OffsetFetchRequest, code: ErrorCode) -> Parts
     for group in _groups(call, body):
         answers.append((yield from _refused(call, group, code)))  # noqa: PERF401
     return (yield from _shaped(call, answers))
-
-
-def _fetched_whole(call: Call, body: OffsetFetchRequest) -> Iterator[str]:
-    """The groups of which all is asked for."""
-    if call.version >= MANY_GROUPS_SINCE:
-        return (group.group_id for group in body.groups if group.topics is None)
-    return iter(())
 
 
 def _groups(call: Call, body: OffsetFetchRequest) -> Iterator[_Group]:
@@ -208,11 +207,11 @@ def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchRes
 def _told(
     group: _Group, topics: list[OffsetFetchResponseTopics], code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponseGroup:
-    return OffsetFetchResponseGroup(group_id=group.id, error_code=code, topics=topics)
+    return _group_told(group_id=group.id, error_code=code, topics=topics)
 
 
 def _topic(name: str, topic_id: Uuid, partitions: list[OffsetFetchResponsePartitions]) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+    return _topic_told(name=name, topic_id=topic_id, partitions=partitions)
 
 
 def _partition(index: int, fetched: Fetched) -> OffsetFetchResponsePartitions:
@@ -227,20 +226,20 @@ def _partition(index: int, fetched: Fetched) -> OffsetFetchResponsePartitions:
 
 def _shaped(call: Call, answers: list[OffsetFetchResponseGroup]) -> Parts[OffsetFetchResponse]:
     if call.version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=answers)
+        return _response(groups=answers)
     (one,) = answers
     topics = []
     for topic in one.topics:
         topics.append((yield from _shaped_topic(topic)))
         yield
-    return OffsetFetchResponse(error_code=one.error_code, topics=topics)
+    return _response(error_code=one.error_code, topics=topics)
 
 
 def _shaped_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponseTopic]:
     partitions = []
     for part in topic.partitions:
         partitions.append(
-            OffsetFetchResponsePartition(
+            _partition_of_one(
                 partition_index=part.partition_index,
                 committed_offset=part.committed_offset,
                 committed_leader_epoch=part.committed_leader_epoch,
@@ -249,4 +248,4 @@ def _shaped_topic(topic: OffsetFetchResponseTopics) -> Parts[OffsetFetchResponse
             )
         )
         yield
-    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+    return _topic_of_one(name=topic.name, partitions=partitions)
