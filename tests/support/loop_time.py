@@ -28,7 +28,9 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-HOLD_MS_MAX = 20.0  # Of processor time, in one callback: what the broker promises.
+from support.pace import slowness
+
+HOLD_MS_MAX = 20.0  # Of processor time, in one callback, on a usual machine: what the broker promises.
 _LOOKS_EVERY_SECONDS = 0.004
 _LOOKED_AT_FROM_NS = 6_000_000
 _KEPT_FROM_NS = 2_000_000
@@ -46,6 +48,11 @@ class Hold(NamedTuple):
     def __str__(self) -> str:
         collected = f", {self.gc_ms:.1f} ms of it garbage collection" if self.gc_ms else ""
         return f"{self.ms:.1f} ms in {self.callback}{collected}\n{self.stack}"
+
+
+def hold_ms_max() -> float:
+    """The same on this machine, as it is now."""
+    return HOLD_MS_MAX * slowness()
 
 
 class LoopTime:
