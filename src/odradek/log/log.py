@@ -68,6 +68,7 @@ class Log:
         "_synced_epoch_changes",
         "_unsynced",
         "appended_bytes",
+        "aside",
         "config",
         "directory",
         "end_offset",
@@ -98,6 +99,7 @@ class Log:
         self._snapshots = loaded.snapshots
         self.topic_id = loaded.topic_id
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
+        self.aside = loaded.aside
         self.last_flush_ms = opening.now_ms
         self.appended_bytes = 0  # Since it was opened.
         self._unsynced = loaded.unsynced
@@ -125,13 +127,29 @@ class Log:
         clean_shutdown: bool = False,
         start_offset: Offset = FIRST_OFFSET,
         reaper: Reaper | None = None,
+        noted: str = "",
+        was_compacted: bool = False,
+        cuts_gaps: bool = False,
     ) -> Log:
         """An existing directory, empty for a new log.
 
         recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
-        Raises DiskFailed; BadCheckpoint for a partition.metadata that can't be read.
+        `noted`, `was_compacted`: what else is known of its segments, see presence.py; cuts_gaps: where one is missing
+        the log is cut, as at a damage.
+        Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
         """
-        opening = recovery.Opening(disk, directory, config, now_ms, recovery_point, start_offset, clean_shutdown)
+        opening = recovery.Opening(
+            disk,
+            directory,
+            config,
+            now_ms,
+            recovery_point,
+            start_offset,
+            clean_shutdown,
+            noted,
+            was_compacted,
+            cuts_gaps,
+        )
         return cls(opening, recovery.load(opening), Reaper(disk) if reaper is None else reaper)
 
     @property
