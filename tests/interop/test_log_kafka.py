@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
 
+from odradek.app.main import main
 from odradek.base.units import MIB, BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
@@ -91,6 +92,7 @@ def test_both_append_to_one_directory(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path) as kafka:
         create_topic(kafka)
         values = produce(kafka, "first")
+        assert main(["log", "verify", str(kafka.data)]) == 0
         with pytest.raises(DirectoryInUse, match="in use"):
             open_directory(kafka.data, kafka.cluster_id)
     values += append_here(kafka, cleanly=True)
@@ -98,7 +100,9 @@ def test_both_append_to_one_directory(tmp_path: Path) -> None:
     assert consume(kafka, len(values)) == values
     values += produce(kafka, "second")
     kafka.kill()
+    assert main(["log", "verify", str(kafka.data)]) == 0
     values += append_here(kafka, cleanly=False)
+    assert main(["log", "verify", str(kafka.data)]) == 0
     kafka.start()
     assert consume(kafka, len(values)) == values
     values += produce(kafka, "third")
@@ -157,9 +161,11 @@ def test_a_segment_of_kafkas_is_missed(tmp_path: Path) -> None:
         for _ in range(4000):
             producer.produce(str(SHARED.topic), os.urandom(1000), partition=0)
         assert producer.flush(SECONDS_MAX) == 0
+    assert main(["log", "verify", str(kafka.data)]) == 0
     partition = kafka.data / str(SHARED)
     second = sorted(partition.glob("*.log"))[1]
     second.rename(second.with_suffix(".away"))
+    assert main(["log", "verify", str(kafka.data)]) == 1
     directory = open_directory(kafka.data, kafka.cluster_id)
     assert f"{second} is missing" in directory.offline[SHARED]
     directory.abandon()
@@ -169,7 +175,14 @@ def test_a_segment_of_kafkas_is_missed(tmp_path: Path) -> None:
     assert not directory.close(NOW)
     for path in partition.glob(f"{second.stem}.*"):
         path.rename(path.with_suffix(".away"))
-    assert f"{second} is missing" in open_directory(kafka.data, kafka.cluster_id).offline[SHARED]
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert f"{second} is missing" in directory.offline[SHARED]
+    directory.abandon()
+    assert main(["log", "verify", str(kafka.data), "--repair"]) == 0
+    kafka.start()
+    end = int(second.stem)
+    assert len(consume(kafka, end)) == end
+    kafka.stop()
 
 
 def append_here(kafka: KafkaBroker, *, cleanly: bool) -> list[bytes]:

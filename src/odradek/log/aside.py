@@ -71,7 +71,7 @@ def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Off
         except Damaged as damage:
             found.is_all = False
             upto = min(end, damage.position + SEARCHED_BYTES_MAX)
-            following = _next_batch(file, damage.position + 1, upto, end, (lowest, base_offset))
+            following = next_batch(file, damage.position + 1, end, (lowest, base_offset), upto)
             if following is None:
                 found.is_searched &= upto == end
                 break
@@ -86,12 +86,16 @@ def _records(file: File, place: Place) -> int:
     return max(count, 0)
 
 
-def _next_batch(file: File, position: int, upto: int, end: int, offsets: tuple[Offset, Offset]) -> int | None:
-    """The position of the first whole batch of format 2 that begins from `position` to `upto`.
+def next_batch(
+    file: File, position: int, end: int, offsets: tuple[Offset, Offset], upto: int | None = None
+) -> int | None:
+    """The position of the first whole batch of format 2 that begins from `position` to `upto`, or to the end.
 
-    Its offset is known but for the lower half, which makes for a search that compiled code does.
+    `offsets`: the lowest it may have, and the segment's base.  So all but the lower half of its own is known, which
+    makes for a search that compiled code does.
     """
     lowest, base_offset = offsets
+    upto = end if upto is None else upto
     highs = {_HIGH.pack(offset >> 32) for offset in (lowest, base_offset + INT32_MAX)}
     sign = re.compile(b"(?s:(?:" + b"|".join(map(re.escape, sorted(highs))) + rb").{4}[\0-\x7f].{7}\x02)")
     while position < upto:
@@ -117,7 +121,7 @@ def _is_batch(file: File, position: int, end: int, lowest: Offset, base_offset: 
     return place.base_offset >= lowest and place.last_offset - base_offset <= INT32_MAX
 
 
-def _is_zeros(file: File, position: int, end: int) -> bool:
+def is_zeros(file: File, position: int, end: int) -> bool:
     """True for room that was preallocated and never written, and for a write of which nothing arrived."""
     return not any(chunk.strip(b"\0") for chunk in _chunks(file, position, end))
 
@@ -135,7 +139,7 @@ def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequ
     """
     segment, position = tail
     _rename_all(disk, directory, later, aside)
-    if not _is_zeros(segment.file, position, segment.size):
+    if not is_zeros(segment.file, position, segment.size):
         _copy(disk, directory, segment, position, aside)
     disk.sync_directory(directory)
 

@@ -129,13 +129,13 @@ class Log:
         reaper: Reaper | None = None,
         noted: str = "",
         was_compacted: bool = False,
-        cuts_gaps: bool = False,
+        repairs: bool = False,
     ) -> Log:
         """An existing directory, empty for a new log.
 
         recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
-        `noted`, `was_compacted`: what else is known of its segments, see presence.py; cuts_gaps: where one is missing
-        the log is cut, as at a damage.
+        `noted`, `was_compacted`: what else is known of its segments, see presence.py; repairs: where one is missing
+        the log is cut, as at a damage, and all that is cut off is set aside.
         Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
         """
         opening = recovery.Opening(
@@ -148,7 +148,7 @@ class Log:
             clean_shutdown,
             noted,
             was_compacted,
-            cuts_gaps,
+            repairs,
         )
         return cls(opening, recovery.load(opening), Reaper(disk) if reaper is None else reaper)
 

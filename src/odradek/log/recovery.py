@@ -74,7 +74,7 @@ class Opening:
     clean_shutdown: bool
     noted: str = ""
     was_compacted: bool = False
-    cuts_gaps: bool = False  # Instead of refusing to open.
+    repairs: bool = False  # Cuts where a segment is missing, and takes nothing for a torn write.
     synced: Offset = field(init=False)
     gaps: list[Gap] = field(default_factory=list, init=False)
 
@@ -144,10 +144,10 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
     segments = [segment for segment in found if segment not in empty] if empty else found
     hollow = {one.base_offset for one in empty if files.segments[one.base_offset].get(OFFSET_INDEX)}
     spoken = spoken_of(opening.noted, segments, files.orphans.keys() | hollow)
-    if spoken and not opening.was_compacted and (opening.cuts_gaps or not opening.config.cleanup_compact):
+    if spoken and not opening.was_compacted and (opening.repairs or not opening.config.cleanup_compact):
         seen = gaps(opening.directory, segments, spoken, opening.start_offset)
-        opening.gaps = [gap for gap in seen if opening.clean_shutdown or gap.end < opening.synced or opening.cuts_gaps]
-        if opening.gaps and not opening.cuts_gaps:
+        opening.gaps = [gap for gap in seen if opening.clean_shutdown or gap.end < opening.synced or opening.repairs]
+        if opening.gaps and not opening.repairs:
             raise SegmentMissing(f"{opening.gaps[0]}; {WAY_OUT}")
     unlink_all(opening.disk, opening.directory, files.orphans)
     _remove(opening, empty)
@@ -257,7 +257,7 @@ def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
     A log that is or was compacted has holes by right.  Ours are sealed and synced when compaction touches them, so a
     hole beyond the recovery point of a log that is not compacted is a loss.
     """
-    if opening.cuts_gaps:
+    if opening.repairs:
         return any(gap.following == segment.base_offset for gap in opening.gaps)
     return end < segment.base_offset and end >= opening.recovery_point and not opening.config.cleanup_compact
 
@@ -296,7 +296,7 @@ def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], 
     del segments[number + 1 :]
     scan.lost_bytes += segment.size - position + sum(one.size for one in later)
     aside = SetAside(scan.end_offset, why)
-    is_torn = scan.end_offset >= opening.synced
+    is_torn = scan.end_offset >= opening.synced and not opening.repairs
     for one in (segment, *later):
         found = survey(one.file, position if one is segment else 0, one.size, scan.end_offset, one.base_offset)
         is_torn &= found.is_searched and not found.records

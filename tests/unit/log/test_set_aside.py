@@ -283,7 +283,7 @@ def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> N
     directory, log = filled(disk, path)
     assert directory.close(T0) == []
     rename(disk, path, log.segments[1].base_offset)
-    again = Log.open(disk, f"{path}/t-0", CONFIG, T0, cuts_gaps=True)
+    again = Log.open(disk, f"{path}/t-0", CONFIG, T0, repairs=True)
     assert again.end_offset == log.segments[1].base_offset
     assert len(asides(disk, path)) == len(log.segments) - 2
 
