@@ -4,7 +4,8 @@
                 ├─> speech     who answers, if it is not Kafka
                 ├─> clients    which clients have versions in common with the broker
                 └─> cluster    metadata ──> advertised   each broker where it says it is
-                                        └─> topics       partitions without a leader, missing replicas
+                                        ├─> topics       partitions without a leader, missing replicas
+                                        └─> log_dirs     what is set aside, where the directories are here
 
 Each step gives findings; the first that leaves nothing to ask ends the examination.  Every wait has an end.
 """
