@@ -11,18 +11,29 @@ from odradek.log import names
 from odradek.log.aside import SetAside
 from odradek.log.checkpoints import write_offsets, write_segments
 from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk
+from odradek.log.disk import RealDisk, read_file, replace_file
 from odradek.log.log import FIRST_OFFSET, Log
 from odradek.log.presence import noted_text
 
+MARKER_BYTES_MAX = 4096
+
 
 def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
-    """Cuts each log where it is damaged, and makes its indexes again.  Raises OSError, DirectoryInUse among them."""
-    disk = RealDisk()
+    """Cuts each log where it is damaged, and makes its indexes again.  Raises OSError, DirectoryInUse among them.
+
+    Meanwhile there is no clean-shutdown marker: who starts after a stop amid it checks the logs.
+    """
+    disk, marker = RealDisk(), f"{folder.path}/{names.CLEAN_SHUTDOWN}"
     lock = disk.lock(f"{folder.path}/{names.LOCK}")
     try:
+        said = read_file(disk, marker, MARKER_BYTES_MAX)
+        disk.unlink(marker)
+        disk.sync_directory(str(folder.path))
         for partition in partitions:
             yield partition, repaired(disk, folder, partition)
+        if said is not None:
+            replace_file(disk, marker, said)
+            disk.sync_directory(str(folder.path))
     finally:
         lock.release()
 

@@ -41,11 +41,17 @@ class SetAside:
 
     def __str__(self) -> str:
         least = "" if self.is_all else "at least "
-        more = f" and {len(self.paths) - 1} more files" if len(self.paths) > 1 else ""
+        more = f" and {_count(len(self.paths) - 1, 'more file')}" if len(self.paths) > 1 else ""
+        what = f"{least}{_count(self.records, 'record')} in {_count(self.size, 'byte')}"
+        is_one = self.records == 1
         return (
-            f"cut off at offset {self.end_offset} ({self.why}); {least}{self.records} records in {self.size} bytes "
-            f"are set aside in {self.paths[0]}{more}"
+            f"cut off at offset {self.end_offset} ({self.why}); {what} {'is' if is_one else 'are'} set aside in "
+            f"{self.paths[0]}{more}"
         )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 @dataclass(slots=True)
@@ -138,9 +144,9 @@ def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequ
     Raises DiskFailed, and may be called again after the next start.
     """
     segment, position = tail
-    _rename_all(disk, directory, later, aside)
     if not is_zeros(segment.file, position, segment.size):
-        _copy(disk, directory, segment, position, aside)
+        _copy(disk, directory, segment, position, aside)  # First: for this there may be no room.
+    _rename_all(disk, directory, later, aside)
     disk.sync_directory(directory)
 
 
@@ -160,7 +166,7 @@ def _copy(disk: Disk, directory: str, segment: Segment, position: int, aside: Se
             written += len(chunk)
         copy.sync()
         disk.rename(path + TEMPORARY, path)
-    aside.paths.insert(0, path)
+    aside.paths.append(path)
     aside.size += size
 
 

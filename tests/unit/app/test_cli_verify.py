@@ -161,6 +161,16 @@ def test_repair_cuts_and_sets_aside(data: Path, log: Log, capsys: pytest.Capture
     assert stored(directory.logs[GOOD]) == expected
 
 
+def test_a_repair_that_failed_leaves_no_marker(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next start checks what is there."""
+    write(log.segments[1].path, 65, b"\xff")
+    (data / "people-0" / "leader-epoch-checkpoint").unlink()
+    (data / "people-0" / "leader-epoch-checkpoint.tmp").mkdir()
+    status, _, error = run(capsys, data, "--repair")
+    assert (status, "leader-epoch-checkpoint.tmp" in error) == (1, True)
+    assert not (data / ".kafka_cleanshutdown").exists()
+
+
 def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
     log.flush()

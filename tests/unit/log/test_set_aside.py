@@ -213,6 +213,25 @@ def test_a_stop_amid_it_loses_nothing() -> None:
     assert number > 20
 
 
+def test_a_disk_without_room_for_it_loses_nothing_either() -> None:
+    disk = SimDisk()
+    directory, log = filled(disk, "/data")
+    expected = readable(disk)
+    damaged = list(log.segments[0].places(0))[1]
+    flip(disk, log.segments[0].path, damaged.position + 65)
+    directory.abandon()
+    before = {entry.name for entry in disk.entries("/data/t-0") if ".log" in entry.name}
+    disk.room = 30
+    full = opened(disk, "/data")
+    assert "no room" in full.offline[T]
+    assert {entry.name for entry in disk.entries("/data/t-0") if ".log" in entry.name} >= before
+    full.abandon()
+    disk.room = None
+    again = opened(disk, "/data")
+    assert again.logs[T].end_offset == damaged.base_offset
+    assert readable(disk) == expected
+
+
 def readable(disk: SimDisk) -> set[int]:
     """The base offsets of all batches in any .log or .log.aside; those of two files count once."""
     found = set()
