@@ -31,6 +31,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
+from odradek.log.opening import Loaded, Opening
 from odradek.log.owed import Owed, Work
 from odradek.log.producer_recovery import keep_snapshot, restored
 from odradek.log.producers import Producer, Producers
@@ -83,7 +84,7 @@ class Log:
         "topic_id",
     )
 
-    def __init__(self, opening: recovery.Opening, loaded: recovery.Loaded, reaper: Reaper) -> None:
+    def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
         self._disk = opening.disk
         self.directory = opening.directory
         self.config = opening.config
@@ -138,7 +139,7 @@ class Log:
         the log is cut, as at a damage, and all that is cut off is set aside.
         Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
         """
-        opening = recovery.Opening(
+        opening = Opening(
             disk,
             directory,
             config,

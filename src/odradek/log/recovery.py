@@ -11,75 +11,25 @@ What is known of producers comes from a snapshot and the batches after it: produ
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 
-from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs
+from odradek.base.units import LeaderEpoch, Offset
 from odradek.base.uuids import Uuid
-from odradek.log.aside import SetAside, set_aside, survey
+from odradek.log.checking import check, first_unsynced, remove
 from odradek.log.checkpoints import BadCheckpoint, read_epochs, read_topic_id
-from odradek.log.config import LogConfig
-from odradek.log.disk import Disk
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.failures import SegmentMissing
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.leftovers import Files, SegmentFiles, found_files, unlink_all
-from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_stem
-from odradek.log.presence import Gap, gaps, spoken_of
+from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.log.opening import Loaded, Opening, Scan
+from odradek.log.presence import gaps, spoken_of
 from odradek.log.producer_recovery import ProducerWalk, aborted_in, restored
 from odradek.log.producers import Producers
-from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk, walk_runs
+from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk
 from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots
-from odradek.record.batch import MAGIC
-from odradek.record.kernels.runs import Runs
 
 WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
-
-
-@dataclass(slots=True)
-class Loaded:
-    """What an opened directory holds.
-
-    `unsynced`: sealed segments a power failure could still take something from; `is_synced`: it can't from the rest.
-    """
-
-    segments: list[Segment]
-    start_offset: Offset
-    end_offset: Offset
-    recovery_point: Offset
-    epochs: LeaderEpochs
-    producers: Producers
-    snapshots: Snapshots
-    topic_id: Uuid | None
-    unsynced: list[Segment]
-    is_synced: bool
-    lost_bytes: int
-    aside: SetAside | None
-
-
-@dataclass(slots=True)
-class Opening:
-    """The arguments of one opening, together.
-
-    `noted` are the segments that were there at the last clean stop, as checkpoints.read_segments has them.  A log that
-    was compacted by its broker may have lost some of them by right.
-    """
-
-    disk: Disk
-    directory: str
-    config: LogConfig
-    now_ms: TimestampMs
-    recovery_point: Offset
-    start_offset: Offset
-    clean_shutdown: bool
-    noted: str = ""
-    was_compacted: bool = False
-    repairs: bool = False  # Cuts where a segment is missing, and takes nothing for a torn write.
-    synced: Offset = field(init=False)
-    gaps: list[Gap] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        self.synced = self.recovery_point  # That may be lowered, where a clean stop is contradicted.
 
 
 def load(opening: Opening) -> Loaded:
@@ -93,11 +43,11 @@ def load(opening: Opening) -> Loaded:
         return _fresh(opening, snapshots, topic_id)
     scan = _trust(opening, segments) if opening.clean_shutdown else None
     if scan is None:
-        scan = _check(opening, segments, _first_unsynced(segments, opening.recovery_point), snapshots)
+        scan = check(opening, segments, first_unsynced(segments, opening.recovery_point), snapshots)
     else:
         _restore_producers(segments, scan, snapshots)
     if scan.end_offset < opening.start_offset:
-        _remove(opening, segments)
+        remove(opening, segments)
         return _fresh(opening, snapshots, topic_id, scan)
     start = Offset(max(opening.start_offset, segments[0].base_offset))
     recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
@@ -121,19 +71,6 @@ def load(opening: Opening) -> Loaded:
     )
 
 
-@dataclass(slots=True)
-class _Scan:
-    """The outcome of looking at the segments from number `first` on."""
-
-    first: int
-    end_offset: Offset
-    trusted: bool
-    walk: ProducerWalk
-    epochs: list[tuple[LeaderEpoch, Offset]]
-    lost_bytes: int = 0
-    aside: SetAside | None = None
-
-
 def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
     """The segments that count; an empty one amid them came of a roll that was stopped half-way, and goes.
 
@@ -150,7 +87,7 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
         if opening.gaps and not opening.repairs:
             raise SegmentMissing(f"{opening.gaps[0]}; {WAY_OUT}")
     unlink_all(opening.disk, opening.directory, files.orphans)
-    _remove(opening, empty)
+    remove(opening, empty)
     return segments
 
 
@@ -175,7 +112,7 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
     return segments
 
 
-def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: _Scan | None = None) -> Loaded:
+def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> Loaded:
     """`scan` is of a log that ended before it should begin."""
     start = opening.start_offset
     segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
@@ -198,17 +135,17 @@ def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: 
     )
 
 
-def _trust(opening: Opening, segments: list[Segment]) -> _Scan | None:
+def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
     """The end by the open segment's index; None if what is there contradicts a clean stop."""
     try:
         end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
-        return _Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
+        return Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
     except Damaged:
         opening.recovery_point = Offset(min(opening.recovery_point, segments[-1].base_offset))
         return None
 
 
-def _restore_producers(segments: list[Segment], scan: _Scan, snapshots: Snapshots) -> None:
+def _restore_producers(segments: list[Segment], scan: Scan, snapshots: Snapshots) -> None:
     """A clean stop leaves a snapshot.  Where there is none at all, nobody kept count before, as in Apache Kafka."""
     active = segments[-1]
     if snapshots.offsets:
@@ -219,107 +156,6 @@ def _restore_producers(segments: list[Segment], scan: _Scan, snapshots: Snapshot
         active.transactions.replace(aborted_in(snapshots, segments, active))
 
 
-def _first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
-    """The number of the segment that holds the last synced batch: all before it were synced with their indexes.
-
-    That one may have been sealed since, and that not been synced: its last index entries, the cut of its spare room.
-    """
-    return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
-
-
-def _check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> _Scan:
-    """Every batch of the segments from `first` on; drops what comes after the first damage."""
-    start = segments[first].base_offset
-    walk = ProducerWalk(restored(snapshots, segments, start))
-    snapshots.delete_beyond(start)  # They are made again.
-    scan = _Scan(first, start, trusted=False, walk=walk, epochs=[])
-    for number in range(first, len(segments)):
-        segment = segments[number]
-        if number > first and _has_hole(opening, segment, scan.end_offset):
-            why = f"what was written up to offset {segment.base_offset} is missing"
-            _cut_off(opening, segments, (number - 1, segments[number - 1].size), why, scan)
-            break
-        scan.end_offset = Offset(max(scan.end_offset, segment.base_offset))
-        if number and segment.base_offset not in snapshots.offsets:
-            snapshots.try_to_write(segment.base_offset, list(walk.producers))
-        good, why = _check_segment(opening, segment, scan)
-        if good < segment.size:
-            _cut_off(opening, segments, (number, good), why, scan)
-            break
-    for segment in segments[first:-1]:
-        segment.seal()
-    return scan
-
-
-def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
-    """The end of the one before was lost at a batch's border, which no checksum can tell.
-
-    A log that is or was compacted has holes by right.  Ours are sealed and synced when compaction touches them, so a
-    hole beyond the recovery point of a log that is not compacted is a loss.
-    """
-    if opening.repairs:
-        return any(gap.following == segment.base_offset for gap in opening.gaps)
-    return end < segment.base_offset and end >= opening.recovery_point and not opening.config.cleanup_compact
-
-
-def _check_segment(opening: Opening, segment: Segment, scan: _Scan) -> tuple[int, str]:
-    """Where its first damage is, and which; it has new indexes for what is before that."""
-    segment.forget_indexes()
-    config, good, end, why = opening.config, 0, scan.end_offset, ""
-    latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
-    runs = Runs(segment.base_offset, end, latest, config.index_interval_bytes)
-    try:
-        for place in walk_runs(segment.file, 0, segment.size, runs):
-            first = place.base_offset if place.magic == MAGIC else place.last_offset
-            if first < end or not segment.can_hold(place.last_offset):
-                why = f"at byte {place.position} of {segment.name} offset {first} follows where {end} is next"
-                break  # A batch that is whole, and yet can't follow what is before it.
-            segment.index(place, config)
-            segment.max_timestamp_offset = Offset(runs.max_timestamp_offset)
-            good, end = place.end, Offset(place.last_offset + 1)
-            scan.walk.passed(runs)
-            if place.leader_epoch > latest:
-                latest = place.leader_epoch
-                scan.epochs.append((latest, place.base_offset))
-    except Damaged as damage:
-        why = f"byte {damage.position} of {segment.name}: {damage.why}"
-    scan.walk.take(runs)
-    segment.transactions.replace(scan.walk.take_aborted())
-    scan.end_offset = end
-    return good, why
-
-
-def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], why: str, scan: _Scan) -> None:
-    """The log ends at this place: segment number, position.  What is beyond goes, or is set aside."""
-    number, position = place
-    segment, later = segments[number], segments[number + 1 :]
-    del segments[number + 1 :]
-    scan.lost_bytes += segment.size - position + sum(one.size for one in later)
-    aside = SetAside(scan.end_offset, why)
-    is_torn = scan.end_offset >= opening.synced and not opening.repairs
-    for one in (segment, *later):
-        found = survey(one.file, position if one is segment else 0, one.size, scan.end_offset, one.base_offset)
-        is_torn &= found.is_searched and not found.records
-        aside.records += found.records
-        aside.is_all &= found.is_all
-    if is_torn:
-        _remove(opening, later)
-    else:
-        set_aside(opening.disk, opening.directory, (segment, position), later, aside)
-        scan.aside = aside if aside.paths else None
-    if position < segment.size:
-        segment.cut_at(position)
-
-
-def _remove(opening: Opening, segments: list[Segment]) -> None:
-    """Deletes their files, last segment first, so that a stop half-way leaves no hole."""
-    for segment in reversed(segments):
-        for suffix in SEGMENT_SUFFIXES:
-            opening.disk.unlink(f"{opening.directory}/{segment_stem(segment.base_offset)}{suffix}")
-    if segments:
-        opening.disk.sync_directory(opening.directory)
-
-
 def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
     """None if the checkpoint is damaged: it can be made again from the log."""
     try:
@@ -328,7 +164,7 @@ def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
         return None
 
 
-def _epochs(opening: Opening, segments: list[Segment], scan: _Scan) -> LeaderEpochs:
+def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpochs:
     """The checkpoint for what was synced, the batches themselves for what was scanned."""
     known = _known_epochs(opening)
     if known is None:
