@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka_peer import REAL_KAFKA, KafkaBroker, dump_log
 
-from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.app.main import main
+from odradek.base.units import MIB, BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DirectoryInUse, RealDisk
@@ -90,6 +92,7 @@ def test_both_append_to_one_directory(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path) as kafka:
         create_topic(kafka)
         values = produce(kafka, "first")
+        assert main(["log", "verify", str(kafka.data)]) == 0
         with pytest.raises(DirectoryInUse, match="in use"):
             open_directory(kafka.data, kafka.cluster_id)
     values += append_here(kafka, cleanly=True)
@@ -97,7 +100,9 @@ def test_both_append_to_one_directory(tmp_path: Path) -> None:
     assert consume(kafka, len(values)) == values
     values += produce(kafka, "second")
     kafka.kill()
+    assert main(["log", "verify", str(kafka.data)]) == 0
     values += append_here(kafka, cleanly=False)
+    assert main(["log", "verify", str(kafka.data)]) == 0
     kafka.start()
     assert consume(kafka, len(values)) == values
     values += produce(kafka, "third")
@@ -116,6 +121,68 @@ def test_kafka_does_not_start_on_a_directory_we_hold(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="lock"):
         kafka.start()
     directory.close(NOW)
+
+
+def test_kafka_leaves_alone_what_we_set_aside(tmp_path: Path) -> None:
+    """And what we note of segments at a clean stop."""
+    with KafkaBroker(tmp_path) as kafka:
+        create_topic(kafka)
+        values = produce(kafka, "first")
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    log = directory.logs[SHARED]
+    fill(log, 60, LeaderEpoch(log.epochs.latest + 1))
+    damaged = list(log.segments[1].places(0))[1]
+    values = list(values_of(log))[: damaged.base_offset]
+    directory.abandon()
+    with Path(log.segments[1].path).open("r+b") as file:
+        file.seek(damaged.position + 70)
+        file.write(b"\xff\xff")
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert len(directory.problems) == 1
+    assert not directory.close(NOW)
+    partition = kafka.data / str(SHARED)
+    aside = {path: path.read_bytes() for path in partition.glob("*.aside")}
+    assert len(aside) == len(log.segments) - 1
+    with kafka:
+        assert consume(kafka, len(values)) == values
+        values += produce(kafka, "second")
+    assert {path: path.read_bytes() for path in partition.glob("*.aside")} == aside
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert (directory.problems, directory.offline) == ([], {})
+    assert list(values_of(directory.logs[SHARED])) == values
+    assert not directory.close(NOW)
+
+
+def test_a_segment_of_kafkas_is_missed(tmp_path: Path) -> None:
+    """By its indexes at once; all of it after a clean stop of ours.  A whole log of Kafka's misses none."""
+    with KafkaBroker(tmp_path, settings={"log.segment.bytes": str(MIB)}) as kafka:
+        create_topic(kafka)
+        producer = Producer({"bootstrap.servers": kafka.address, "log_level": 0, "batch.size": 10_000})
+        for _ in range(4000):
+            producer.produce(str(SHARED.topic), os.urandom(1000), partition=0)
+        assert producer.flush(SECONDS_MAX) == 0
+    assert main(["log", "verify", str(kafka.data)]) == 0
+    partition = kafka.data / str(SHARED)
+    second = sorted(partition.glob("*.log"))[1]
+    second.rename(second.with_suffix(".away"))
+    assert main(["log", "verify", str(kafka.data)]) == 1
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert f"{second} is missing" in directory.offline[SHARED]
+    directory.abandon()
+    second.with_suffix(".away").rename(second)
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert (directory.problems, directory.offline) == ([], {})
+    assert not directory.close(NOW)
+    for path in partition.glob(f"{second.stem}.*"):
+        path.rename(path.with_suffix(".away"))
+    directory = open_directory(kafka.data, kafka.cluster_id)
+    assert f"{second} is missing" in directory.offline[SHARED]
+    directory.abandon()
+    assert main(["log", "verify", str(kafka.data), "--repair"]) == 0
+    kafka.start()
+    end = int(second.stem)
+    assert len(consume(kafka, end)) == end
+    kafka.stop()
 
 
 def append_here(kafka: KafkaBroker, *, cleanly: bool) -> list[bytes]:

@@ -14,9 +14,11 @@ from struct import Struct
 
 from odradek.base.errors import Refused
 from odradek.base.units import MIB
+from odradek.log.aside import next_batch
 from odradek.log.disk import RealFile
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.names import (
+    ASIDE,
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
@@ -45,7 +47,7 @@ class DumpedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where the walk over a .log file ended before the file did."""
+    """Where the walk over a .log file ended before the file did, and how many bytes are left."""
 
     position: int
     left: int
@@ -70,7 +72,7 @@ def by_name(path: Path) -> tuple[str, int]:
 
 def is_shown(file: Path) -> bool:
     parsed = parse_segment_file(file.name)
-    return file.is_file() and (parsed is not None and parsed[1] == LOG)
+    return file.is_file() and (parsed is not None and parsed[1] == LOG and not parsed[2].startswith(ASIDE))
 
 
 def open_read_only(path: Path) -> RealFile:
@@ -78,14 +80,25 @@ def open_read_only(path: Path) -> RealFile:
 
 
 def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
-    """Every batch with its checksum looked at; a Damage last, if what follows is no batch."""
+    """Every batch with its checksum looked at; a Damage last, if what follows is no batch.
+
+    What recovery set aside begins with a damage as a rule: there it goes on with the next whole batch.
+    """
     file = open_read_only(path)
     size = file.size()
-    try:
-        for place in walk(file, 0, size):
-            yield dumped(file, place)
-    except Damaged as damage:
-        yield Damage(damage.position, size - damage.position, reason(file, damage, size))
+    parsed = parse_segment_file(path.name)
+    position: int | None = 0
+    while position is not None:
+        try:
+            for place in walk(file, position, size):
+                yield dumped(file, place)
+            return
+        except Damaged as damage:
+            position = None
+            if parsed is not None and parsed[2].startswith(ASIDE):
+                position = next_batch(file, damage.position + 1, size, (parsed[0], parsed[0]))
+            end = size if position is None else position
+            yield Damage(damage.position, end - damage.position, reason(file, damage, end))
 
 
 def reason(file: RealFile, damage: Damaged, size: int) -> str:

@@ -42,6 +42,11 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def print_json_line(value: dict[str, object]) -> None:
+    """One of many."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 def size_text(size: float) -> str:
     """1536 -> 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):

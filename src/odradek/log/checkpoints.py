@@ -45,6 +45,23 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, Offset
     replace_file(disk, path, _text(len(offsets), lines))
 
 
+def read_segments(disk: Disk, path: str) -> dict[TopicPartition, str]:
+    """The base offsets of each log's segments, with a blank between two.  As read_offsets."""
+    noted: dict[TopicPartition, str] = {}
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        topic, _, rest = line.partition(" ")
+        partition, _, offsets = rest.partition(" ")
+        if not partition.isdigit() or not offsets.replace(" ", "0").isdigit():
+            raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and offsets")
+        noted[TopicPartition(TopicName(topic), int(partition))] = offsets
+    return noted
+
+
+def write_segments(disk: Disk, path: str, noted: Mapping[TopicPartition, str]) -> None:
+    lines = [f"{name.topic} {name.partition} {offsets}" for name, offsets in sorted(noted.items()) if offsets]
+    replace_file(disk, path, _text(len(lines), lines))
+
+
 def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
     """Ascending in both.  Empty if there is no such file.  Raises BadCheckpoint."""
     path = f"{directory}/{LEADER_EPOCHS}"

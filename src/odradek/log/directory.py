@@ -17,11 +17,20 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.log import names
-from odradek.log.checkpoints import BadCheckpoint, read_offsets, write_offsets, write_topic_id
+from odradek.log.checkpoints import (
+    BadCheckpoint,
+    read_offsets,
+    read_segments,
+    write_offsets,
+    write_segments,
+    write_topic_id,
+)
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFailed, Lock, read_file, replace_file
+from odradek.log.failures import SegmentMissing
 from odradek.log.log import FIRST_OFFSET, Log
 from odradek.log.meta_properties import claim
+from odradek.log.presence import noted_text
 from odradek.log.reaper import DirectoryRetirement, Reap, Reaper
 
 Offsets = dict[TopicPartition, Offset]
@@ -90,6 +99,8 @@ class LogDirectory:
         self.high_watermarks: Offsets = {}  # As of the last checkpoint.
         self.clean_shutdown = False
         self.reaper = Reaper(disk, turns)
+        self._noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean stop.
+        self._compacted: Offsets = {}  # By Kafka: how far.
         self._loaded: dict[str, Offsets] = {}  # What the checkpoints said at the start.
         self._written: dict[str, Offsets] = {}
         self._last_checkpoint: Checkpoint | None = None
@@ -129,6 +140,7 @@ class LogDirectory:
         recovery_points = self._read_checkpoint(names.RECOVERY_POINTS)
         starts = self._read_checkpoint(names.LOG_STARTS)
         self.high_watermarks = self._read_checkpoint(names.HIGH_WATERMARKS)
+        self._read_segments()
         if self.clean_shutdown:
             self._disk.unlink(marker)
             self._disk.sync_directory(self.path)
@@ -154,6 +166,15 @@ class LogDirectory:
         self._written[name] = offsets
         return dict(offsets)
 
+    def _read_segments(self) -> None:
+        """What tells of segments that are missing; what is damaged of it tells nothing."""
+        try:
+            self._noted = read_segments(self._disk, f"{self.path}/{names.SEGMENTS}")
+            self._compacted = read_offsets(self._disk, f"{self.path}/{names.CLEANER_OFFSETS}")
+        except BadCheckpoint as bad:
+            self.problems.append(str(bad))
+            self._noted = {}
+
     def _load_partition(
         self, partition: TopicPartition, config: LogConfig, now_ms: TimestampMs, offsets: tuple[Offset, Offset]
     ) -> None:
@@ -167,12 +188,19 @@ class LogDirectory:
                 clean_shutdown=self.clean_shutdown,
                 start_offset=offsets[1],
                 reaper=self.reaper,
+                noted=self._noted.get(partition, ""),
+                was_compacted=partition in self._compacted,
             )
-        except (DiskFailed, BadCheckpoint) as failure:
+        except (DiskFailed, SegmentMissing, BadCheckpoint) as failure:
             self.offline[partition] = str(failure)
             return
-        if log.lost_bytes:
+        if log.aside is not None:
+            self.problems.append(f"{partition}: {log.aside}")
+        elif log.lost_bytes:
             self.problems.append(f"{partition}: {log.lost_bytes} bytes at the end were not whole and are cut off")
+        if log.aside is None and log.end_offset < offsets[0]:
+            text = f"the log ends at offset {log.end_offset}, and had been synced up to {offsets[0]}"
+            self.problems.append(f"{partition}: {text}")
         self._add(partition, log)
 
     def _add(self, partition: TopicPartition, log: Log) -> None:
@@ -334,6 +362,7 @@ class LogDirectory:
         try:
             self.begin_checkpoint(high_watermarks)
             self.checkpoint_now()
+            self._note_segments()
             if not failures:
                 replace_file(self._disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", _MARKER)
                 self._disk.sync_directory(self.path)
@@ -341,6 +370,12 @@ class LogDirectory:
             failures.append(str(failure))
         self._lock.release()
         return failures
+
+    def _note_segments(self) -> None:
+        """Of what could not be opened it is still known what there should be."""
+        noted = {partition: noted_text(log.segments) for partition, log in self.logs.items()}
+        noted |= {partition: text for partition, text in self._noted.items() if partition in self.offline}
+        write_segments(self._disk, f"{self.path}/{names.SEGMENTS}", noted)
 
     def abandon(self) -> None:
         """Leave everything as a killed process does; the next start checks the logs."""

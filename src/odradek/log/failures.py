@@ -26,5 +26,9 @@ class DiskFailed(OSError):
         return self.errno in (errno.EMFILE, errno.ENFILE)
 
 
+class SegmentMissing(Exception):
+    """A segment amid a log is not there: what is left is not served as if it were all.  Its text is a sentence."""
+
+
 class DirectoryInUse(OSError):
     """Another process, or another part of this one, holds the lock of a data directory."""

@@ -5,12 +5,13 @@ A rename is atomic, so the suffix says how far it was:
 │ .cleaned │ compaction's output, not complete                          │ deleted                             │
 │ .swap    │ compaction's output, complete; sources may be gone already │ takes the place of the sources      │
 │ .tmp     │ a checkpoint that was not yet the checkpoint               │ deleted                             │
-An index without its log is deleted too.
+│ .aside   │ what recovery cut off, see aside.py                        │ left alone                          │
+An index without its log is deleted too, once it was seen that no log is missing there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.base.units import INT64_MAX, Offset
@@ -31,10 +32,14 @@ SegmentFiles = dict[str, int]  # Suffix to size.
 
 
 class Files(NamedTuple):
-    """The files of every segment that counts, ascending, and of which offsets there are snapshots."""
+    """The files of every segment that counts, ascending, and of which offsets there are snapshots.
+
+    `orphans`: indexes whose log is neither there nor was about to be deleted.
+    """
 
     segments: dict[Offset, SegmentFiles]
     snapshots: list[Offset]
+    orphans: dict[Offset, SegmentFiles]
 
 
 def found_files(disk: Disk, directory: str) -> Files:
@@ -45,18 +50,28 @@ def found_files(disk: Disk, directory: str) -> Files:
         entries = disk.entries(directory)
     found: dict[Offset, SegmentFiles] = {}
     snapshots: list[Offset] = []
+    retired: set[Offset] = set()
     for name, size in entries:
+        parsed = parse_segment_file(name)
         if name.endswith((DELETED, TEMPORARY)):
             disk.unlink(f"{directory}/{name}")
-        elif (parsed := parse_segment_file(name)) and size >= 0:
+            if parsed:
+                retired.add(parsed[0])
+        elif parsed and not parsed[2] and size >= 0:
             if parsed[1] in SEGMENT_SUFFIXES:
                 found.setdefault(parsed[0], {})[parsed[1]] = size
             else:
                 snapshots.append(parsed[0])
-    for offset in [offset for offset, files in found.items() if LOG not in files]:
-        for suffix in found.pop(offset):
+    orphans = {offset: found.pop(offset) for offset in [offset for offset in found if LOG not in found[offset]]}
+    for offset in retired & orphans.keys():
+        unlink_all(disk, directory, {offset: orphans.pop(offset)})
+    return Files(dict(sorted(found.items())), snapshots, orphans)
+
+
+def unlink_all(disk: Disk, directory: str, files: Mapping[Offset, SegmentFiles]) -> None:
+    for offset, suffixes in files.items():
+        for suffix in suffixes:
             disk.unlink(f"{directory}/{segment_stem(offset)}{suffix}")
-    return Files(dict(sorted(found.items())), snapshots)
 
 
 def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None:

@@ -31,6 +31,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
+from odradek.log.opening import Loaded, Opening
 from odradek.log.owed import Owed, Work
 from odradek.log.producer_recovery import keep_snapshot, restored
 from odradek.log.producers import Producer, Producers
@@ -68,6 +69,7 @@ class Log:
         "_synced_epoch_changes",
         "_unsynced",
         "appended_bytes",
+        "aside",
         "config",
         "directory",
         "end_offset",
@@ -82,7 +84,7 @@ class Log:
         "topic_id",
     )
 
-    def __init__(self, opening: recovery.Opening, loaded: recovery.Loaded, reaper: Reaper) -> None:
+    def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
         self._disk = opening.disk
         self.directory = opening.directory
         self.config = opening.config
@@ -98,6 +100,7 @@ class Log:
         self._snapshots = loaded.snapshots
         self.topic_id = loaded.topic_id
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
+        self.aside = loaded.aside
         self.last_flush_ms = opening.now_ms
         self.appended_bytes = 0  # Since it was opened.
         self._unsynced = loaded.unsynced
@@ -125,13 +128,29 @@ class Log:
         clean_shutdown: bool = False,
         start_offset: Offset = FIRST_OFFSET,
         reaper: Reaper | None = None,
+        noted: str = "",
+        was_compacted: bool = False,
+        repairs: bool = False,
     ) -> Log:
         """An existing directory, empty for a new log.
 
         recovery_point and start_offset are those of the last checkpoint; a recovery point too low costs time only.
-        Raises DiskFailed; BadCheckpoint for a partition.metadata that can't be read.
+        `noted`, `was_compacted`: what else is known of its segments, see presence.py; repairs: where one is missing
+        the log is cut, as at a damage, and all that is cut off is set aside.
+        Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read.
         """
-        opening = recovery.Opening(disk, directory, config, now_ms, recovery_point, start_offset, clean_shutdown)
+        opening = Opening(
+            disk,
+            directory,
+            config,
+            now_ms,
+            recovery_point,
+            start_offset,
+            clean_shutdown,
+            noted,
+            was_compacted,
+            repairs,
+        )
         return cls(opening, recovery.load(opening), Reaper(disk) if reaper is None else reaper)
 
     @property

@@ -2,6 +2,7 @@
 
 00000000000000000042.log is the segment whose first offset is at least 42; with it go .index, .timeindex, .txnindex, and
 .snapshot (of the producers as of offset 42).  To be deleted: + .deleted.  Compaction: .cleaned, then .swap.
+Ours alone is .log.aside, what recovery cut off: Kafka looks at how names end, and passes it by.
 A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone; of a topic
 that the cluster does not know it is set aside as topic-7.<32 hex digits>-stray.
 """
@@ -24,6 +25,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TEMPORARY = ".tmp"
+ASIDE = ".aside"  # A second one of the same name is .aside.2.
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -35,10 +37,13 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+SEGMENTS = "odradek-segments-checkpoint"  # Ours alone.
 
 _OFFSET_DIGITS = 20
 _NAME_CHARACTERS_MAX = 255
-_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
+_SEGMENT_FILE = re.compile(
+    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap|\.aside(?:\.[1-9]\d*)?)?"
+)
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d{0,9})")
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(delete|future|stray)")
 DELETE, STRAY = "delete", "stray"  # How directories are marked.

@@ -129,6 +129,11 @@ class Segment:
         return self._file
 
     @property
+    def name(self) -> str:
+        """The file's, without its directory."""
+        return self.path.rpartition("/")[2]
+
+    @property
     def is_open(self) -> bool:
         return self._file is not None
 

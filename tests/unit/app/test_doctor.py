@@ -183,12 +183,16 @@ class Patient(ScriptedBroker):
         )
         self.node = 1
         self.listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+        self.log_dirs = ""
         self.on(MetadataRequest, lambda request, version: self.cluster)
         self.on(DescribeConfigsRequest, self._configs)
 
     def _configs(self, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
         listeners = DescribeConfigsResourceResult(
             name="advertised.listeners", value=self.listeners, read_only=True, is_sensitive=False
+        )
+        log_dirs = DescribeConfigsResourceResult(
+            name="log.dirs", value=self.log_dirs, read_only=True, is_sensitive=False
         )
         return DescribeConfigsResponse(
             results=[
@@ -197,7 +201,7 @@ class Patient(ScriptedBroker):
                     error_message=None,
                     resource_type=one.resource_type,
                     resource_name=one.resource_name,
-                    configs=[listeners] if one.resource_name == str(self.node) else [],
+                    configs=[listeners, log_dirs] if one.resource_name == str(self.node) else [],
                 )
                 for one in request.resources
             ]
@@ -480,3 +484,33 @@ def test_clients_by_versions() -> None:
     assert "librdkafka 2.16, aiokafka 0.14 can produce and consume" in told
     (nobody,) = examine_clients({})
     assert (nobody.state, "Produce" in nobody.says) == (State.WRONG, True)
+
+
+# What was set aside on its disks.
+
+
+def data_directory(path: Path, cluster_id: str) -> Path:
+    path.mkdir()
+    (path / "meta.properties").write_text(f"version=0\nbroker.id=1\ncluster.id={cluster_id}\n")
+    (path / "flights-0").mkdir()
+    (path / "flights-0" / f"{0:020d}.log").write_bytes(bytes(5000))
+    return path
+
+
+def test_what_was_set_aside(tmp_path: Path) -> None:
+    plain, full, another = (data_directory(tmp_path / name, name[:1]) for name in ("c-plain", "c-full", "other"))
+    (full / "flights-0" / f"{7:020d}.log.aside").write_bytes(bytes(1000))
+    (full / "flights-0" / f"{7:020d}.log.aside.2").write_bytes(bytes(24))
+    (full / f"gone-0.{'0' * 32}-stray").mkdir()
+    (full / f"gone-0.{'0' * 32}-stray" / f"{0:020d}.log").write_bytes(bytes(2048))
+    (another / "flights-0" / f"{7:020d}.log.aside").write_bytes(bytes(1000))
+    with Patient() as patient:
+        patient.log_dirs = f"{plain}, {full},{another},{tmp_path / 'not-here'}"
+        findings = examined(patient.port)
+    assert works(findings)
+    ok, noted = (one for one in findings if one.check == "log dirs")
+    assert (ok.state, ok.says) == (State.OK, f"nothing is set aside in {plain}")
+    strays = "1 log of partitions that the broker does not have (*-stray)"
+    asides = "2 files with what recovery cut off logs (*.aside)"
+    assert (noted.state, noted.says) == (State.NOTE, f"{strays} and {asides}, 3.0 KiB, set aside in {full}")
+    assert "odradek log dump" in (noted.advice or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from odradek.app.commands.log_verify import verify
 from odradek.app.dump import (
     Damage,
     DumpedBatch,
@@ -20,13 +20,15 @@ from odradek.app.dump import (
     records,
 )
 from odradek.app.failure import FAILED, CommandFailed
-from odradek.app.output import plural, size_text, time_text
+from odradek.app.output import plural, print_json_line, size_text, time_text
 from odradek.app.record_text import readable, readable_headers
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, parse_segment_file
 from odradek.record.batch import Batch
 from odradek.record.records import Record
 
 app = typer.Typer(help="Look into log files on disk.", no_args_is_help=True)
+
+app.command("verify")(verify)
 
 SHOWN_BYTES = 60
 CHARACTER_BYTES_MAX = 4  # Of UTF-8.
@@ -169,16 +171,12 @@ def dump_log_json(file: Path, with_records: bool) -> int:
     for each in batches(file):
         shown = damage_json(each) if isinstance(each, Damage) else batch_json(each)
         faults += "fault" in shown
-        write_json({"file": str(file), **shown})
+        print_json_line({"file": str(file), **shown})
         if with_records and isinstance(each, DumpedBatch) and each.batch is not None and each.fault is None:
             for record in records_json(each.batch):
                 faults += "fault" in record
-                write_json(record)
+                print_json_line(record)
     return faults
-
-
-def write_json(value: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def damage_json(damage: Damage) -> dict[str, object]:
@@ -229,7 +227,7 @@ def dump_index(file: Path, as_json: bool) -> int:
     for row in rows:
         if as_json:
             shown: dict[str, object] = dict(zip(names, row.columns, strict=True))
-            write_json({"file": str(file), **shown, **({"fault": row.fault} if row.fault else {})})
+            print_json_line({"file": str(file), **shown, **({"fault": row.fault} if row.fault else {})})
         else:
             cells = [f"{name} {cell_text(name, cell)}" for name, cell in zip(names, row.columns, strict=True)]
             sys.stdout.write("  " + "  ".join(cells) + (f"  CORRUPT: {row.fault}" if row.fault else "") + "\n")

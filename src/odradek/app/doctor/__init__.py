@@ -5,7 +5,8 @@
                 ├─> tls        what to do when TLS fails, if that is what the client is to speak
                 ├─> clients    which clients have versions in common with the broker
                 └─> cluster    metadata ──> advertised   each broker where it says it is
-                                        └─> topics       partitions without a leader, missing replicas
+                                        ├─> topics       partitions without a leader, missing replicas
+                                        └─> log_dirs     what is set aside, where the directories are here
 
 Each step gives findings; the first that leaves nothing to ask ends the examination.  Every wait has an end.
 """

@@ -152,7 +152,7 @@ def advice_for(broker: Broker, entrance: Entrance, protocol: str = "PLAINTEXT") 
 
 def corrected(identity: Identity | None, present: Address, right: Address, protocol: str = "PLAINTEXT") -> str:
     """The broker's setting with the one address replaced; what other listeners advertise stays."""
-    listeners = identity.listeners if identity else {}
+    listeners = identity.configs if identity else {}
     entries = [entry.strip() for entry in listeners.get("advertised.listeners", "").split(",") if entry.strip()]
     wanted = f"://{text_of(present)}"
     if any(entry.endswith(wanted) for entry in entries):

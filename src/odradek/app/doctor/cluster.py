@@ -22,7 +22,7 @@ from odradek.wire.schema import schema_of
 
 BROKER_RESOURCE = 4
 MAY_CREATE_SINCE = 4
-LISTENER_KEYS = ("advertised.listeners", "listeners")
+KEYS = ("advertised.listeners", "listeners", "log.dirs", "log.dir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Cluster:
 
 
 class Identity(NamedTuple):
-    """Which broker answered, and its listener configuration, where it tells."""
+    """Which broker answered, and its configuration of KEYS, where it tells."""
 
     node: int
-    listeners: dict[str, str]
+    configs: dict[str, str]
 
 
 def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
@@ -64,9 +64,7 @@ def ask_identity(connection: Connection, nodes: Iterable[int]) -> Identity | Non
     NO_BROKER if it is none of them; None if it does not say: too old, or this client may not ask.
     """
     resources = [
-        DescribeConfigsResource(
-            resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=list(LISTENER_KEYS)
-        )
+        DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=list(KEYS))
         for node in list(nodes)[:INT16_MAX]
     ]
     try:

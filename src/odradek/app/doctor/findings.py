@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`check` is what was looked at: address, connection, protocol, clients, cluster, broker N, topics."""
+    """`check` is what was looked at: address, connection, protocol, clients, cluster, broker N, topics, log dirs."""
 
     check: str
     state: State

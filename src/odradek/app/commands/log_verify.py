@@ -1,0 +1,92 @@
+"""odradek log verify: whole logs read, and repaired where that is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.app.failure import FAILED, CommandFailed
+from odradek.app.output import plural, print_json_line, size_text
+from odradek.app.repair import repair as repair_logs
+from odradek.app.verify import Counts, Folder, Said
+from odradek.app.verify import verify as verify_log
+from odradek.base.units import TopicPartition
+from odradek.log.checkpoints import BadCheckpoint
+from odradek.log.failures import DirectoryInUse, SegmentMissing
+from odradek.log.names import parse_partition
+
+DEFAULT_DIRECTORY = Path("odradek-data")
+
+
+def verify(
+    path: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A data directory, or a partition's in it.")
+    ] = DEFAULT_DIRECTORY,
+    repair: Annotated[
+        bool, typer.Option("--repair", metavar="", help="Cut logs where they are damaged.  Of a stopped broker only.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="One JSON object a line.")] = False,
+) -> int:
+    """Read whole logs and say what is wrong with them: checksums, offsets, indexes, missing segments.
+
+    Reads only, and needs no broker; beside one that runs, what it has not
+    synced yet is left out.  The exit status is 1 if something is wrong.
+
+    --repair cuts each log that has a fault before its first damage, as
+    recovery does: what is cut off is set aside as .log.aside files beside it.
+    The exit status is 0 then, if nothing is wrong any more.
+
+    Example: odradek log verify odradek-data
+    """
+    if not path.is_dir():
+        raise CommandFailed(f"{path} is no directory: give a data directory, or a partition's in it")
+    try:
+        return verify_all(path, repair, as_json)
+    except (BadCheckpoint, DirectoryInUse, SegmentMissing) as error:
+        raise CommandFailed(str(error)) from None
+
+
+def verify_all(path: Path, repair: bool, as_json: bool) -> int:
+    is_partition = parse_partition(path.absolute().name) is not None
+    folder = Folder.at(path.absolute().parent if is_partition else path)
+    partitions = [folder.path / path.absolute().name] if is_partition else folder.partitions()
+    counts = Counts()
+    faulty = faults_of(folder, partitions, counts, as_json)
+    if not as_json:
+        read = f"{plural(counts.segments, 'segment')}, {plural(counts.batches, 'batch', 'batches')}"
+        verdict = f"{plural(sum(faulty.values()), 'fault')}" if faulty else "nothing is wrong"
+        sys.stdout.write(f"{plural(counts.logs, 'log')}, {read}, {size_text(counts.size)}: {verdict}\n")
+    if not repair or not faulty:
+        return FAILED if faulty else 0
+    for partition, aside in repair_logs(folder, list(faulty)):
+        write_said(Said(partition, "repaired" if aside is None else f"repaired, {aside}", False), as_json)
+    again = [folder.path / str(partition) for partition in faulty]
+    return FAILED if faults_of(Folder.at(folder.path), again, Counts(), as_json) else 0
+
+
+def faults_of(folder: Folder, partitions: Iterable[Path], counts: Counts, as_json: bool) -> Counter[TopicPartition]:
+    """How many each partition has that has any; all that is said is written on the way."""
+    faulty: Counter[TopicPartition] = Counter()
+    for partition in partitions:
+        try:
+            for said in verify_log(folder, partition, counts):
+                write_said(said, as_json)
+                if said.is_fault:
+                    faulty[said.partition] += 1
+        except OSError:
+            if partition.exists():  # Else it was deleted meanwhile.
+                raise
+    return faulty
+
+
+def write_said(said: Said, as_json: bool) -> None:
+    if as_json:
+        kind = "fault" if said.is_fault else "note"
+        print_json_line({"topic": said.partition.topic, "partition": said.partition.partition, kind: said.says})
+    else:
+        sys.stdout.write(f"{said.partition}: {said.says}\n")

@@ -1,0 +1,58 @@
+"""What was set aside in a broker's data directories, where they can be looked at from here.
+
+The broker tells their names, and meta.properties whether a directory of that name here is that broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.app.doctor.cluster import Identity
+from odradek.app.doctor.findings import Finding, note, ok
+from odradek.app.output import plural, size_text
+from odradek.log import names
+from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.meta_properties import WrongDirectory, identity
+
+CHECK = "log dirs"
+ADVICE = "Look at what is set aside with odradek log dump, and delete what nobody wants back: it never goes by itself."
+
+
+def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
+    """Nothing is said of directories that are not here."""
+    for directory in log_dirs(told.configs) if told is not None else ():
+        assert told is not None
+        try:
+            if identity(RealDisk(), directory) == (told.node, cluster_id):
+                yield finding(directory)
+        except (DiskFailed, WrongDirectory):
+            continue  # Another's, or not for us to read.
+
+
+def log_dirs(configs: dict[str, str]) -> list[str]:
+    text = configs.get("log.dirs") or configs.get("log.dir") or ""
+    return [each for each in map(str.strip, text.split(",")) if each]
+
+
+def finding(directory: str) -> Finding:
+    """Raises DiskFailed."""
+    disk = RealDisk()
+    strays, asides, size = 0, 0, 0
+    for folder in disk.entries(directory):
+        if folder.size >= 0:
+            continue
+        is_stray = names.mark(folder.name) == names.STRAY
+        strays += is_stray
+        for file in disk.entries(f"{directory}/{folder.name}"):
+            parsed = names.parse_segment_file(file.name)
+            is_aside = parsed is not None and parsed[2].startswith(names.ASIDE)
+            asides += is_aside and not is_stray
+            size += max(file.size, 0) if is_stray or is_aside else 0
+    if not strays and not asides:
+        return ok(CHECK, f"nothing is set aside in {directory}")
+    found = []
+    if strays:
+        found.append(f"{plural(strays, 'log')} of partitions that the broker does not have (*-stray)")
+    if asides:
+        found.append(f"{plural(asides, 'file')} with what recovery cut off logs (*.aside)")
+    return note(CHECK, f"{' and '.join(found)}, {size_text(size)}, set aside in {directory}", ADVICE)

@@ -1,0 +1,59 @@
+"""Cuts logs where they are damaged, as recovery does, while no broker has them: what is cut off is set aside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from odradek.app.verify import Folder
+from odradek.base.units import TimestampMs, TopicPartition
+from odradek.log import names
+from odradek.log.aside import SetAside
+from odradek.log.checkpoints import write_offsets, write_segments
+from odradek.log.config import LogConfig
+from odradek.log.disk import RealDisk, read_file, replace_file
+from odradek.log.log import FIRST_OFFSET, Log
+from odradek.log.presence import noted_text
+
+MARKER_BYTES_MAX = 4096
+
+
+def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
+    """Cuts each log where it is damaged, and makes its indexes again.  Raises OSError, DirectoryInUse among them.
+
+    Meanwhile there is no clean-shutdown marker: who starts after a stop amid it checks the logs.
+    """
+    disk, marker = RealDisk(), f"{folder.path}/{names.CLEAN_SHUTDOWN}"
+    lock = disk.lock(f"{folder.path}/{names.LOCK}")
+    try:
+        said = read_file(disk, marker, MARKER_BYTES_MAX)
+        disk.unlink(marker)
+        disk.sync_directory(str(folder.path))
+        for partition in partitions:
+            yield partition, repaired(disk, folder, partition)
+        if said is not None:
+            replace_file(disk, marker, said)
+            disk.sync_directory(str(folder.path))
+    finally:
+        lock.release()
+
+
+def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAside | None:
+    """What was set aside.  The folder's checkpoints say so before the next log is begun with."""
+    now = TimestampMs(time.time_ns() // 1_000_000)
+    log = Log.open(
+        disk,
+        f"{folder.path}/{partition}",
+        LogConfig(),
+        now,
+        start_offset=folder.starts.get(partition, FIRST_OFFSET),
+        noted=folder.noted.get(partition, ""),
+        was_compacted=partition in folder.compacted,
+        repairs=True,
+    )
+    log.close(now)
+    folder.recovery_points[partition] = log.end_offset
+    folder.noted[partition] = noted_text(log.segments)
+    write_offsets(disk, f"{folder.path}/{names.RECOVERY_POINTS}", folder.recovery_points)
+    write_segments(disk, f"{folder.path}/{names.SEGMENTS}", folder.noted)
+    return log.aside

@@ -1,0 +1,238 @@
+"""Reads logs as they lie on disk and says what is wrong with them.
+
+Reading holds no lock and changes nothing, so it may be done beside a broker: then what is not synced yet is left out.
+A sentence is a fault unless it is a note: what is torn behind the recovery point of a log that was not stopped cleanly
+is either being written or the next start's business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from odradek.app.dump import by_name, entries, open_read_only
+from odradek.base.units import Offset, TopicPartition
+from odradek.log import names
+from odradek.log.aside import is_zeros, next_batch, survey
+from odradek.log.checkpoints import (
+    BadCheckpoint,
+    read_epochs,
+    read_offsets,
+    read_segments,
+    read_topic_id,
+)
+from odradek.log.disk import File, RealDisk
+from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.log.log import FIRST_OFFSET
+from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX
+from odradek.log.presence import gap_between
+from odradek.log.scan import Damaged, walk_checked
+from odradek.record.batch import MAGIC
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One sentence about one log."""
+
+    partition: TopicPartition
+    says: str
+    is_fault: bool = True
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was read."""
+
+    logs: int = 0
+    segments: int = 0
+    batches: int = 0
+    size: int = 0
+
+
+class ReadOnlyDisk(RealDisk):
+    """Opens files of whom only reading is allowed."""
+
+    def open(self, path: str) -> File:
+        return self._open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+@dataclass(slots=True)
+class Folder:
+    """A data directory, and what it says of its logs as a whole."""
+
+    path: Path
+    is_clean: bool
+    recovery_points: dict[TopicPartition, Offset]
+    starts: dict[TopicPartition, Offset]
+    compacted: dict[TopicPartition, Offset]
+    noted: dict[TopicPartition, str]
+
+    @classmethod
+    def at(cls, path: Path) -> Folder:
+        """Raises DiskFailed, BadCheckpoint."""
+        disk = ReadOnlyDisk()
+        return cls(
+            path,
+            (path / names.CLEAN_SHUTDOWN).exists(),
+            read_offsets(disk, f"{path}/{names.RECOVERY_POINTS}"),
+            read_offsets(disk, f"{path}/{names.LOG_STARTS}"),
+            read_offsets(disk, f"{path}/{names.CLEANER_OFFSETS}"),
+            read_segments(disk, f"{path}/{names.SEGMENTS}"),
+        )
+
+    def partitions(self) -> list[Path]:
+        found = (path for path in self.path.iterdir() if path.is_dir() and names.parse_partition(path.name))
+        return sorted(found, key=by_name)
+
+
+@dataclass(slots=True)
+class Segment:
+    """What was seen of one segment."""
+
+    path: Path
+    base_offset: Offset
+    end: Offset  # Behind its last batch that can be read.
+    said: list[str] = field(default_factory=list)
+    is_torn: bool = False  # Nothing that can be read is behind the damage.
+
+
+def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
+    """What there is to say of one partition's log.  Raises OSError."""
+    partition = names.parse_partition(path.name)
+    assert partition is not None, "the caller looked at its name"
+    counts.logs += 1
+    bases, spoken, asides = listed(path)
+    last = max(bases, default=None)
+    segments = [one for base in sorted(bases) if (one := seen(path, base, counts, is_last=base == last)) is not None]
+    spoken |= {Offset(int(offset)) for offset in folder.noted.get(partition, "").split()} - bases
+    synced = folder.recovery_points.get(partition, FIRST_OFFSET)
+    for segment in segments:
+        is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
+        for text in segment.said:
+            yield Said(partition, text, is_fault=not is_open)
+    yield from (Said(partition, text) for text in between(segments))
+    if partition not in folder.compacted:
+        start = folder.starts.get(partition, FIRST_OFFSET)
+        yield from (Said(partition, text) for text in missing(path, segments, spoken, start))
+    if segments and segments[-1].end < synced and not segments[-1].said:
+        yield Said(partition, f"the log ends at offset {segments[-1].end}, and had been synced up to {synced}")
+    yield from (Said(partition, text) for text in small_files(path))
+    if asides:
+        text = f"what recovery cut off is set aside: {', '.join(asides)}"
+        yield Said(partition, text, is_fault=False)
+
+
+def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
+    """The base offsets of its segments, those that an index without a log speaks of, and what was set aside."""
+    bases: set[Offset] = set()
+    hollow: set[Offset] = set()
+    indexed: set[Offset] = set()
+    retired: set[Offset] = set()
+    asides = []
+    for entry in RealDisk().entries(str(path)):
+        parsed = names.parse_segment_file(entry.name)
+        if parsed is None or entry.size < 0:
+            continue
+        base, suffix, second = parsed
+        if second.startswith(names.ASIDE):
+            asides.append(entry.name)
+        elif second == names.DELETED:
+            retired.add(base)
+        elif suffix == LOG and not second:
+            (bases if entry.size else hollow).add(base)
+        elif suffix in SEGMENT_SUFFIXES and not second and entry.size:
+            indexed.add(base)
+    bases |= {base for base in hollow if base > max(bases, default=-1)}  # The open one.
+    return bases, indexed - bases - retired, sorted(asides)
+
+
+def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segment | None:
+    """None if it was deleted meanwhile."""
+    path = folder / f"{names.segment_stem(base)}{LOG}"
+    segment = Segment(path, base, base)
+    try:
+        places = dict(index_entries(segment, is_last=is_last))  # First: it may only tell of less than there is.
+        file = open_read_only(path)
+        size = file.size()
+    except FileNotFoundError:
+        return None
+    counts.segments += 1
+    counts.size += size
+    position: int | None = 0
+    while position is not None:
+        try:
+            read_batches(segment, file, (position, size), places, counts)
+            position = None
+        except Damaged as damage:
+            if is_last and is_zeros(file, damage.position, size):
+                break  # Preallocated.
+            segment.said.append(f"byte {damage.position} of {path.name}: {damage.why}")
+            rest = survey(file, damage.position, size, segment.end, base)
+            segment.is_torn = not rest.records
+            position = next_batch(file, damage.position + 1, size, (segment.end, base)) if rest.records else None
+    if not segment.said and places:
+        where = next(iter(places))
+        segment.said.append(f"{path.with_suffix(OFFSET_INDEX).name} leads to byte {where}, where no batch begins")
+    return segment
+
+
+def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int]]:
+    """(position, offset) of the offset index; both indexes are looked at for order and range."""
+    offset = newest = -1
+    path = segment.path.with_suffix(OFFSET_INDEX)
+    for delta, position in entries(path, OFFSET_ENTRY) if path.exists() else ():
+        if delta <= offset:
+            segment.said.append(f"{path.name} does not ascend at offset {segment.base_offset + delta}")
+        offset = delta
+        yield position, segment.base_offset + delta
+    path = segment.path.with_suffix(TIME_INDEX)
+    for timestamp, delta in entries(path, TIME_ENTRY) if path.exists() else ():
+        if timestamp < newest or delta < 0:
+            segment.said.append(f"{path.name} does not ascend at time {timestamp}")
+        newest = timestamp
+    if not is_last and segment.path.stat().st_size and not segment.path.with_suffix(OFFSET_INDEX).exists():
+        segment.said.append(f"{segment.path.name} has no {OFFSET_INDEX}")
+
+
+def read_batches(segment: Segment, file: File, part: tuple[int, int], places: dict[int, int], counts: Counts) -> None:
+    """Raises Damaged.  What of the index is right is taken out of `places`."""
+    for place in walk_checked(file, *part):
+        first = place.base_offset if place.magic == MAGIC else place.last_offset
+        if first < segment.end:
+            segment.said.append(
+                f"byte {place.position} of {segment.path.name}: offset {first} where {segment.end} is next"
+            )
+        offset = places.pop(place.position, None)
+        if offset is not None and offset < first:
+            index = segment.path.with_suffix(OFFSET_INDEX).name
+            segment.said.append(f"{index} leads to byte {place.position} for {offset}, where {first} begins")
+        segment.end = Offset(max(segment.end, place.last_offset + 1))
+        counts.batches += 1
+
+
+def between(segments: Sequence[Segment]) -> Iterator[str]:
+    for segment, following in pairwise(segments):
+        if segment.end > following.base_offset:
+            reached = f"{segment.path.name} reaches offset {segment.end - 1}"
+            yield f"{reached}, and {following.path.name} is next"
+
+
+def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start: Offset) -> Iterator[str]:
+    """A segment whose end can't be read says nothing of where it ends."""
+    for segment, following in pairwise(segments):
+        if following.base_offset > start and not segment.is_torn:
+            gap = gap_between(str(path), segment.end, following.base_offset, spoken)
+            if gap is not None:
+                yield str(gap)
+
+
+def small_files(path: Path) -> Iterator[str]:
+    disk = ReadOnlyDisk()
+    for read in (read_epochs, read_topic_id):
+        try:
+            read(disk, str(path))
+        except BadCheckpoint as bad:
+            yield str(bad)

@@ -1,0 +1,80 @@
+"""Sees that a segment amid a log is missing, from what else tells of it; a good log of Kafka's is never taken for one.
+
+That offsets are left out between two segments proves nothing: compaction leaves some out, and so does a follower of a
+compacted log.  So two things are asked for: that one segment ends before the next begins, and that something says
+there was a segment in between:
+
+- an index without its log, or a log that is empty though its index is not; a stop amid a deletion leaves the log with
+  .deleted behind it, and is told apart by that;
+- what we noted at the last clean stop, odradek-segments-checkpoint.  It may be old: whoever had the directory since
+  removed segments from the start, or from the end and then wrote on, and then nothing is left out; or compacted it,
+  which Kafka notes itself in cleaner-offset-checkpoint.
+
+Segments are only read where something speaks of a missing one.  A log's first segments are not missed, they may have
+gone by retention; of a log that ends below its recovery point it is told, and it goes on from there, as after a damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from odradek.base.units import Offset
+from odradek.log.names import LOG, segment_stem
+from odradek.log.scan import Damaged
+from odradek.log.segment import Segment
+
+
+class Gap(NamedTuple):
+    """Offsets from `end` to below `following` are not there, and `missing` is the file that had the first of them."""
+
+    missing: str
+    end: Offset
+    following: Offset
+
+    def __str__(self) -> str:
+        return f"{self.missing} is missing: the log has nothing from offset {self.end} to {self.following - 1}"
+
+
+def noted_text(segments: Sequence[Segment]) -> str:
+    """What is noted of a log at a clean stop.  Empty segments may go at any time."""
+    return " ".join([str(segment.base_offset) for segment in segments if segment.size])
+
+
+def spoken_of(noted: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
+    """The segments that something speaks of and that are not there."""
+    if not others and noted == noted_text(segments):
+        return set()
+    spoken = {Offset(int(offset)) for offset in noted.split()} | set(others)
+    return spoken - {segment.base_offset for segment in segments}
+
+
+def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset], start: Offset) -> list[Gap]:
+    """Those above the log's start.  A segment that can't be read says nothing of where it ends."""
+    found: list[Gap] = []
+    if not spoken:
+        return found
+    for segment, following in pairwise(segments):
+        if following.base_offset <= start:
+            continue
+        between = [offset for offset in spoken if segment.base_offset < offset < following.base_offset]
+        end = _end_of(segment) if between else None
+        if end is not None and (gap := gap_between(directory, end, following.base_offset, between)):
+            found.append(gap)
+    return found
+
+
+def gap_between(directory: str, end: Offset, following: Offset, spoken: Collection[Offset]) -> Gap | None:
+    """A segment ends at `end`, the next begins at `following`."""
+    missing = min((offset for offset in spoken if end <= offset < following), default=None)
+    return None if missing is None else Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
+
+
+def _end_of(segment: Segment) -> Offset | None:
+    try:
+        return segment.end_by_index()
+    except Damaged:
+        return None
+    finally:
+        segment.release()

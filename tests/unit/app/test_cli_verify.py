@@ -1,0 +1,249 @@
+"""odradek log verify, against logs that were written by one of ours and then spoilt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from odradek.app.main import main
+from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import RealDisk
+from odradek.log.log import Log
+from support.logs import T0, put, stored
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
+GOOD, BAD = (TopicPartition(TopicName(name), 0) for name in ("good", "people"))
+
+
+def opened(data: Path) -> LogDirectory:
+    return LogDirectory.open(
+        RealDisk(), str(data), T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda topic: CONFIG
+    )
+
+
+def filled(data: Path) -> tuple[LogDirectory, Log]:
+    """Two logs of five segments each; gives the second."""
+    directory = opened(data)
+    for name in (GOOD, BAD):
+        log = directory.create(name, None, CONFIG, T0)
+        for number in range(18):
+            put(log, *[b"value %d" % number] * (1 + number % 2), at=T0 + number)
+    return directory, log
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def log(data: Path) -> Log:
+    """As a clean stop leaves it."""
+    directory, log = filled(data)
+    assert directory.close(T0) == []
+    return log
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[str], str]:
+    capsys.readouterr()
+    status = main(["log", "verify", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out.splitlines(), captured.err
+
+
+def write(path: str | Path, position: int, data: bytes) -> None:
+    with Path(path).open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def contents(data: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+
+
+def test_whole_logs(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(data)
+    assert run(capsys, data) == (0, ["2 logs, 10 segments, 36 batches, 2.9 KiB: nothing is wrong"], "")
+    assert run(capsys, data / "people-0")[1] == ["1 log, 5 segments, 18 batches, 1.5 KiB: nothing is wrong"]
+    assert contents(data) == before
+
+
+def test_every_damage_is_told_with_its_place(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = log.segments[1], log.segments[3]
+    one, other = list(first.places(0))[1], next(iter(second.places(0)))
+    write(first.path, one.position + 65, b"\xff")
+    write(second.path, other.position + 10, b"\x7f")
+    status, lines, _ = run(capsys, data)
+    assert status == 1
+    assert lines[0].startswith(f"people-0: byte {one.position} of {first.name}: checksum 0x")
+    assert lines[1].startswith(f"people-0: byte 0 of {second.name}: a batch of ")
+    assert lines[2:] == ["2 logs, 10 segments, 34 batches, 2.9 KiB: 2 faults"]
+
+
+def test_as_json(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    write(log.segments[0].path, 65, b"\xff")
+    status, (line,), _ = run(capsys, data, "--json")
+    said = json.loads(line)
+    assert (status, said["topic"], said["partition"], sorted(said)) == (1, "people", 0, ["fault", "partition", "topic"])
+
+
+def test_offsets_that_go_back(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    (segment, place) = log.segments[2], list(log.segments[2].places(0))[1]
+    write(segment.path, place.position, (place.base_offset - 2).to_bytes(8, "big"))
+    status, lines, _ = run(capsys, data)
+    assert status == 1
+    text = f"byte {place.position} of {segment.name}: offset {place.base_offset - 2} where {place.base_offset} is next"
+    assert lines[0] == f"people-0: {text}"
+
+
+@pytest.mark.parametrize("index", [".index", ".timeindex"])
+def test_an_index_that_is_wrong(index: str, data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(log.segments[2].path).with_suffix(index)
+    before = path.read_bytes()
+    path.write_bytes(before[: len(before) - 2] + b"\x01\x01" if index == ".index" else before + before[:8] + bytes(4))
+    if index == ".timeindex":
+        path.write_bytes(before + (1).to_bytes(8, "big") + b"\0\0\0\1")
+    status, lines, _ = run(capsys, data)
+    assert status == 1
+    assert lines[0].startswith(f"people-0: {path.name} ")
+    assert run(capsys, data, "--repair")[0] == 0
+    assert path.read_bytes() == before or run(capsys, data)[0] == 0
+
+
+@pytest.mark.parametrize("what", ["its log", "all of it", "its bytes"])
+def test_a_missing_segment(what: str, data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    segment, following = log.segments[1], log.segments[2]
+    path = Path(segment.path)
+    if what == "its bytes":
+        path.write_bytes(b"")
+    for file in path.parent.glob(f"{path.stem}.*" if what == "all of it" else path.name if what == "its log" else "-"):
+        file.unlink()
+    status, lines, _ = run(capsys, data)
+    assert status == 1
+    gap = f"the log has nothing from offset {segment.base_offset} to {following.base_offset - 1}"
+    assert lines[0] == f"people-0: {path} is missing: {gap}"
+    before = stored_before(log, segment.base_offset)
+    status, lines, _ = run(capsys, data, "--repair")
+    assert status == 0
+    assert lines[2].startswith(f"people-0: repaired, cut off at offset {segment.base_offset} (")
+    directory = opened(data)
+    assert (directory.offline, directory.problems) == ({}, [])
+    assert stored(directory.logs[BAD]) == before
+
+
+def stored_before(log: Log, offset: int) -> list[tuple[int, int]]:
+    (first, *_) = log.segments
+    return [(each.base_offset, each.last_offset) for each in first.places(0) if each.base_offset < offset]
+
+
+def test_repair_cuts_and_sets_aside(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = stored(log)
+    segment = log.segments[1]
+    place = list(segment.places(0))[1]
+    write(segment.path, place.position + 65, b"\xff")
+    good = contents(data / "good-0")
+    later = {one.base_offset: Path(one.path).read_bytes() for one in log.segments[2:]}
+    status, lines, _ = run(capsys, data, "--repair")
+    assert status == 0
+    assert lines[2].startswith(f"people-0: repaired, cut off at offset {place.base_offset} (byte {place.position} of ")
+    assert lines[3].startswith(f"people-0: what recovery cut off is set aside: {place.base_offset:020d}.log.aside, ")
+    assert contents(data / "good-0") == good
+    for base, whole in later.items():
+        assert (data / "people-0" / f"{base:020d}.log.aside").read_bytes() == whole
+    assert run(capsys, data)[0] == 0
+    directory = opened(data)
+    assert (directory.clean_shutdown, directory.offline, directory.problems) == (True, {}, [])
+    assert stored(directory.logs[BAD]) == [each for each in expected if each[0] < place.base_offset]
+    assert stored(directory.logs[GOOD]) == expected
+
+
+def test_a_repair_that_failed_leaves_no_marker(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next start checks what is there."""
+    write(log.segments[1].path, 65, b"\xff")
+    (data / "people-0" / "leader-epoch-checkpoint").unlink()
+    (data / "people-0" / "leader-epoch-checkpoint.tmp").mkdir()
+    status, _, error = run(capsys, data, "--repair")
+    assert (status, "leader-epoch-checkpoint.tmp" in error) == (1, True)
+    assert not (data / ".kafka_cleanshutdown").exists()
+
+
+def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory, log = filled(data)
+    log.flush()
+    directory.checkpoint_now()
+    write(log.segments[0].path, 65, b"\xff")
+    before = contents(data)
+    status, _, error = run(capsys, data, "--repair")
+    assert status == 1
+    assert (
+        error
+        == f"odradek: {data} is in use by another broker, which holds its .lock: stop it, or use another directory\n"
+    )
+    assert contents(data) == before
+    directory.abandon()
+
+
+def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory, log = filled(data)
+    log.flush()
+    directory.checkpoint_now()
+    put(log, b"half of it")
+    with Path(log.segments[-1].path).open("r+b") as file:
+        file.truncate(log.segments[-1].size - 5)
+    status, lines, _ = run(capsys, data)
+    assert status == 0
+    assert lines[0].startswith("people-0: byte ")
+    assert lines[1].endswith(": nothing is wrong")
+    directory.abandon()
+
+
+def test_what_was_synced_and_is_torn_is_one(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    with Path(log.segments[-1].path).open("r+b") as file:
+        file.truncate(log.segments[-1].size - 5)
+    assert run(capsys, data)[0] == 1
+
+
+def test_a_log_that_ends_too_early(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    last = Path(log.segments[-1].path)
+    for path in last.parent.glob(f"{last.stem}.*"):
+        path.unlink()
+    status, lines, _ = run(capsys, data)
+    end = log.segments[-1].base_offset
+    assert status == 1
+    assert lines[0] == f"people-0: the log ends at offset {end}, and had been synced up to {log.end_offset}"
+
+
+def test_a_directory_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, error = run(capsys, tmp_path / "nowhere")
+    assert status == 1
+    assert error == f"odradek: {tmp_path / 'nowhere'} is no directory: give a data directory, or a partition's in it\n"
+
+
+def test_a_checkpoint_that_is_damaged(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "people-0" / "leader-epoch-checkpoint").write_text("0\n9\n")
+    status, lines, _ = run(capsys, data)
+    assert status == 1
+    assert "leader-epoch-checkpoint" in lines[0]
+    (data / "recovery-point-offset-checkpoint").write_text("junk")
+    status, lines, error = run(capsys, data)
+    assert (status, lines) == (1, [])
+    assert "recovery-point-offset-checkpoint" in error
+
+
+def test_dump_shows_what_was_set_aside(data: Path, log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    """It begins with the damage, and goes on behind it."""
+    place, following, *_ = log.segments[1].places(0)
+    write(log.segments[1].path, place.position + 8, b"\x7f")
+    run(capsys, data, "--repair")
+    capsys.readouterr()
+    name = f"{place.base_offset:020d}.log.aside"
+    assert main(["log", "dump", str(data / "people-0" / name)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith(f"  @0  TORN  {place.size} bytes are no batch: ")
+    assert lines[2].startswith(f"  @{place.size}  {following.base_offset}..{following.last_offset}  ")
+    assert main(["log", "dump", str(data / "people-0")]) == 0
+    assert ".aside" not in capsys.readouterr().out

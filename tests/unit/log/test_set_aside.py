@@ -1,0 +1,429 @@
+"""What recovery cuts off and does not delete, and logs amid which a segment is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.base.uuids import from_text
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import Disk, RealDisk
+from odradek.log.failures import SegmentMissing
+from odradek.log.log import Log
+from odradek.log.names import parse_segment_file
+from odradek.log.scan import walk
+from support.logs import T0, put, stored
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
+COMPACTED = LogConfig(segment_bytes=400, index_interval_bytes=100, cleanup_compact=True)
+TOPIC_ID = from_text("a67ft7QwQvaXgreHgpGCEA")
+T = TopicPartition(TopicName("t"), 0)
+
+
+@pytest.fixture(params=["simulated", "real"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
+    if request.param == "real":
+        return RealDisk(), str(tmp_path / "data")
+    return SimDisk(), "/data"
+
+
+def opened(disk: Disk, path: str, config: LogConfig = CONFIG) -> LogDirectory:
+    return LogDirectory.open(
+        disk, path, T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda topic: config
+    )
+
+
+def filled(disk: Disk, path: str, batches: int = 18) -> tuple[LogDirectory, Log]:
+    """Three segments and more, of batches with one and two records by turns."""
+    directory = opened(disk, path)
+    log = directory.create(T, TOPIC_ID, CONFIG, T0)
+    for number in range(batches):
+        put(log, *[b"value %d" % number] * (1 + number % 2), at=T0 + number)
+    assert len(log.segments) >= 4
+    return directory, log
+
+
+def asides(disk: Disk, path: str) -> list[str]:
+    return sorted(entry.name for entry in disk.entries(f"{path}/t-0") if ".aside" in entry.name)
+
+
+def content(disk: Disk, path: str) -> bytes:
+    return disk.open(path).pread(0, 10_000)
+
+
+def flip(disk: Disk, path: str, position: int) -> None:
+    file = disk.open(path)
+    file.write(position, bytes([file.pread(position, 1)[0] ^ 1]))
+
+
+def rename(disk: Disk, path: str, offset: int, suffix: str = ".log") -> None:
+    disk.rename(f"{path}/t-0/{offset:020d}{suffix}", f"{path}/t-0/away-{offset}{suffix}")
+
+
+def remove(disk: Disk, path: str, offset: int) -> None:
+    """Everything of one segment."""
+    for entry in disk.entries(f"{path}/t-0"):
+        if (parsed := parse_segment_file(entry.name)) and parsed[0] == offset:
+            disk.unlink(f"{path}/t-0/{entry.name}")
+
+
+# ---------------------------------------------------------------- set aside
+
+
+def test_what_is_behind_a_damage_is_set_aside_and_counted(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    _, second, *later = log.segments
+    places = list(second.places(0))
+    damaged = places[1]
+    tail = content(disk, second.path)[damaged.position :]
+    wholes = {segment.base_offset: content(disk, segment.path) for segment in later}
+    records = log.end_offset - places[2].base_offset
+    size = sum(map(len, wholes.values())) + len(tail)
+    kept = [each for each in stored(log) if each[0] < damaged.base_offset]
+    directory.abandon()
+    flip(disk, second.path, damaged.position + 65)
+    again = opened(disk, path)
+    tail_name = f"{damaged.base_offset:020d}.log.aside"
+    assert [text.partition(": checksum")[0] for text in again.problems] == [
+        f"t-0: cut off at offset {damaged.base_offset} (byte {damaged.position} of {second.name}"
+    ]
+    (problem,) = again.problems
+    where = f"{path}/t-0/{tail_name} and {len(later)} more files"
+    assert problem.endswith(f"; at least {records} records in {size} bytes are set aside in {where}")
+    assert stored(again.logs[T]) == kept
+    assert asides(disk, path) == sorted([tail_name, *(f"{base:020d}.log.aside" for base in wholes)])
+    assert content(disk, f"{path}/t-0/{tail_name}")[66:] == flipped(tail)[66:]
+    for base, whole in wholes.items():
+        if base != damaged.base_offset:
+            assert content(disk, f"{path}/t-0/{base:020d}.log.aside") == whole
+    before = [content(disk, f"{path}/t-0/{name}") for name in asides(disk, path)]
+    put(again.logs[T], b"goes on")
+    assert again.close(T0) == []
+    third = opened(disk, path)
+    assert (third.problems, third.logs[T].end_offset) == ([], damaged.base_offset + 1)
+    assert [content(disk, f"{path}/t-0/{name}") for name in asides(disk, path)] == before
+
+
+def flipped(tail: bytes) -> bytes:
+    return tail[:65] + bytes([tail[65] ^ 1]) + tail[66:]
+
+
+def test_a_batch_whose_length_is_lost_hides_nothing(place: tuple[Disk, str]) -> None:
+    """What follows begins somewhere, and is found."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    damaged = list(log.segments[0].places(0))[1]
+    directory.abandon()
+    disk.open(log.segments[0].path).write(damaged.position + 8, b"\x7f")
+    (problem,) = opened(disk, path).problems
+    assert f"; at least {log.end_offset - damaged.last_offset - 1} records in " in problem
+
+
+def test_a_torn_tail_is_dropped_without_a_word_too_many(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    directory.abandon()
+    disk.open(log.segments[-1].path).truncate(log.segments[-1].size - 10)
+    again = opened(disk, path)
+    (problem,) = again.problems
+    assert problem.endswith("bytes at the end were not whole and are cut off")
+    assert asides(disk, path) == []
+
+
+def test_room_that_was_preallocated_is_not_set_aside(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    log.flush()
+    directory.checkpoint_now()
+    directory.abandon()
+    disk.open(log.segments[-1].path).truncate(log.segments[-1].size + 3_000)
+    again = opened(disk, path)
+    assert again.problems == ["t-0: 3000 bytes at the end were not whole and are cut off"]
+    assert asides(disk, path) == []
+
+
+def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
+    """The last of a log: nothing can be read behind it, and yet it was there."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    log.flush()
+    directory.checkpoint_now()
+    (*_, last) = log.segments[-1].places(0)
+    directory.abandon()
+    flip(disk, log.segments[-1].path, last.end - 1)
+    (problem,) = opened(disk, path).problems
+    assert f"; at least 0 records in {last.size} bytes are set aside in " in problem
+    assert asides(disk, path) == [f"{last.base_offset:020d}.log.aside"]
+
+
+def test_it_is_told_when_a_log_ends_before_what_was_synced(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    remove(disk, path, log.segments[-1].base_offset)
+    end = log.segments[-1].base_offset
+    assert opened(disk, path).problems == [
+        f"t-0: the log ends at offset {end}, and had been synced up to {log.end_offset}"
+    ]
+
+
+def test_nothing_is_lost_when_it_happens_again(place: tuple[Disk, str]) -> None:
+    """Two damages at one offset, one after the other: two files."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    damaged = list(log.segments[0].places(0))[1]
+    for _ in range(2):
+        directory.abandon()
+        flip(disk, log.segments[0].path, damaged.position + 65)
+        directory = opened(disk, path)
+        log = directory.logs[T]
+        assert log.end_offset == damaged.base_offset
+        for number in range(3):
+            put(log, b"again %d" % number)
+    tails = [name for name in asides(disk, path) if name.startswith(f"{damaged.base_offset:020d}")]
+    assert tails == [f"{damaged.base_offset:020d}.log.aside", f"{damaged.base_offset:020d}.log.aside.2"]
+
+
+def test_a_stop_amid_it_loses_nothing() -> None:
+    """Every call of the recovery fails in turn, for good; after a power failure the next start finds it all."""
+    disk = SimDisk()
+    _, log = filled(disk, "/data")
+    log.flush()
+    damaged = list(log.segments[1].places(0))[1]
+    flip(disk, log.segments[1].path, damaged.position + 65)
+    expected = readable(disk)
+    assert len(expected) == 18
+    number = 0
+    while True:
+        again = disk.kill()
+        again.fail_from(number)
+        try:
+            Log.open(again, "/data/t-0", CONFIG, T0)
+            break
+        except OSError:
+            survivor = again.kill()
+        Log.open(survivor, "/data/t-0", CONFIG, T0)
+        assert readable(survivor) == expected, number
+        number += 1
+    assert number > 20
+
+
+def test_a_disk_without_room_for_it_loses_nothing_either() -> None:
+    disk = SimDisk()
+    directory, log = filled(disk, "/data")
+    expected = readable(disk)
+    damaged = list(log.segments[0].places(0))[1]
+    flip(disk, log.segments[0].path, damaged.position + 65)
+    directory.abandon()
+    before = {entry.name for entry in disk.entries("/data/t-0") if ".log" in entry.name}
+    disk.room = 30
+    full = opened(disk, "/data")
+    assert "no room" in full.offline[T]
+    assert {entry.name for entry in disk.entries("/data/t-0") if ".log" in entry.name} >= before
+    full.abandon()
+    disk.room = None
+    again = opened(disk, "/data")
+    assert again.logs[T].end_offset == damaged.base_offset
+    assert readable(disk) == expected
+
+
+def readable(disk: SimDisk) -> set[int]:
+    """The base offsets of all batches in any .log or .log.aside; those of two files count once."""
+    found = set()
+    for entry in disk.entries("/data/t-0"):
+        parsed = parse_segment_file(entry.name)
+        if parsed and parsed[1] == ".log":
+            file = disk.open(f"/data/t-0/{entry.name}")
+            found |= {place.base_offset for place in walk(file, 0, file.size())}
+    return found
+
+
+# ---------------------------------------------------------------- a segment is missing
+
+
+@pytest.mark.parametrize("what", ["its log", "all of it", "its bytes"])
+def test_a_segment_missing_amid_a_log_takes_the_partition_offline(place: tuple[Disk, str], what: str) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    _, second, third, *_ = log.segments
+    assert directory.close(T0) == []
+    name = f"{path}/t-0/{second.base_offset:020d}.log"
+    before = content(disk, name)
+    if what == "its log":
+        rename(disk, path, second.base_offset)
+    elif what == "its bytes":
+        disk.open(name).truncate(0)
+    else:
+        remove(disk, path, second.base_offset)
+    sentence = (
+        f"{name} is missing: the log has nothing from offset {second.base_offset} to {third.base_offset - 1}; "
+        "put the file back, or cut the log there with `odradek log verify --repair`"
+    )
+    for _ in range(3):  # However often it is started and stopped.
+        again = opened(disk, path)
+        assert again.offline == {T: sentence}
+        assert again.logs == {}
+        assert again.close(T0) == [f"t-0: {sentence}"]
+    disk.create(name).write(0, before)
+    healed = opened(disk, path)
+    assert healed.offline == {}
+    assert stored(healed.logs[T]) == stored(log)
+
+
+def test_it_is_seen_after_a_kill_too(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    log.flush()
+    directory.checkpoint_now()
+    directory.abandon()
+    rename(disk, path, log.segments[1].base_offset)
+    assert set(opened(disk, path).offline) == {T}
+
+
+def test_what_was_not_synced_is_no_reason_to_be_offline(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    directory.abandon()
+    rename(disk, path, log.segments[1].base_offset)
+    again = opened(disk, path)
+    assert again.logs[T].end_offset == log.segments[1].base_offset
+    (problem,) = again.problems
+    records = log.end_offset - log.segments[2].base_offset
+    assert f"is missing); {records} records in " in problem
+
+
+def test_the_log_is_cut_there_when_it_is_asked_for(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    rename(disk, path, log.segments[1].base_offset)
+    again = Log.open(disk, f"{path}/t-0", CONFIG, T0, repairs=True)
+    assert again.end_offset == log.segments[1].base_offset
+    assert len(asides(disk, path)) == len(log.segments) - 2
+
+
+def test_missing_first_segments_went_by_retention(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    remove(disk, path, 0)
+    again = opened(disk, path)
+    assert again.logs[T].start_offset == log.segments[1].base_offset
+
+
+def test_below_the_start_of_a_log_nothing_is_missed(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    log.advance_start(Offset(log.segments[2].base_offset + 1))
+    assert directory.close(T0) == []
+    remove(disk, path, log.segments[1].base_offset)
+    again = opened(disk, path)
+    assert again.offline == {}
+    assert again.logs[T].start_offset == log.start_offset
+
+
+@pytest.mark.parametrize("by", ["its policy", "Kafka's checkpoint"])
+def test_a_compacted_log_may_have_lost_segments(place: tuple[Disk, str], by: str) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    remove(disk, path, log.segments[1].base_offset)
+    if by != "its policy":
+        disk.create(f"{path}/cleaner-offset-checkpoint").write(0, b"0\n1\nt 0 9\n")
+    again = opened(disk, path, COMPACTED if by == "its policy" else CONFIG)
+    assert again.offline == {}
+    assert again.logs[T].end_offset == log.end_offset
+
+
+def test_an_index_whose_log_is_not_missed_goes(place: tuple[Disk, str]) -> None:
+    """A snapshot or an index amid a segment, a note of what was cut since: offsets tell that all is there."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    stray = f"{path}/t-0/{log.segments[1].base_offset + 1:020d}.index"
+    disk.create(stray).write(0, bytes(8))
+    text = content(disk, f"{path}/odradek-segments-checkpoint")
+    disk.create(f"{path}/odradek-segments-checkpoint").write(0, text.replace(b"t 0 0 ", b"t 0 0 1 2 "))
+    again = opened(disk, path)
+    assert again.offline == {}
+    assert stored(again.logs[T]) == stored(log)
+    assert stray.rpartition("/")[2] not in {entry.name for entry in disk.entries(f"{path}/t-0")}
+
+
+def test_a_damaged_note_says_nothing(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    disk.create(f"{path}/odradek-segments-checkpoint").write(0, b"0\n1\nt 0 x\n")
+    again = opened(disk, path)
+    assert len(again.problems) == 1
+    assert stored(again.logs[T]) == stored(log)
+
+
+def test_a_retirement_that_was_stopped_half_way_is_no_loss(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    assert directory.close(T0) == []
+    name = f"{path}/t-0/{log.segments[1].base_offset:020d}.log"
+    disk.unlink(f"{path}/odradek-segments-checkpoint")
+    disk.rename(name, name + ".deleted")
+    assert opened(disk, path).offline == {}
+
+
+# ---------------------------------------------------------------- half a roll
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_segment_amid_a_log_goes(place: tuple[Disk, str], clean: bool) -> None:
+    """It would hide what is behind its base offset in the segment before."""
+    disk, path = place
+    directory, log = filled(disk, path)
+    expected = stored(log)
+    if clean:
+        assert directory.close(T0) == []
+    else:
+        directory.abandon()
+    (_, second, *_) = log.segments
+    half = f"{path}/t-0/{second.base_offset + 1:020d}.log"
+    disk.create(half)
+    again = opened(disk, path)
+    assert (again.offline, stored(again.logs[T])) == ({}, expected)
+    assert [put_first(again.logs[T], offset) for offset, _ in expected] == [offset for offset, _ in expected]
+    assert half.rpartition("/")[2] not in {entry.name for entry in disk.entries(f"{path}/t-0")}
+
+
+def put_first(log: Log, offset: int) -> int:
+    """Where a read of `offset` begins."""
+    data = log.read(Offset(offset), 1, log.end_offset).read()
+    return int.from_bytes(data[:8], "big")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_segment_at_the_end_is_the_open_one(place: tuple[Disk, str], clean: bool) -> None:
+    disk, path = place
+    directory, log = filled(disk, path)
+    expected, end = stored(log), log.end_offset
+    if clean:
+        assert directory.close(T0) == []
+    else:
+        directory.abandon()
+    disk.create(f"{path}/t-0/{end:020d}.log")
+    again = opened(disk, path)
+    assert (again.offline, stored(again.logs[T]), again.problems) == ({}, expected, [])
+    assert again.logs[T].segments[-1].base_offset == end
+    put(again.logs[T], b"goes on")
+    assert again.logs[T].end_offset == end + 1
+
+
+def test_the_sentence_is_an_exception_of_its_own() -> None:
+    disk = SimDisk()
+    directory, log = filled(disk, "/data")
+    assert directory.close(T0) == []
+    disk.unlink(log.segments[1].path)
+    with pytest.raises(SegmentMissing, match="is missing: the log has nothing from offset"):
+        Log.open(disk, "/data/t-0", CONFIG, T0, clean_shutdown=True)
