@@ -24,7 +24,11 @@ _result = maker(DeletableGroupResult)
 def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
     results: list[DeletableGroupResult] = []
     deleted: list[tuple[DeletableGroupResult, Partition]] = []  # With where that is written.
-    for group_id in dict.fromkeys(body.groups_names):
+    seen: set[str] = set()
+    for group_id in body.groups_names:
+        if group_id in seen:
+            continue
+        seen.add(group_id)
         result = _result(group_id=group_id, error_code=ErrorCode.NONE)
         try:
             deleted.append((result, _delete(call, group_id)))
@@ -42,7 +46,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
                 yield
         return _answer(results)
 
-    return (yield from settled(writes, call.now, len(deleted), answer))
+    return (yield from settled(writes, call.now, len(results), answer))
 
 
 def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsResponse:
