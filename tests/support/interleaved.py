@@ -29,6 +29,12 @@ class Begun:
             pass
         assert self._harness.broker.works
 
+    def waits_in_slices(self) -> bool:
+        """True if the answer, which waits for what was written, will be made in slices, and encoded by a thread."""
+        self._harness.go_on(self._talk)
+        assert self._talk.is_waiting
+        return not self._talk.parked
+
     def finish(self, answer: type[Answer]) -> Answer:
         """The answer, when all is done that it waits for."""
         talk, harness = self._talk, self._harness

@@ -62,7 +62,7 @@ def handle(call: Call, body: AddPartitionsToTxnRequest) -> Slices:
     for transaction in _transactions(call, body):
         one = yield from _add(call, transaction)
         added.append(one)
-        count += 1 + len(one.codes)
+        count += 1 + sum(1 + len(topic.partitions) for topic in transaction.topics)
         yield PAUSE
     writes = AllWritten([one.written for one in added if one.written is not None])
     return (yield from settled(writes, call.now, count, lambda: _answer(call, added)))

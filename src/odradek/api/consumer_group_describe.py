@@ -31,9 +31,11 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
     if len(body.group_ids) > repeats.REPEATS_MAX:
         yield from repeats.check(body.group_ids)
-    found = []
+    found, count = [], 0
     for group_id in body.group_ids:
-        found.append((yield from _find(call, group_id, body)))
+        group, where = yield from _find(call, group_id, body)
+        found.append((group, where))
+        count += 1 + len(group.members)
         yield PAUSE
     writes = Settled(partition for _, partition in found if partition is not None)
 
@@ -45,7 +47,7 @@ def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
                 yield
         return Response(throttle_time_ms=0, groups=groups)
 
-    return (yield from settled(writes, call.now, len(found), answer))
+    return (yield from settled(writes, call.now, count, answer))
 
 
 def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> Response:

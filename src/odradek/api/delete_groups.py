@@ -47,7 +47,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
                 yield
         return _answer(results)
 
-    return (yield from settled(writes, call.now, len(deleted), answer))
+    return (yield from settled(writes, call.now, len(results), answer))
 
 
 def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGroupsResponse:

@@ -40,7 +40,9 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
     results: list[WritableTxnMarkerResult] = []
     ends: Ends = []
     last: dict[Partition, Written] = {}  # To each partition.
+    count = 0
     for one in body.markers:
+        count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
         if one.topics:
             results.append((yield from _write(call, one, ends, last)))
         yield PAUSE
@@ -54,7 +56,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         return WriteTxnMarkersResponse(markers=results)
 
     writes = AllWritten(last.values())
-    return (yield from settled(writes, call.now, len(ends), answer))
+    return (yield from settled(writes, call.now, count, answer))
 
 
 def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:

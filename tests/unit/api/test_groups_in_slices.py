@@ -232,6 +232,14 @@ def test_a_group_that_somebody_joins_meanwhile_is_not_deleted(harness: Harness, 
     assert groups(harness) == {many[-1]}
 
 
+def test_a_long_answer_is_made_in_slices_however_little_was_written(group: GroupOffsets) -> None:
+    names = [f"g{number}" for number in range(MANY)]
+    group.commit({("t", 0): 1})
+    assert Begun(group.harness, DeleteGroupsRequest(groups_names=[*names, "g"]), 2).waits_in_slices()
+    nowhere = group.request({("t", 0): 1} | {("t", MANY + number): 1 for number in range(MANY)}, COMMIT)
+    assert Begun(group.harness, nowhere, COMMIT, slices=0).waits_in_slices()
+
+
 def offset_delete() -> OffsetDeleteRequest:
     parts = [OffsetDeleteRequestPartition(partition_index=index) for _, index in ALL]
     return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=parts)])

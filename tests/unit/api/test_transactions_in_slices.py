@@ -164,6 +164,17 @@ def test_partitions_that_are_deleted_meanwhile_have_none(producer: Transactional
     assert found[MANY - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_long_answer_is_made_in_slices_however_little_was_written(producer: Transactional) -> None:
+    again = adding(producer)
+    again.v3_and_below_topics[0].partitions = [0] * MANY
+    begun = Begun(producer.harness, again, 3)
+    assert begun.waits_in_slices()
+    assert codes(begun.finish(AddPartitionsToTxnResponse)) == [NONE] * MANY
+    nowhere = markers(producer)
+    nowhere.markers[0].topics[0].partition_indexes = [0, *range(MANY, 2 * MANY)]
+    assert Begun(producer.harness, nowhere, 1).waits_in_slices()
+
+
 # What is listed and described.
 
 
