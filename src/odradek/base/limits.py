@@ -55,6 +55,7 @@ INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
 AWAITED_PRODUCERS_MAX = (
     1_000  # Of one log: those that tried to begin a transaction, and have written nothing of it yet.
 )
+SHORT_LIVED_FILES = 8  # Descriptors for what is open for a moment: indexes, checkpoints, directories that are synced.
 
 # Lookups by time.  Those of batches beyond these bounds wait for each other: one at a time has that much memory.
 SEARCHED_BATCH_BYTES_MAX = 1 * MIB + 12

@@ -42,6 +42,7 @@ from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.lookups import LookedUp, Lookups
 from odradek.core.moment import Moment
+from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
@@ -90,6 +91,7 @@ class Broker:
             new_uuid=entropy.new_uuid,
         )
         self._housekeeping = Housekeeping(storage, configs)
+        self._open_files = OpenFiles(self.partitions)
         self._staged: dict[Partition, Offset] = {}  # With the high watermark before.
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] = {}
@@ -506,6 +508,15 @@ class Broker:
         self.transactions.keep_house(now)
         if self._may_hang:
             self._end_hanging(now)
+
+    def release_files(self, count: int, below: int) -> int:
+        """Descriptors run short: up to `count` logs that hold one less than `below` let go of it; how many did.
+
+        If there are not so many, others are synced, so that they can.
+        """
+        released = self._open_files.release(count, below)
+        self._unsynced.update(dict.fromkeys(released.to_sync))
+        return released.logs
 
     def next_due(self) -> int | None:
         """When `tick` has something to do next, on the steady clock; None if nothing waits."""
