@@ -27,6 +27,7 @@ from odradek.core.broker import Broker
 from odradek.core.effects import Work
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.core.turns import Turn
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.compile import decode, decode_small
 from odradek.wire.errors import Malformed, TooManyElements
@@ -89,14 +90,41 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
 
 def _read_beside(asked: _Asked) -> Steps:
-    """Has a thread read the body, and goes on from there.  Raises Malformed."""
+    """Has a thread read the body, and goes on from there; in its turn, of which there are few.  Raises Malformed."""
     call, request = asked.call, asked.request
-    resumed = yield Work(partial(decode, asked.api.request, request.api_version, asked.received))
-    if resumed.error is not None:
-        raise resumed.error
-    call.now, call.admission = resumed.now, call.peer.admission
-    outcome = asked.handle(resumed.value)
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    turn = call.broker.turns.ask(request.size, call.now)
+    try:
+        while not turn.has_come:
+            resumed = yield turn.parked(call.now)
+            call.now = resumed.now
+            turn.steps(call.now)
+        work = Work(partial(decode, asked.api.request, request.api_version, asked.received))
+        turn.waits(work)
+        resumed = yield work
+        if resumed.error is not None:
+            raise resumed.error
+        call.now, call.admission = resumed.now, call.peer.admission
+        turn.steps(call.now)
+        outcome = asked.handle(resumed.value)
+        return (yield from _in_turn(outcome, turn)) if isinstance(outcome, Generator) else outcome
+    finally:
+        turn.end()
+
+
+def _in_turn(steps: Steps, turn: Turn) -> Steps:
+    """The rest of a request that has its turn."""
+    try:
+        wait = next(steps)
+        while True:
+            turn.waits(wait)
+            resumed = yield wait
+            turn.steps(resumed.now)
+            wait = steps.send(resumed)
+    except StopIteration as done:
+        outcome: Done = done.value
+        return outcome
+    finally:
+        steps.close()
 
 
 class _Asked:

@@ -17,6 +17,12 @@ REQUEST_ELEMENTS_MAX = 100_000
 # With more than this a body is read by a thread, and its handler works in slices of so many: a millisecond or two.
 REQUEST_ELEMENTS_INLINE_MAX = 1_000
 SLICE_ELEMENTS = 100
+# Of those, so many are in memory at a time: one that is larger than this, and some that are not (core/turns.py).  One
+# that has not gone on for so long keeps nobody.
+LARGE_REQUEST_BYTES = 128 * KIB
+LARGE_REQUESTS_AT_ONCE = 1
+MIDDLING_REQUESTS_AT_ONCE = 8
+TURN_STUCK_MS = 1_000
 TAGGED_FIELDS_MAX = 1_000
 # A connection's receive buffer begins small, grows to the second while reads fill it with few requests, and may keep
 # the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than

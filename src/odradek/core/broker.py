@@ -54,6 +54,7 @@ from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.hanging import all_known, hanging
 from odradek.core.transactions.markers import Marker
 from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.core.turns import Turns
 from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
@@ -80,6 +81,7 @@ class Broker:
         self.configs = configs
         self.entropy = entropy
         self.lot = ParkingLot()
+        self.turns = Turns(self.lot)
         self.lookups = Lookups(self.lot)
         self.sessions = FetchSessions(entropy.random_int31, configs.int("max.incremental.fetch.session.cache.slots"))
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
@@ -201,7 +203,8 @@ class Broker:
         append = self.stage(partition, batch, now, all_replicas=True, checks_sequence=False)
         self.commit(now)
         if append.refused is not None:
-            raise append.refused
+            # Another one: what is raised refers to whoever keeps it, and all that they had would stay.
+            raise Refused(append.refused.code, append.refused.detail)
         return append
 
     def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.base.limits import SHORT_LIVED_FILES
-from odradek.log.failures import DirectoryInUse, DiskFailed
+from odradek.log.failures import DirectoryInUse, DiskFailed, is_out_of_files
 from odradek.log.lock import RealLock
 
 __all__ = [
@@ -352,10 +352,9 @@ class RealDisk:
         try:
             descriptor = os.open(path, flags, FILE_MODE)
         except OSError as error:
-            failed = DiskFailed.of(error, path)
-            if failed.is_out_of_files:
+            if is_out_of_files(error):
                 self._opened(NO_DESCRIPTOR)
-            raise failed from None
+            raise DiskFailed.of(error, path) from None
         self._opened(descriptor)
         return descriptor
 
