@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from support.asking import create, created, delete, fetch_all, produce, produced
+from support.asking import ALL, LEADER, create, created, delete, fetch_all, produce, produced
 from support.pace import slowness
 from support.raw_client import Closed, RawClient
 from support.serving import Serving, serving
@@ -58,6 +58,17 @@ def is_served(client: RawClient) -> bool:
     except Closed:
         return False
     return True
+
+
+def let_in(broker: Serving) -> RawClient:
+    """Tries again as clients do: those who have left may not be gone yet."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        one = RawClient(broker.port)
+        if is_served(one):
+            return one
+        one.close()
+        assert time.monotonic() < deadline
 
 
 def crowded(broker: Serving) -> tuple[list[RawClient], int]:
@@ -153,3 +164,64 @@ def test_no_descriptor_is_left_as_soon_as_it_is_up(tmp_path: Path) -> None:
             assert produced(client, "t", b"x") == 0
             assert fetch_all(client, "t") == [(0, b"x")]
         assert "Traceback" not in broker.errors()
+
+
+SMALL = 64  # With 20 that the broker needs for itself.
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Serving]:
+    with serving(tmp_path, replica_high_watermark_checkpoint_interval_ms="200") as running:
+        until(lambda: is_idle(running))
+        limit_to(running, SMALL)
+        yield running
+        assert running.stop() == 0
+        assert "Traceback" not in running.errors()
+        assert "housekeeping failed" not in running.errors() and "not stopped cleanly" not in running.errors()
+
+
+def topics(count: int) -> list[str]:
+    return [f"t{number}" for number in range(count)]
+
+
+def is_in_checkpoint(broker: Serving, names: list[str]) -> bool:
+    checkpoint = broker.directory / "data" / "replication-offset-checkpoint"
+    text = checkpoint.read_text() if checkpoint.exists() else ""
+    return {f"{name} 0" for name in names} <= {line.rpartition(" ")[0] for line in text.splitlines()}
+
+
+def test_logs_that_were_written_to_keep_nobody_out(small: Serving) -> None:
+    """More of them than there are descriptors, and a crowd that comes and goes."""
+    names = topics(60)
+    with RawClient(small.port) as client:
+        created(client, *names)
+        for name in names:
+            assert produced(client, name, b"x") == 0
+        served, refused = crowded(small)
+        assert refused and len(served) >= 8, "idle logs let go for them"
+        for one in served:
+            one.close()
+        with let_in(small) as new:
+            for name in names:
+                assert produced(new, name, b"y") == 1
+        until(lambda: is_in_checkpoint(small, names))
+        assert [fetch_all(client, name) for name in names] == [[(0, b"x"), (1, b"y")]] * len(names)
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+def test_three_times_as_many_logs_as_descriptors(small: Serving, acks: int) -> None:
+    """Written to in rounds.  Whoever is refused tries again: what is not synced keeps its file until it is."""
+    names = topics(200)
+    with RawClient(small.port) as client:
+        created(client, *names)
+        for number in range(3):
+            for name in names:
+                deadline = time.monotonic() + SECONDS_MAX
+                while (answer := produce(client, name, b"%d" % number, acks=acks)) != (ErrorCode.NONE, number):
+                    assert answer[0] == ErrorCode.KAFKA_STORAGE_ERROR and acks == LEADER
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+        assert [fetch_all(client, name) for name in names] == [[(0, b"0"), (1, b"1"), (2, b"2")]] * len(names)
+        until(lambda: is_in_checkpoint(small, names))
+        assert "offline" not in small.errors()
+        let_in(small).close()

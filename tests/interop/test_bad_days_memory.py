@@ -22,6 +22,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from support.crowd import Crowd, need_files
 from support.raw_client import RawClient, frame
 from support.serving import Serving, serving
+from support.waiting import until
 
 CLIENTS = 200
 SECONDS_MAX = 300
@@ -157,3 +158,43 @@ def test_two_thousand_idle_connections(tmp_path: Path) -> None:
         before = peak_bytes(broker)
         crowd.work_until(lambda: crowd.answered == 2000, SECONDS_MAX)
         assert peak_bytes(broker) - before < 2000 * 2 * RECEIVE_BUFFER_BYTES_MIN
+
+
+def resident_bytes(broker: Serving) -> int:
+    return broker.memory_kib() * KIB
+
+
+def test_requests_of_very_many_elements_that_come_at_once(tmp_path: Path) -> None:
+    """Each becomes ten times as large when it is read; so they are read one after the other, and little stays."""
+    records = encode_batch([(None, b"v", (), 0)])
+    topics = [
+        TopicProduceData(name=f"none-{number}", partition_data=[PartitionProduceData(index=0, records=records)])
+        for number in range(49_000)
+    ]
+    data = frame(ProduceRequest(acks=LEADER, timeout_ms=1000, topic_data=topics), 9)
+    with serving(tmp_path) as broker:
+        with RawClient(broker.port) as client:
+            client.ping()
+            before, peak_before = resident_bytes(broker), peak_bytes(broker)
+            with Crowd(broker.port, 6, data) as crowd:
+                crowd.work_until(lambda: all(one.answers for one in crowd.members), SECONDS_MAX)
+                assert not crowd.gone
+        assert peak_bytes(broker) - peak_before < 6 * 2 * len(data) + 80 * MIB
+        until(lambda: resident_bytes(broker) - before < 64 * MIB)
+
+
+@pytest.mark.soak
+def test_ten_producers_of_a_hundred_thousand_batches_each(tmp_path: Path) -> None:
+    records = encode_batch([(None, b"v", (), 0)])
+    parts = [PartitionProduceData(index=0, records=records) for _ in range(99_000)]
+    topics = [TopicProduceData(name="t", partition_data=parts)]
+    data = frame(ProduceRequest(acks=LEADER, timeout_ms=1000, topic_data=topics), 9)
+    with serving(tmp_path) as broker:
+        with RawClient(broker.port) as client:
+            create(client, "t")
+            before = resident_bytes(broker)
+            with Crowd(broker.port, 10, data) as crowd:
+                crowd.work_until(lambda: all(one.answers for one in crowd.members), SECONDS_MAX)
+                assert not crowd.gone
+        assert peak_bytes(broker) - before < 200 * MIB
+        until(lambda: resident_bytes(broker) - before < 64 * MIB)

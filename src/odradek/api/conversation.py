@@ -287,6 +287,7 @@ class Conversation:
         work = self._waits_for
         assert isinstance(work, Work)
         self._waits_for, self._came = PAUSE, (work.value, work.error)
+        work.value = work.error = None
         self._ready()
 
     # Events.
@@ -350,7 +351,8 @@ class Conversation:
 
     def _end(self, reason: Exception, request: Request) -> None:
         self._unhandled.clear()
-        self.ending = Ending(reason, request)
+        # It is kept, and may have come through a frame that keeps it, too: with it all that was read would stay.
+        self.ending = Ending(reason.with_traceback(None), request)
 
     def _break(self, error: Exception, request: Request) -> None:
         """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""

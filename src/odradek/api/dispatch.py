@@ -25,6 +25,7 @@ from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, SLICE_ELEMENTS
 from odradek.base.units import CorrelationId
 from odradek.core.broker import Broker
 from odradek.core.effects import Work
+from odradek.core.large_requests import Turn
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
@@ -89,17 +90,44 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
 
 def _read_beside(asked: _Asked) -> Steps:
-    """Has a thread read the body, and goes on from there.  Raises Malformed."""
+    """Has a thread read the body, and goes on from there; in its turn, of which there are few.  Raises Malformed."""
     call, request = asked.call, asked.request
-    resumed = yield Work(partial(decode, asked.api.request, request.api_version, asked.received))
-    if resumed.error is not None:
-        raise resumed.error
-    call.now, call.admission = resumed.now, call.peer.admission
-    body = resumed.value
-    del resumed
-    outcome = asked.handle(body, is_large=True)
-    del body  # A thread is to have it last: _finish.
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    turn = call.broker.large_requests.ask(request.size, call.now)
+    try:
+        while not turn.has_come:
+            resumed = yield turn.parked(call.now)
+            call.now = resumed.now
+            turn.steps(call.now)
+        work = Work(partial(decode, asked.api.request, request.api_version, asked.received))
+        turn.waits(work)
+        resumed = yield work
+        if resumed.error is not None:
+            raise resumed.error
+        call.now, call.admission = resumed.now, call.peer.admission
+        turn.steps(call.now)
+        body = resumed.value
+        del resumed, work
+        outcome = asked.handle(body, is_large=True)
+        del body  # A thread is to have it last: _finish.
+        return (yield from _in_turn(outcome, turn)) if isinstance(outcome, Generator) else outcome
+    finally:
+        turn.end()
+
+
+def _in_turn(steps: Steps, turn: Turn) -> Steps:
+    """The rest of a request that has its turn."""
+    try:
+        wait = next(steps)
+        while True:
+            turn.waits(wait)
+            resumed = yield wait
+            turn.steps(resumed.now)
+            wait = steps.send(resumed)
+    except StopIteration as done:
+        outcome: Done = done.value
+        return outcome
+    finally:
+        steps.close()
 
 
 class _Asked:

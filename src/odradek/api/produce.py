@@ -166,22 +166,15 @@ def _in_slices(call: Call, body: ProduceRequest) -> Slices:
             return None
         raise Refused(wrong)
     _join(call, body, transactional)
-    appended: list[Appended] = []
+    waiting = Acknowledgement(call.broker)
     topics = []
     for topic in body.topic_data:
-        topics.append((yield from _stage_topic_in_slices(call, body, topic, appended)))  # noqa: PERF401
-    return (yield from _settled_in_slices(call, body, _answer(responses=topics), appended))
+        topics.append((yield from _stage_topic_in_slices(call, body, topic, waiting)))  # noqa: PERF401
+    return (yield from _settled_in_slices(call, body, _answer(responses=topics), waiting))
 
 
-def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, appended: list[Appended]) -> Slices:
-    """As Staged.settle.  Raises ConnectionAbortedError."""
-    waiting = Acknowledgement(call.broker)
-    for one in appended:
-        if one.append.refused is not None:
-            one.fail(one.append.refused)
-        elif one.append.needs_sync or body.acks == ACKS_ALL:
-            waiting.add(one)
-        yield PAUSE
+def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: Acknowledgement) -> Slices:
+    """As Staged.settle, when each batch was looked at.  Raises ConnectionAbortedError."""
     if body.acks == ACKS_NONE:
         check_unanswered(response)
         return None
@@ -194,8 +187,9 @@ def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceRespon
 
 
 def _stage_topic_in_slices(
-    call: Call, body: ProduceRequest, topic: TopicProduceData, appended: list[Appended]
+    call: Call, body: ProduceRequest, topic: TopicProduceData, waiting: Acknowledgement
 ) -> Generator[Wait, object, TopicProduceResponse]:
+    """Of what is done nothing stays but its answer: of a hundred thousand batches the rest is most of their memory."""
     parts = []
     for part in topic.partition_data:
         try:
@@ -206,10 +200,17 @@ def _stage_topic_in_slices(
         else:
             partition = call.broker.partitions.get(TopicPartition(name, part.index))
             is_new = partition is not None and partition.is_new_to_leader
+            appended: list[Appended] = []
             parts.append(_stage_partition(call, body, name, part, appended, looked_into))
             call.broker.commit(call.now)  # Nothing is staged while others have their turn.
+            for one in appended:
+                if one.append.refused is not None:
+                    one.fail(one.append.refused)
+                elif one.append.needs_sync or body.acks == ACKS_ALL:
+                    waiting.add(one)
             if is_new:
                 yield from pauses(FIRST_WRITE_PARTS)
+        part.records = None
         yield PAUSE
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 

@@ -205,7 +205,7 @@ def _if_set(settings: Settings, name: str) -> int:
 
 
 def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener], durable: bool) -> SqliteTree:
-    disk, now = RealDisk() if durable else UnsyncedDisk(), shell.now()
+    disk, now = (RealDisk if durable else UnsyncedDisk)(shell.room.opened), shell.now()
     disk.make_directory(str(settings.metadata_dir))
     tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
     try:

@@ -17,6 +17,12 @@ REQUEST_ELEMENTS_MAX = 100_000
 # With more than this a body is read by a thread, and its handler works in slices of so many: a millisecond or two.
 REQUEST_ELEMENTS_INLINE_MAX = 1_000
 SLICE_ELEMENTS = 100
+# Of those, so many are in memory at a time: one that is larger than this, and some that are not
+# (core/large_requests.py).  One that has not gone on for so long keeps nobody.
+LARGE_REQUEST_BYTES = 128 * KIB
+LARGE_REQUESTS_AT_ONCE = 1
+MIDDLING_REQUESTS_AT_ONCE = 8
+TURN_STUCK_MS = 1_000
 TAGGED_FIELDS_MAX = 1_000
 # A connection's receive buffer begins small, grows to the second while reads fill it with few requests, and may keep
 # the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than
@@ -56,6 +62,7 @@ INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
 AWAITED_PRODUCERS_MAX = (
     1_000  # Of one log: those that tried to begin a transaction, and have written nothing of it yet.
 )
+SHORT_LIVED_FILES = 8  # Descriptors for what is open for a moment: indexes, checkpoints, directories that are synced.
 
 # Lookups by time.  Those of batches beyond these bounds wait for each other: one at a time has that much memory.
 SEARCHED_BATCH_BYTES_MAX = 1 * MIB + 12

@@ -40,8 +40,10 @@ from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.housekeeping import Housekeeping, high_watermarks
+from odradek.core.large_requests import LargeRequests
 from odradek.core.lookups import LookedUp, Lookups
 from odradek.core.moment import Moment
+from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
@@ -79,6 +81,7 @@ class Broker:
         self.configs = configs
         self.entropy = entropy
         self.lot = ParkingLot()
+        self.large_requests = LargeRequests(self.lot)
         self.lookups = Lookups(self.lot)
         self.sessions = FetchSessions(entropy.random_int31, configs.int("max.incremental.fetch.session.cache.slots"))
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
@@ -90,6 +93,7 @@ class Broker:
             new_uuid=entropy.new_uuid,
         )
         self._housekeeping = Housekeeping(storage, configs)
+        self._open_files = OpenFiles(self.partitions)
         self._staged: dict[Partition, Offset] = {}  # With the high watermark before.
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] = {}
@@ -199,7 +203,8 @@ class Broker:
         append = self.stage(partition, batch, now, all_replicas=True, checks_sequence=False)
         self.commit(now)
         if append.refused is not None:
-            raise append.refused
+            # Another one: what is raised refers to whoever keeps it, and all that they had would stay.
+            raise Refused(append.refused.code, append.refused.detail)
         return append
 
     def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
@@ -506,6 +511,15 @@ class Broker:
         self.transactions.keep_house(now)
         if self._may_hang:
             self._end_hanging(now)
+
+    def release_files(self, count: int, below: int) -> int:
+        """Descriptors run short: up to `count` logs that hold one less than `below` let go of it; how many did.
+
+        If there are not so many, others are synced, so that they can.
+        """
+        released = self._open_files.release(count, below)
+        self._unsynced.update(dict.fromkeys(released.to_sync))
+        return released.logs
 
     def next_due(self) -> int | None:
         """When `tick` has something to do next, on the steady clock; None if nothing waits."""

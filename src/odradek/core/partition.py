@@ -245,7 +245,7 @@ class Partition:
         except DiskFailed as failed:
             staging.refuse(self._storage_error(failed))
         except Refused as refused:
-            staging.refuse(refused)
+            staging.refuse(Refused(refused.code, refused.detail))  # It is kept: see Broker._append_state.
         else:
             self._has_told_full = False
             self._made_visible(staging.visible_end)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import resource
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
 
-from odradek.log.failures import DirectoryInUse, DiskFailed
+from odradek.base.limits import SHORT_LIVED_FILES
+from odradek.log.failures import DirectoryInUse, DiskFailed, is_out_of_files
 from odradek.log.lock import RealLock
 
 __all__ = [
@@ -238,6 +240,16 @@ def is_cached(descriptor: int, position: int, size: int) -> bool:
     return True
 
 
+def check_may_stay(file: File) -> None:
+    """A file that is to stay open must not take one of the last descriptors: no log could be synced without.
+
+    Raises DiskFailed, as if there were none.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and file.fileno() >= limit - SHORT_LIVED_FILES:
+        raise DiskFailed(errno.EMFILE, os.strerror(errno.EMFILE), file.path)
+
+
 class RealFile:
     """A file descriptor, closed with the last reference."""
 
@@ -308,10 +320,23 @@ class RealFile:
         os.close(self._fd)
 
 
+NO_DESCRIPTOR = -1
+
+
+def _tell_nobody(descriptor: int) -> None:
+    """Descriptors are not counted."""
+
+
 class RealDisk:
-    """The operating system's files.  Has no state, so any thread may use it."""
+    """The operating system's files.  Has no state, so any thread may use it.
+
+    `opened` is told of each descriptor that a file got, and NO_DESCRIPTOR when there was none; in any thread.
+    """
 
     has_syncs = True
+
+    def __init__(self, opened: Callable[[int], None] = _tell_nobody) -> None:
+        self._opened = opened
 
     def open(self, path: str) -> File:
         return self._open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -320,10 +345,17 @@ class RealDisk:
         return self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
 
     def _open(self, path: str, flags: int) -> File:
+        return RealFile(self._descriptor(path, flags), path)
+
+    def _descriptor(self, path: str, flags: int) -> int:
         try:
-            return RealFile(os.open(path, flags, FILE_MODE), path)
+            descriptor = os.open(path, flags, FILE_MODE)
         except OSError as error:
+            if is_out_of_files(error):
+                self._opened(NO_DESCRIPTOR)
             raise DiskFailed.of(error, path) from None
+        self._opened(descriptor)
+        return descriptor
 
     def entries(self, directory: str) -> list[Entry]:
         try:

@@ -23,7 +23,11 @@ class DiskFailed(OSError):
     @property
     def is_out_of_files(self) -> bool:
         """Too many are open already: the disk was not even asked, and may be later."""
-        return self.errno in (errno.EMFILE, errno.ENFILE)
+        return is_out_of_files(self)
+
+
+def is_out_of_files(error: OSError) -> bool:
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class SegmentMissing(Exception):

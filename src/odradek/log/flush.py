@@ -24,7 +24,17 @@ class Flush:
     A truncation meanwhile lowers end_offset: what is appended after it was not part of this.
     """
 
-    __slots__ = ("_directories", "_disk", "_files", "_paths", "changes", "end_offset", "epoch_changes", "has_failed")
+    __slots__ = (
+        "_directories",
+        "_disk",
+        "_files",
+        "_paths",
+        "changes",
+        "end_offset",
+        "epoch_changes",
+        "has_failed",
+        "was_put_off",
+    )
 
     def __init__(
         self, disk: Disk, end_offset: Offset, *, files: Iterable[File], paths: Iterable[str], directories: Iterable[str]
@@ -37,6 +47,7 @@ class Flush:
         self.changes = 0  # How much of the log's directory and epochs it covers; for the log.
         self.epoch_changes = 0
         self.has_failed = False  # Then a later sync that succeeds says nothing: the kernel has dropped the pages.
+        self.was_put_off = False  # There was no descriptor for it, and another one will be begun.
 
     @property
     def count(self) -> int:
@@ -61,7 +72,8 @@ class Flush:
             for directory in self._directories:
                 self._if_there(self._disk.sync_directory, directory)
         except DiskFailed as failure:
-            self.has_failed = not failure.is_out_of_files
+            self.was_put_off = failure.is_out_of_files
+            self.has_failed = not self.was_put_off
             raise
 
     def descriptors(self) -> list[int] | None:

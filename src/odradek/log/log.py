@@ -74,6 +74,7 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "last_append_ms",
         "last_flush_ms",
         "lost_bytes",
         "producers",
@@ -101,7 +102,7 @@ class Log:
         self.topic_id = loaded.topic_id
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
         self.aside = loaded.aside
-        self.last_flush_ms = opening.now_ms
+        self.last_flush_ms = self.last_append_ms = opening.now_ms
         self.appended_bytes = 0  # Since it was opened.
         self._unsynced = loaded.unsynced
         self._changes = 0  # Of the directory; a flush must sync it when they exceed the synced ones.
@@ -283,6 +284,7 @@ class Log:
     def _make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
         """The active segment is one that may take `size` bytes, from `base_offset` up to `end`."""
         config = self.config
+        self.last_append_ms = now_ms
         if not self._is_prepared:
             self._prepare()
         if self._active.must_roll(size, newest, end, now_ms, config):
@@ -433,6 +435,7 @@ class Log:
     def begin_flush(self) -> Flush:
         """Everything appended so far, sealed segments with their indexes, and the names of what is new."""
         self._owed.settle()
+        self._flushing = [flush for flush in self._flushing if not flush.was_put_off]
         files, paths, directories = [], [], []
         for segment in self._unsynced:
             files.append(segment.file)
@@ -477,6 +480,31 @@ class Log:
         flush = self.begin_flush()
         flush.run()
         self.flushed(flush, now_ms)
+
+    # ------------------------------------------------------------------ open files
+
+    @property
+    def is_flushed(self) -> bool:
+        """Everything here is safe, and nothing is under way at the log's end."""
+        is_synced = self.recovery_point >= self.end_offset and self._changes <= self._synced_changes
+        is_under_way = self._unsynced or self._arrival is not None
+        return is_synced and not is_under_way
+
+    def has_open_files(self, below: int) -> bool:
+        """With a descriptor less than that."""
+        return any(segment.is_open and segment.file.fileno() < below for segment in self.segments)
+
+    def release_files(self) -> None:
+        """Lets go of all open files: what needs one opens it again.
+
+        A file closes when nobody refers to it any more, so whoever reads, sends or syncs one at the moment keeps it.
+        Only of a flushed log: an error of a later write-back is told to those that have the file open, and a sync by
+        a file that is opened afterwards might not hear of it.
+        """
+        assert self.is_flushed, f"{self.directory} has something that is not synced"
+        for segment in self.segments:
+            segment.release_file()
+        self._sealed_open = []
 
     # ------------------------------------------------------------------ cut
 

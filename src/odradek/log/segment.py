@@ -20,7 +20,7 @@ from zlib import crc32
 
 from odradek.base.units import INT32_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.disk import Disk, DiskFailed, File, check_may_stay
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
@@ -110,7 +110,9 @@ class Segment:
     def make_files(self, config: LogConfig) -> None:
         """Those of an empty segment; may be called again after it failed."""
         assert not self.size
-        self._file = self._disk.create(self.path)
+        file = self._disk.create(self.path)
+        check_may_stay(file)
+        self._file = file
         if config.preallocate:
             self._file.truncate(config.segment_bytes)
             self._overhang = True
@@ -125,7 +127,9 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path)
+            file = self._disk.open(self.path)
+            check_may_stay(file)
+            self._file = file
         return self._file
 
     @property
@@ -136,6 +140,10 @@ class Segment:
     @property
     def is_open(self) -> bool:
         return self._file is not None
+
+    def release_file(self) -> None:
+        """Forgets the open file alone: what is remembered of it makes the next append and read as quick as before."""
+        self._file = None
 
     def release(self) -> None:
         """Forgets the open file and what was remembered of it."""

@@ -6,9 +6,7 @@ anyway, as that of a test's broker.  A sync costs 0.3 ms on one machine and 30 o
 
 from __future__ import annotations
 
-import os
-
-from odradek.log.disk import FILE_MODE, DiskFailed, File, RealDisk, RealFile
+from odradek.log.disk import File, RealDisk, RealFile
 
 
 class UnsyncedFile(RealFile):
@@ -22,10 +20,7 @@ class UnsyncedDisk(RealDisk):
     has_syncs = False
 
     def _open(self, path: str, flags: int) -> File:
-        try:
-            return UnsyncedFile(os.open(path, flags, FILE_MODE), path)
-        except OSError as error:
-            raise DiskFailed.of(error, path) from None
+        return UnsyncedFile(self._descriptor(path, flags), path)
 
     def sync_directory(self, path: str) -> None:
         """Not waited for."""

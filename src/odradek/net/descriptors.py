@@ -1,17 +1,33 @@
-"""How many file descriptors are left: connections must not take those that the logs need.
+"""How many file descriptors are left: connections must not take those that the logs need, nor logs the last ones.
 
 A partition that is written to holds one, a reader of old records some more, and each index is opened for a moment.  So
-some are kept for them, and a connection that would take one of those is turned away instead.
+some are kept for them, and a connection that would take one of those is turned away instead, unless a log that is idle
+lets go of one.  When half of these are taken, too, logs begin to let go of theirs for each other; the last few are for
+what is open for a moment.
+
+The system gives out the lowest number that is free, so the next one tells how many are taken, and no count can go
+wrong.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 
+from odradek.base.limits import SHORT_LIVED_FILES
+
 RESERVED_MIN = 32
 RESERVED_MAX = 4096
+SPARE_SHARE = 2
 STDERR = 2
+assert RESERVED_MIN // SPARE_SHARE > SHORT_LIVED_FILES, "logs let go before one is refused a file"
+
+
+def limit() -> int | None:
+    """How many there may be; None without a limit.  It may be changed at any time."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def reserved_of(limit: int) -> int:
@@ -19,21 +35,45 @@ def reserved_of(limit: int) -> int:
     return min(max(limit // 4, RESERVED_MIN), RESERVED_MAX)
 
 
-def are_left() -> bool:
-    """True if one more connection leaves enough for the logs.
+def spare_of(limit: int) -> int:
+    """How much of it is left when logs let go of files for each other."""
+    return reserved_of(limit) // SPARE_SHARE
 
-    The system gives out the lowest number that is free, so the next one tells how many are taken, and no count can go
-    wrong.
-    """
+
+def has_run_out(error: OSError) -> bool:
+    """True if that is what it says."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def lowest_free() -> int | None:
+    """The number that the next descriptor will have; None if there is none."""
     try:
-        lowest_free = os.dup(STDERR)
+        lowest = os.dup(STDERR)
     except OSError:
-        return False
-    os.close(lowest_free)
-    return leaves_enough(lowest_free)
+        return None
+    os.close(lowest)
+    return lowest
+
+
+def are_left() -> bool:
+    """True if one more connection leaves enough for the logs."""
+    lowest = lowest_free()
+    return lowest is not None and leaves_enough(lowest)
+
+
+def are_short() -> bool:
+    """True if so few are left that logs should let go of some."""
+    lowest = lowest_free()
+    return lowest is None or not leaves_spare(lowest)
 
 
 def leaves_enough(descriptor: int) -> bool:
     """The same of a connection that was just given this one."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limit == resource.RLIM_INFINITY or descriptor < limit - reserved_of(limit)
+    most = limit()
+    return most is None or descriptor < most - reserved_of(most)
+
+
+def leaves_spare(descriptor: int) -> bool:
+    """True if a file that was just given this one leaves some for the others."""
+    most = limit()
+    return most is None or descriptor < most - spare_of(most)

@@ -5,8 +5,8 @@ that came at once the last waited for seconds.  And the system lets only so many
 again a second later.
 
 There must be a descriptor for each that is accepted, even for those who are turned away.  So one is kept: without any
-other, it is given up for the moment that it takes to accept a connection and close it.  If it is lost, nobody is
-accepted for a while; the loop would not sleep otherwise, as those who wait stay ready.
+other, and if nobody makes room, it is given up for the moment that it takes to accept a connection and close it.  If it
+is lost, nobody is accepted for a while; the loop would not sleep otherwise, as those who wait stay ready.
 """
 
 from __future__ import annotations
@@ -48,11 +48,16 @@ HAS_GONE = {
 Address = tuple[Any, ...]
 
 
+def _is_none_made() -> bool:
+    """Nobody can make room."""
+    return False
+
+
 class Door:
     """Non-blocking, bound sockets.  `enter` is given each accepted socket, and the peer's address; it raises nothing.
 
     `has_turned_away` is told of those for whom there was no descriptor, `is_crowded` whether some have to wait for
-    another turn.
+    another turn.  `make_room` is asked for a descriptor if there is none.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class Door:
         has_turned_away: Callable[[Address], None],
         is_crowded: Callable[[bool], None],
         *,
+        make_room: Callable[[], bool] = _is_none_made,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sockets = sockets
@@ -71,6 +77,7 @@ class Door:
         self._has_turned_away = has_turned_away
         self._is_crowded = is_crowded
         self._clock = clock
+        self._make_room = make_room
         self._spare = _spare()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -113,6 +120,8 @@ class Door:
                 return False
             except OSError as error:
                 if error.errno in HAS_GONE:
+                    continue
+                if error.errno == errno.EMFILE and self._make_room():
                     continue
                 if error.errno not in NONE_LEFT or self._spare is None:
                     self._rest(error)

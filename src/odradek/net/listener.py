@@ -87,7 +87,14 @@ class Listener:
             for option, size in self._buffers.items():
                 if size != SYSTEM_DEFAULT:
                     one.setsockopt(socket.SOL_SOCKET, option, size)  # Accepted sockets inherit it.
-        self._door = Door(self.shell.loop, sockets, self._enter, self._found_no_descriptor, self._readers.make_way)
+        self._door = Door(
+            self.shell.loop,
+            sockets,
+            self._enter,
+            self._found_no_descriptor,
+            self._readers.make_way,
+            make_room=self.shell.room.for_connection,
+        )
         address, self.port = sockets[0].getsockname()[:2]
         if self.advertised is None and host and address not in EVERY_INTERFACE:
             self.advertised = Endpoint(self.name, host, self.port)
@@ -117,13 +124,27 @@ class Listener:
 
     def _enter(self, accepted: socket.socket, address: Address) -> None:
         """A socket that was just accepted becomes a connection, or is closed at once: the peer reads its end."""
-        reason = self._why_not(address[0], accepted.fileno())
+        reason = self._why_not(address[0])
+        if reason is None and not leaves_enough(accepted.fileno()):
+            accepted = self._lowered(accepted)
+            reason = None if leaves_enough(accepted.fileno()) else TOO_MANY_FILES
         if reason is not None:
             accepted.close()
             self._turn_away(address[0], reason)
             return
         self.shell.traffic.connections_accepted += 1
         Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).begin()
+
+    def _lowered(self, accepted: socket.socket) -> socket.socket:
+        """The same connection with a descriptor that idle logs have let go, if there is one."""
+        if not self.shell.room.for_connection():
+            return accepted
+        try:
+            lowered = accepted.dup()
+        except OSError:
+            return accepted
+        accepted.close()
+        return lowered
 
     def _found_no_descriptor(self, address: Address) -> None:
         self._turn_away(address[0], TOO_MANY_FILES)
@@ -143,12 +164,12 @@ class Listener:
             fields = {"connection": address, "listener": self.name}
             log.warning("%s is turned away: %s (%d since the start)", address, reason, self._turned_away, extra=fields)
 
-    def _why_not(self, address: str, descriptor: int) -> str | None:
+    def _why_not(self, address: str) -> str | None:
         if self._is_stopping:
             return "the broker stops"
         if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
             return TOO_MANY_CONNECTIONS
-        return None if leaves_enough(descriptor) else TOO_MANY_FILES
+        return None
 
     def forget(self, connection: ClientConnection | SecureFront) -> None:
         address = self._connections.pop(connection, None)

@@ -23,7 +23,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.api.outcome import Encoded
 from odradek.api.table import BY_KEY, Api
-from odradek.base.units import SECOND_MS
+from odradek.base.units import INT32_MAX, SECOND_MS
 from odradek.core.broker import Broker
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.effects import (
@@ -46,8 +46,10 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
+from odradek.net.descriptors import are_short, has_run_out
 from odradek.net.movers import Movers
 from odradek.net.pools import Pool, Pools
+from odradek.net.room import Room
 from odradek.net.slices import Slices
 from odradek.net.syncs import Syncs
 from odradek.net.traffic import Traffic
@@ -100,6 +102,7 @@ class Shell:
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
         self.answered = self.traffic.answered
+        self.room = Room(loop, self._release_files)
         self._pools = Pools()
         self._slices = Slices(loop, self.settle)
         # One at a time, so that they end, and come back, in the order in which they were asked for.
@@ -111,7 +114,8 @@ class Shell:
         self._completed: deque[Parked[object]] = deque()  # And not answered yet.
         self._answers_on = False  # In another turn.
         self._housekeeping = Slices(loop, self.settle)  # By itself: neither waits for the other.
-        self._is_stopped = False
+        self._is_running = self._is_stopped = False
+        self._lacks_descriptors = False  # The last chores did, and it was told.
         self._changes_under_way = 0  # Of the metadata tree.
         self._all_finished: asyncio.Future[None] | None = None  # While the broker stops.
 
@@ -125,6 +129,7 @@ class Shell:
         self.broker = broker
         self._change_metadata = change_metadata
         self._take_ids = take_ids
+        self._is_running = True
         self.settle()
         self._load_next(list(reversed(BY_KEY.values())))
 
@@ -175,6 +180,13 @@ class Shell:
         """When everybody else has had a turn."""
         self.loop.call_soon(work)
 
+    def _release_files(self, count: int, below: int) -> int:
+        if not self._is_running:
+            return 0
+        released = self.broker.release_files(count, below)
+        self.soon(self.settle)  # Some may have to be synced first.
+        return released
+
     def read_failed(self, path: str, error: OSError) -> None:
         """The partition that has this file goes offline, and whoever waits for it hears of it."""
         directory = path.rpartition("/")[0]
@@ -206,6 +218,7 @@ class Shell:
         self._slices.finish()
         self._housekeeping.drop()
         self._is_stopped = True
+        self.room.stop()
         if self._timer is not None:
             self._timer.cancel()
         self.broker.lot.complete_all()
@@ -220,6 +233,8 @@ class Shell:
         self._changes.shutdown(wait=True)
         self._pools.stop()
         now = self.now()
+        if are_short():  # Each log opens some files as it closes.
+            self.broker.release_files(len(self.broker.partitions), INT32_MAX)
         with ThreadPoolExecutor(CLOSING_THREADS_MAX, thread_name_prefix="odradek-closing") as threads:
             closings = [closing for directory in self.broker.storage for closing in directory.begin_close(now.wall)]
             for _ in threads.map(lambda closing: closing.run(), closings):
@@ -230,6 +245,7 @@ class Shell:
     def abandon(self) -> None:
         """End without a word to anybody: what threads have begun they finish, and the logs are left as they are."""
         self._is_stopped = True
+        self.room.stop()
         if self._timer is not None:
             self._timer.cancel()
         self.movers.stop()
@@ -277,7 +293,7 @@ class Shell:
                 if not self._syncs.begin(effect):
                     self.in_thread(lambda: _timed(effect), lambda done: self._synced(*done.result()), Pool.SYNCS)
             case Chores():
-                self.in_thread(effect.run, _log_failures, Pool.CHORES)
+                self.in_thread(effect.run, self._chores_ended, Pool.CHORES)
             case Work():
                 self.in_thread(effect.run, lambda _: self._worked(effect), Pool.WORK)
             case Load():
@@ -299,6 +315,15 @@ class Shell:
         self.traffic.syncs.add(seconds)
         self.broker.synced(synced, self.now())
         self.settle()
+
+    def _chores_ended(self, done: Future[list[OSError]]) -> None:
+        """What failed is tried again by the next round; that descriptors have run out is told once."""
+        lacked, self._lacks_descriptors = self._lacks_descriptors, False
+        for failed in done.result():
+            is_lack = has_run_out(failed)
+            if not (is_lack and (lacked or self._lacks_descriptors)):
+                log.warning("housekeeping failed and will be tried again: %s", failed)
+            self._lacks_descriptors |= is_lack
 
     def _worked(self, work: Work) -> None:
         work.ended()
@@ -354,6 +379,7 @@ class Shell:
         self.broker.tick(now)
         if now.steady >= self._next_housekeeping:
             self._next_housekeeping = now.steady + HOUSEKEEPING_MS
+            self.room.look()
             if not self._housekeeping.is_under_way:
                 self._housekeeping.add(self.broker.keep_house(now))
         self.settle()
@@ -367,8 +393,3 @@ def _timed(sync: Sync) -> tuple[Synced, float]:
     """What came of a round of syncs, and how long the disk took."""
     began = time.monotonic()
     return sync.run(), time.monotonic() - began
-
-
-def _log_failures(done: Future[list[OSError]]) -> None:
-    for failed in done.result():
-        log.warning("housekeeping failed and will be tried again: %s", failed)

@@ -65,3 +65,24 @@ assert seen() is not None, "somebody has asked something"
 garbage._look()
 assert seen() is None
 """)
+
+
+def test_when_it_is_quiet_and_much_has_come_to_be_in_use() -> None:
+    """The C library is asked for its free pages, too; where it can't be asked nothing is amiss."""
+    run("""
+from odradek.app import garbage as module
+old = cycle()
+seen = weakref.ref(old)
+kept = [[number] for number in range(100_000)]
+del old
+given_back = []
+module.give_back = lambda give_back=module.give_back: given_back.append(give_back())
+garbage._resident = module.resident_bytes() - 2 * module.GROWN_BYTES
+traffic.bytes_in = 1
+garbage._look()
+assert seen() is not None and not given_back, "somebody has asked something"
+garbage._look()
+assert seen() is None and given_back
+garbage._look()
+assert len(given_back) == 1, "no more has come since"
+""")

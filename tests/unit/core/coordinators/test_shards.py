@@ -79,6 +79,7 @@ class OutOfFiles(RealDisk):
     """No file under `path` can be opened while `is_out`."""
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self.path = path
         self.is_out = True
 

@@ -1,0 +1,153 @@
+"""What very large requests leave in memory: one is there at a time, and what is refused goes at once."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.api.conversation import Conversation
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import LARGE_REQUEST_BYTES, REQUEST_ELEMENTS_MAX
+from odradek.core.effects import Work
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from support.in_memory import Harness, frame_of
+
+MANY = 5_000
+# What a request leaves that is not its elements: frames, a generator.
+LEFT_MAX = 200
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+def large_request(name: str = "a-name-that-is-long-enough-for-it-{}", count: int = MANY) -> bytes:
+    topics = [MetadataRequestTopic(name=name.format(number)) for number in range(count)]
+    return frame_of(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9, 1, "test")
+
+
+def asked(harness: Harness, data: bytes) -> Conversation:
+    """A connection that sent it; a thread is asked to read it, if it is its turn."""
+    talk = harness.talk()
+    talk.receive_data(data)
+    while talk.step(harness.now, 0):
+        pass
+    return talk
+
+
+def woken(harness: Harness, talk: Conversation) -> None:
+    for parked in harness.broker.lot.take_completed():
+        assert parked.owner is talk
+        talk.answer_parked(parked, harness.now)  # type: ignore[arg-type]
+    while talk.step(harness.now, 0):
+        pass
+
+
+def is_being_read(talk: Conversation) -> bool:
+    return isinstance(talk.waits_for, Work)
+
+
+def test_the_next_one_is_read_when_one_is_answered(harness: Harness) -> None:
+    data = large_request()
+    assert len(data) > LARGE_REQUEST_BYTES
+    first, second = asked(harness, data), asked(harness, data)
+    assert is_being_read(first) and not is_being_read(second)
+    harness.go_on(first)
+    assert first.data_to_send()
+    woken(harness, second)
+    assert is_being_read(second)
+    harness.go_on(second)
+    assert second.data_to_send()
+
+
+def test_a_smaller_one_passes(harness: Harness) -> None:
+    first, other = asked(harness, large_request()), asked(harness, large_request("{}"))
+    assert is_being_read(first) and is_being_read(other)
+
+
+@pytest.mark.parametrize("end", [Conversation.leave, Conversation.stop])
+def test_one_whose_client_has_left_keeps_nobody(harness: Harness, end: Callable[[Conversation], object]) -> None:
+    data = large_request()
+    first, second, third = (asked(harness, data) for _ in range(3))
+    end(second)
+    end(first)
+    woken(harness, third)
+    assert is_being_read(third)
+
+
+def test_one_that_does_not_go_on_keeps_nobody(harness: Harness) -> None:
+    """Its peer does not read, say: nobody steps it."""
+    data = large_request()
+    first, second = asked(harness, data), asked(harness, data)
+    for work in harness.broker.works:
+        work.run()
+        work.ended()
+    harness.broker.works.clear()
+    first.step(harness.now, 0)
+    assert first.can_go_on(harness.now)
+    while not is_being_read(second):
+        due = harness.broker.next_due()
+        assert due is not None
+        harness.pass_time(due - harness.now.steady)
+        woken(harness, second)
+    harness.go_on(first)
+    harness.go_on(second)
+    assert first.data_to_send() and second.data_to_send()
+
+
+@contextmanager
+def leaves_no_garbage() -> Iterator[None]:
+    """All that is made goes with its last reference: the collector of a broker's process looks at old cycles seldom."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        assert gc.collect() < LEFT_MAX
+    finally:
+        gc.enable()
+
+
+def test_a_commit_that_is_too_large_for_the_log(harness: Harness) -> None:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+
+    def commit(count: int) -> ErrorCode:
+        parts = [
+            OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="x" * 1000)
+            for _ in range(count)
+        ]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=parts)]
+        request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        return ErrorCode(harness.ask(request, 8, OffsetCommitResponse).topics[0].partitions[0].error_code)
+
+    harness.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
+    assert commit(1) == ErrorCode.NONE
+    with leaves_no_garbage():
+        assert commit(2_000) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    "data", [large_request()[:-40], large_request(count=REQUEST_ELEMENTS_MAX + 1)], ids=["cut", "many"]
+)
+def test_a_body_that_can_not_be_read(harness: Harness, data: bytes) -> None:
+    data = (len(data) - 4).to_bytes(4, "big") + data[4:]
+    with leaves_no_garbage():
+        talk = asked(harness, data)
+        harness.go_on(talk)
+        assert talk.ending is not None and isinstance(talk.ending.reason, Malformed)
+        talk.leave()
+        del talk

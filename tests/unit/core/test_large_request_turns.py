@@ -1,0 +1,84 @@
+"""Large requests are in memory a few at a time, and none waits for one that does not go on."""
+
+from __future__ import annotations
+
+from odradek.base.limits import LARGE_REQUEST_BYTES, MIDDLING_REQUESTS_AT_ONCE, TURN_STUCK_MS
+from odradek.base.units import TimestampMs
+from odradek.core.effects import Work
+from odradek.core.large_requests import LargeRequests, Turn
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked, ParkingLot
+from odradek.core.promise import Promise
+
+LARGE = LARGE_REQUEST_BYTES + 1
+
+
+def at(steady: int) -> Moment:
+    return Moment(TimestampMs(0), steady)
+
+
+def came(turns: list[Turn]) -> list[bool]:
+    return [turn.has_come for turn in turns]
+
+
+def test_one_large_request_after_the_other_in_the_order_they_came() -> None:
+    lot = ParkingLot()
+    requests = LargeRequests(lot)
+    asked = [requests.ask(LARGE, at(0)) for _ in range(3)]
+    assert came(asked) == [True, False, False]
+    waiting = asked[1].parked(at(0))
+    lot.park(waiting)
+    asked[0].end()
+    assert came(asked) == [True, True, False]
+    assert lot.take_completed() == [waiting]
+    asked[0].end()
+    assert came(asked) == [True, True, False], "it ends once"
+
+
+def test_smaller_ones_do_not_wait_behind_it() -> None:
+    requests = LargeRequests(ParkingLot())
+    requests.ask(LARGE, at(0))
+    smaller = [requests.ask(LARGE_REQUEST_BYTES, at(0)) for _ in range(MIDDLING_REQUESTS_AT_ONCE + 1)]
+    assert came(smaller) == [True] * MIDDLING_REQUESTS_AT_ONCE + [False]
+
+
+def test_who_leaves_while_it_waits_is_passed_over() -> None:
+    requests = LargeRequests(ParkingLot())
+    asked = [requests.ask(LARGE, at(0)) for _ in range(3)]
+    asked[1].end()
+    asked[0].end()
+    assert came(asked) == [True, False, True]
+
+
+def test_who_does_not_go_on_keeps_nobody() -> None:
+    requests = LargeRequests(ParkingLot())
+    asked = [requests.ask(LARGE, at(0)) for _ in range(3)]
+    asked[0].steps(at(TURN_STUCK_MS // 2))
+    asked[1].steps(at(TURN_STUCK_MS))
+    assert came(asked) == [True, False, False], "it went on not long ago"
+    asked[1].steps(at(2 * TURN_STUCK_MS))
+    assert came(asked) == [True, True, False]
+    asked[0].end()
+    assert came(asked) == [True, True, False], "its turn is over already"
+    asked[2].steps(at(2 * TURN_STUCK_MS + 1))
+    assert came(asked) == [True, True, False], "the next one has just been woken"
+
+
+def test_one_that_a_thread_works_for_goes_on() -> None:
+    requests = LargeRequests(ParkingLot())
+    asked = [requests.ask(LARGE, at(0)) for _ in range(2)]
+    asked[0].waits(Work(lambda: None))
+    asked[1].steps(at(10 * TURN_STUCK_MS))
+    assert came(asked) == [True, False]
+    asked[0].steps(at(11 * TURN_STUCK_MS))
+    asked[1].steps(at(11 * TURN_STUCK_MS))
+    assert came(asked) == [True, False]
+
+
+def test_one_that_waits_for_an_event_goes_on_without() -> None:
+    requests = LargeRequests(ParkingLot())
+    asked = [requests.ask(LARGE, at(0)) for _ in range(2)]
+    asked[0].waits(None)
+    assert came(asked) == [True, False]
+    asked[0].waits(Parked(Promise[bool](), 0, lambda: None))
+    assert came(asked) == [True, True]
