@@ -24,6 +24,10 @@ class Session:
             self.cancel()
             self._timer = self._timers.at(self._deadline, self._look)
 
+    def is_long_over(self, now: Moment, ms: int) -> bool:
+        """True if it should have ended `ms` ago, and did not, since nobody has looked: the broker stood still."""
+        return self._timer is not None and self._timer.is_set and now.steady >= self._deadline + ms
+
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

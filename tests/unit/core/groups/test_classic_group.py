@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import TopicName
+from odradek.base.units import TimestampMs, TopicName
 from odradek.core.coordinators.shards import Shards
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.classic.records import value_of
 from odradek.core.groups.classic.states import NEXT, Event, State
 from odradek.core.groups.shard import GroupShard
+from odradek.core.moment import Moment
 from odradek.record.internal.classic_groups import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from odradek.record.internal.codec import encode
 from odradek.record.internal.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol
 from odradek.wire.messages.sync_group import SyncGroupRequestAssignment
 from support.in_memory import Harness
@@ -107,6 +109,22 @@ def test_a_commit_is_a_heartbeat_unless_a_transaction_makes_it(harness: Harness,
     assert commit(harness, group, joined.member_id, 1, transactional=transactional) == ErrorCode.NONE
     harness.pass_time(9_000)
     assert group.is_empty == transactional
+
+
+@pytest.mark.parametrize(("ms", "code"), [(19_999, ErrorCode.NONE), (20_000, ErrorCode.UNKNOWN_MEMBER_ID)])
+def test_who_was_silent_for_two_sessions_while_the_broker_stood_still_is_gone(
+    harness: Harness, ms: int, code: ErrorCode
+) -> None:
+    """What a member sent before it gave itself up would otherwise keep the group waiting for it."""
+    joined = stable(harness)
+    harness.now = Moment(TimestampMs(harness.now.wall + ms), harness.now.steady + ms)  # And no timer has looked.
+    assert heartbeat_code(harness, joined.member_id) == code
+    assert group_of(harness).is_empty == (code != ErrorCode.NONE)
+
+
+def heartbeat_code(harness: Harness, member_id: str) -> int:
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
+    return harness.ask(request, 3, HeartbeatResponse).error_code
 
 
 # What becomes of offsets.

@@ -88,6 +88,16 @@ class Rebalancing:
         if not (is_used or offsets.of_group(self.id) or offsets.has_pending_of(self.id)):
             self.shard.groups.pop(self.id, None)
 
+    def end_if_long_over(self, member: Member, now: Moment) -> None:
+        """Ends a session that was over for as long again before the broker could look.
+
+        What is heard of the member now was sent long ago, and by now it has given itself up.  Raises
+        Refused(UNKNOWN_MEMBER_ID).
+        """
+        if member.syncing is None and member.session.is_long_over(now, member.session_timeout_ms):
+            self._session_ended(member.id, now)
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
     def _session_ended(self, member_id: str, now: Moment) -> None:
         if member_id in self.members.pending:
             self.forget_pending(member_id, now)

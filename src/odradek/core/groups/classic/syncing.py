@@ -86,6 +86,7 @@ def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:
     """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
     member = group.member(asked.member_id, asked.instance_id, asked.generation)
     if member.joining is None:  # A new one that waits has longer.
+        group.end_if_long_over(member, now)
         member.heard_of(now)
     if group.phase is State.PREPARING:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
