@@ -72,9 +72,8 @@ def names(count: int = ELEMENTS, prefix: str = "n") -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-# Fetch reads all partitions of a session at once; a member's subscription to very many topics is taken in, and shared
-# out, at once.
-TOO_LONG = [(ApiKey.FETCH, "partitions"), (ApiKey.CONSUMER_GROUP_HEARTBEAT, "topics")]
+# A member's subscription to very many topics is taken in, and shared out, at once.
+TOO_LONG = [(ApiKey.CONSUMER_GROUP_HEARTBEAT, "topics")]
 
 
 def ways() -> list[tuple[ApiKey, str]]:
