@@ -1,7 +1,4 @@
-"""For every API the requests that name as much as the limits let them; what they name is there, or is not.
-
-Those that still take long in one go are in TOO_LONG.
-"""
+"""For every API the requests that name as much as the limits let them; what they name is there, or is not."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import NamedTuple
 
 from odradek.base.limits import REQUEST_ELEMENTS_MAX
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import add_partitions_to_txn, leave_group, list_offsets, offset_fetch, write_txn_markers
@@ -72,13 +70,8 @@ def names(count: int = ELEMENTS, prefix: str = "n") -> list[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-# A member's subscription to very many topics is taken in, and shared out, at once.
-TOO_LONG = [(ApiKey.CONSUMER_GROUP_HEARTBEAT, "topics")]
-
-
 def ways() -> list[tuple[ApiKey, str]]:
-    """All that are in slices, or short."""
-    return [(key, name) for key, some in _REQUESTS.items() for name in some if (key, name) not in TOO_LONG]
+    return [(key, name) for key, some in _REQUESTS.items() for name in some]
 
 
 def largest(known: Known, key: ApiKey, name: str) -> tuple[object, int]:
@@ -166,13 +159,13 @@ def _leave(known: Known) -> leave_group.LeaveGroupRequest:
     )
 
 
-def _heartbeat(known: Known) -> ConsumerGroupHeartbeatRequest:
+def _heartbeat(known: Known, count: int = SUBSCRIBED_TOPICS_MAX) -> ConsumerGroupHeartbeatRequest:
     return ConsumerGroupHeartbeatRequest(
         group_id="consumers",
         member_id="m",
         member_epoch=0,
         rebalance_timeout_ms=10_000,
-        subscribed_topic_names=names(),
+        subscribed_topic_names=names()[:count],
         topic_partitions=[],
     )
 
@@ -322,7 +315,11 @@ _REQUESTS: dict[ApiKey, dict[str, _Way]] = {
     ApiKey.SYNC_GROUP: {"assignments": (_sync, 3)},
     ApiKey.HEARTBEAT: {"one": (lambda _: HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3)},
     ApiKey.LEAVE_GROUP: {"members": (_leave, 4)},
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"topics": (_heartbeat, 0), "partitions": (_heartbeat_of_owner, 0)},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        "topics": (_heartbeat, 0),
+        "too many": (lambda known: _heartbeat(known, ELEMENTS), 0),
+        "partitions": (_heartbeat_of_owner, 0),
+    },
     ApiKey.CONSUMER_GROUP_DESCRIBE: {
         "groups": (
             lambda _: ConsumerGroupDescribeRequest(group_ids=names(), include_authorized_operations=True),

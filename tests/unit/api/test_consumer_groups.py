@@ -9,6 +9,7 @@ import pytest
 from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import from_text
+from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from odradek.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from support.consumer_group import Consumers, owned
@@ -38,6 +39,7 @@ def broker(tmp_path: Path) -> Consumers:
         ("a", 0, JOINS | {"topic_partitions": None}, INVALID),
         ("a", 0, JOINS | {"topic_partitions": owned(from_text("AAAAAAAAAAAAAAAAAAAAAQ"), 0)}, INVALID),
         ("a", 0, JOINS | {"subscribed_topic_names": None}, INVALID),
+        ("a", 0, JOINS | {"subscribed_topic_names": [*map(str, range(SUBSCRIBED_TOPICS_MAX + 1))]}, INVALID),
         ("a", -2, {}, INVALID),
         ("a", -3, {}, INVALID),
         ("a", 0, JOINS | {"server_assignor": "sticky"}, UNSUPPORTED_ASSIGNOR),

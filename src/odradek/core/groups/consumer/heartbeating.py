@@ -26,6 +26,9 @@ LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = -1, LEFT_EPOCH
 AS_BEFORE = -1  # As rebalance timeout.
 
 
+SUBSCRIBED_TOPICS_MAX = 20_000  # Taken in, sorted and written at once: 10 ms.
+
+
 class Heartbeat(NamedTuple):
     """What a member says; None says: as before."""
 
@@ -61,6 +64,9 @@ def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: boo
     _check_present("GroupId", asked.group_id)
     _check_present("InstanceId", asked.instance_id)
     _check_present("RackId", asked.rack_id)
+    if asked.topics is not None and len(asked.topics) > SUBSCRIBED_TOPICS_MAX:
+        text = f"{len(asked.topics)} topics, and a member may name {SUBSCRIBED_TOPICS_MAX}; a regex has no such bound."
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
     if asked.epoch == JOIN_EPOCH:
         _check_join(asked)
     elif asked.epoch == LEAVE_FOR_A_WHILE_EPOCH and asked.instance_id is None:
