@@ -40,7 +40,7 @@ from odradek.wire.request import Request
 log = logging.getLogger(__name__)
 
 NOBODY = Connection(buffer_bytes=0)
-STAGED_PER_STEP = 16  # They are quick, and written together.
+QUICK_PER_STEP = 64  # A millisecond or two.
 
 Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
 
@@ -160,14 +160,8 @@ class Conversation:
 
         `began` says when, on whatever clock `Host.answered` compares it with.
         """
-        if self._is_held_up:
-            if not self.can_go_on(now):
-                return False
-            self.mute_until = 0
-            if self._under_way is not None:
-                self._resume(self._under_way, now)
-                return self.can_go_on(now)
-            self._is_held_up = False
+        if self._is_held_up and not self._is_free_again(now):
+            return self.can_go_on(now)
         unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
         broker, dispatch, ask = host.broker, host.dispatch, host.gate.ask
         while unhandled:
@@ -182,10 +176,11 @@ class Conversation:
                 self._end(reason, request)
                 return False
             if isinstance(outcome, Staged):
-                staged.append((request, outcome))
-                if len(staged) % STAGED_PER_STEP and not admission.throttle_ms:
+                staged.append((request, outcome))  # Written with what else comes in this turn.
+                if admission.throttle_ms:
+                    self.commit(now, began)
+                elif outcome.is_quick and len(staged) % QUICK_PER_STEP:
                     continue
-                self.commit(now, began)
             elif outcome is None or isinstance(outcome, (list, Parked)):
                 self._handled(request, outcome, now, began)
             else:
@@ -194,11 +189,24 @@ class Conversation:
             break
         return self.can_go_on(now) if self._is_held_up else bool(unhandled)
 
+    def _is_free_again(self, now: Moment) -> bool:
+        """Goes on with what holds up the next requests; True if nothing does any more."""
+        if not self.can_go_on(now):
+            return False
+        self.mute_until = 0
+        if self._under_way is not None:
+            self._resume(self._under_way, now)
+            return False
+        self._is_held_up = False
+        return True
+
     def commit(self, now: Moment, began: float) -> None:
         """Has the broker write what was staged, and makes its answers."""
         if not self._staged:
             return
         staged, self._staged = self._staged, []
+        wire, answered = self.wire, self._host.answered
+        throttle_ms = self.peer.admission.throttle_ms
         self._host.broker.commit(now)
         for request, one in staged:
             try:
@@ -211,7 +219,12 @@ class Conversation:
             except Exception as error:
                 self._break(error, request)
                 return
-            self._handled(request, outcome, now, began)
+            if isinstance(outcome, list) and not throttle_ms:  # As _handled does it, without the way there.
+                self._held_bytes += in_memory(outcome)
+                wire.answer(request, outcome)
+                answered(request, began)
+            else:
+                self._handled(request, outcome, now, began)
 
     def _handled(self, request: Request, outcome: Encoded | Parked[Encoded], now: Moment, began: float) -> None:
         throttle_ms = self.peer.admission.throttle_ms

@@ -86,6 +86,7 @@ def learn(peer: Peer, request: Request, received: memoryview, body: ProduceReque
 class PlainStaged(Staged):
     """One batch of one partition on its way."""
 
+    is_quick = True
     __slots__ = ("append", "broker", "join", "log_start_offset", "now", "outline", "request")
 
     broker: Broker
