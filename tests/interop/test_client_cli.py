@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import pytest
 from client_peers import BROKERS, STARTERS
 
 from odradek.app.main import main
-from support.waiting import SECONDS_MAX, until
+from support.waiting import SECONDS_MAX, readable, until
 
 ODRADEK = [sys.executable, "-m", "odradek"]
 Run = Callable[..., str]
@@ -148,7 +147,7 @@ def test_a_slow_pipe_is_written_at_once_and_followed(address: str, run: Run, top
         for number in range(3):
             produce.stdin.write(b"%d\n" % number)
             produce.stdin.flush()
-            assert select.select([consume.stdout], [], [], SECONDS_MAX)[0]
+            assert readable(consume.stdout, seconds=SECONDS_MAX)
             assert consume.stdout.readline() == b"%d\n" % number
         produce.stdin.close()
         assert produce.wait(SECONDS_MAX) == 0

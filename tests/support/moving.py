@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
 import threading
 import time
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from odradek.net.native.mover import Mover, Transfer
+from support.waiting import readable
 
 SECONDS_MAX = 120  # Ends a hang.
 THREADS = 3
@@ -42,7 +42,7 @@ class Moving(Mover):
         return ended
 
     def has_news(self, seconds: float = SECONDS_MAX) -> bool:
-        return bool(select.select([self], [], [], seconds)[0])
+        return bool(readable(self, seconds=seconds))
 
     def until_moved(self, transfer: Transfer, size: int) -> None:
         until(lambda: self.moved(transfer) == size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from contextlib import suppress
@@ -12,6 +11,7 @@ from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import Contexts, server_context
 from odradek.tls.errors import TlsFailed
 from odradek.tls.session import Session
+from support.waiting import readable
 
 READ_BYTES = 64 * 1024
 WAIT_SECONDS = 30
@@ -81,8 +81,7 @@ def _carry(client: socket.socket, broker: socket.socket, session: Session) -> No
             broker.sendall(memoryview(space)[:size])
         if session.has_peer_closed:
             return
-        ready, _, _ = select.select([client, broker], [], [], WAIT_SECONDS)
-        for stream in ready:
+        for stream in readable(client, broker, seconds=WAIT_SECONDS):
             data = stream.recv(READ_BYTES)
             if not data:
                 return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 SECONDS_MAX = 300  # Ends a hang, on a machine that is slow and busy too.
 PAUSE_SECONDS = 0.05
@@ -14,3 +16,22 @@ def until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(PAUSE_SECONDS)
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+Stream = TypeVar("Stream", bound=HasFileno)
+
+
+def readable(*streams: Stream, seconds: float = SECONDS_MAX) -> list[Stream]:
+    """Those that have something to be read, or have ended; none when the time is over.
+
+    Not by `select`, which takes no descriptor above 1,023: where other tests left many open, there are some.
+    """
+    poll = select.poll()
+    for one in streams:
+        poll.register(one, select.POLLIN)
+    ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+    return [one for one in streams if one.fileno() in ready]

@@ -7,7 +7,6 @@ import errno
 import gc
 import os
 import resource
-import select
 import socket
 import struct
 import time
@@ -30,6 +29,7 @@ if not HAS_MOVER:  # pragma: no cover
 from odradek.net.native.mover import Mover, Transfer
 from support.limits import descriptors, file_size_limit
 from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, following, nothing, pair, read, tcp_pair, until
+from support.waiting import readable
 
 if not Mover.can_store:  # pragma: no cover
     pytest.skip("this processor has no instruction for CRC-32C", allow_module_level=True)
@@ -267,7 +267,7 @@ def test_a_tail_that_comes_byte_by_byte(mover: Moving, file: Held) -> None:
         mover.store(ours.fileno(), file, 0, 1000, 0, 16, nothing)
         for piece in (b"a" * 1000, *(bytes([number]) for number in range(16))):
             theirs.sendall(piece)
-            until(lambda: not select.select([ours], [], [], 0)[0])
+            until(lambda: not readable(ours, seconds=0))
         (ended,) = mover.wait()
     assert ended.tail == bytes(range(16))
 
@@ -297,7 +297,7 @@ def test_a_store_cancelled_amid_its_tail(mover: Moving, file: Held) -> None:
         transfer = mover.store(ours.fileno(), file, 0, 1000, 0, 3, nothing)
         assert transfer is not None
         theirs.sendall(b"a" * 1000 + b"\x01\x02")
-        until(lambda: not select.select([ours], [], [], 0)[0] and mover.moved(transfer) == 1000)
+        until(lambda: not readable(ours, seconds=0) and mover.moved(transfer) == 1000)
         mover.cancel(transfer)
         assert (transfer.moved, transfer.tail) == (1000, b"\x01\x02")
         theirs.sendall(b"\x03")
