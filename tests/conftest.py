@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,10 @@ settings.load_profile("odradek")
 # Brokers and clients that tests start find their modules compiled, as they do where pip has installed them, whatever
 # the shell that runs the tests has set: compiling takes as long as all else that a broker does before it is ready.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What a shell starts in the background ignores Ctrl-C, and so do all whom that starts: by it they are told to end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Ends a test that hangs.  What starts processes, and Java at that, may take minutes on a slow and busy machine.
 INTEROP_SECONDS_MAX = 1_800
