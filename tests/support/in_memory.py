@@ -200,6 +200,7 @@ class Harness:
             due = self.broker.next_due()
             assert due is not None, "a parked request has a deadline"
             self.pass_time(due - self.now.steady)
+            self.settle()
             completed = self.broker.lot.take_completed()
         talk = outcome.owner
         assert isinstance(talk, Conversation)

@@ -126,16 +126,18 @@ class Transactional:
 
     def end(self, *, commit: bool, as_: Producer | None = None, version: int | None = None) -> ErrorCode:
         """EndTxn; the producer goes on as it is told."""
-        producer = as_ or self.producer
         version = version if version is not None else EPOCHS if self.version == 2 else SHARED
-        request = EndTxnRequest(
-            transactional_id=self.id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
-        )
-        answer = self.harness.ask(request, version, EndTxnResponse)
+        answer = self.harness.ask(self.end_request(commit=commit, as_=as_), version, EndTxnResponse)
         if answer.error_code == ErrorCode.NONE and version >= EPOCHS and as_ is None:
             self.producer = Producer(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
             self.sequences.clear()
         return ErrorCode(answer.error_code)
+
+    def end_request(self, *, commit: bool, as_: Producer | None = None) -> EndTxnRequest:
+        producer = as_ or self.producer
+        return EndTxnRequest(
+            transactional_id=self.id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
+        )
 
 
 def committed(harness: Harness, topic: str, partition: int = 0) -> list[bytes]:

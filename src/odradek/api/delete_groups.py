@@ -7,12 +7,17 @@ Each group is deleted, or is not, by itself; others may have their turn between 
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from odradek.api.call import Call
-from odradek.api.outcome import PAUSE, Slices
+from odradek.api.outcome import PAUSE, Slices, Wait
 from odradek.api.parts import CHEAP, WRITE_PARTS, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
+from odradek.core.effects import Work
+from odradek.core.groups.long_delete import AT_ONCE_MAX, LongDelete
 from odradek.core.groups.offset_delete import delete_group
 from odradek.core.partition import Partition
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -32,7 +37,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
         seen.add(group_id)
         result = _result(group_id=group_id, error_code=ErrorCode.NONE)
         try:
-            deleted.append((result, _delete(call, group_id)))
+            deleted.append((result, (yield from _delete(call, group_id))))
             yield from pauses(WRITE_PARTS)
         except Refused as refused:
             result.error_code = refused.code
@@ -54,11 +59,17 @@ def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGrou
     return _answer([_result(group_id=group_id, error_code=code) for group_id in dict.fromkeys(body.groups_names)])
 
 
-def _delete(call: Call, group_id: str) -> Partition:
+def _delete(call: Call, group_id: str) -> Generator[Wait, Any, Partition]:
     """The partition in which it was forgotten.  Raises Refused."""
     call.check(Operation.DELETE, ResourceType.GROUP, group_id)
     shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
-    delete_group(shard, group_id, call.now)
+    if shard.offsets.count_of_group(group_id) <= AT_ONCE_MAX:
+        delete_group(shard, group_id, call.now)
+        return shard.log.partition
+    deletion = LongDelete(shard, group_id, call.now)
+    yield Work(deletion.encode)
+    shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
+    deletion.finish(shard, call.now)
     return shard.log.partition
 
 

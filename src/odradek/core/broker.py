@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
@@ -65,6 +66,7 @@ _LOG = logging.getLogger(__name__)
 # One sync after another waits for a journal commit each; some at a time share it.  What comes while all are under way
 # is gathered for the next.
 SYNCS_AT_ONCE = 4
+LOGS_PER_SYNC = 500  # To begin it, and to hear of its end, is two milliseconds each.
 
 SomeChange = TypeVar("SomeChange", bound=Change)
 
@@ -471,7 +473,9 @@ class Broker:
     def _begin_syncs(self) -> list[Sync]:
         """Of what is not being synced already, shared out among those that may still begin."""
         flushes = {}
-        for name in [name for name in self._unsynced if name not in self._syncing]:
+        free = SYNCS_AT_ONCE - self._syncs
+        waiting = (name for name in self._unsynced if name not in self._syncing)
+        for name in list(islice(waiting, free * LOGS_PER_SYNC)):
             del self._unsynced[name]
             partition = self.partitions.get(name)
             if partition is None or not partition.is_online:
@@ -481,7 +485,7 @@ class Broker:
                 self._syncing[name] = partition
             except DiskFailed as failed:  # A file that has to be opened for it.
                 self._sync_failed(name, partition, failed)
-        free, names = SYNCS_AT_ONCE - self._syncs, list(flushes)
+        names = list(flushes)
         syncs = [Sync({name: flushes[name] for name in names[first::free]}) for first in range(min(free, len(names)))]
         self._syncs += len(syncs)
         return syncs
@@ -507,8 +511,8 @@ class Broker:
             self._open_again(name, now)
             yield
         self._steps.keep_house(now)
-        self.groups.keep_house(now)
-        self.transactions.keep_house(now)
+        yield from self.groups.keep_house(now)
+        yield from self.transactions.keep_house(now)
         if self._may_hang:
             self._end_hanging(now)
 

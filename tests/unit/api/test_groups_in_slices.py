@@ -11,8 +11,9 @@ import pytest
 
 from odradek.api import join_group
 from odradek.api.gate import Admission
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, SLICE_ELEMENTS
+from odradek.core.coordinators.state_log import StateLog
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -122,6 +123,64 @@ def test_groups_that_nobody_coordinates_any_more_are_refused_one_by_one(harness:
     harness.broker.groups.shards.resign(0)
     found = [one.error_code for one in begun.finish(OffsetFetchResponse).groups]
     assert found[0] == NONE and found[-1] == ErrorCode.NOT_COORDINATOR
+
+
+# DeleteGroups.
+
+
+def deleted(begun: Begun) -> ErrorCode:
+    (result,) = begun.finish(DeleteGroupsResponse).results
+    return ErrorCode(result.error_code)
+
+
+def test_a_group_of_many_offsets_goes_whole_with_what_was_committed_meanwhile(group: GroupOffsets) -> None:
+    group.commit(dict.fromkeys(ALL[1:], 1))
+    producer = Transactional(group.harness)
+    producer.begin()
+    group.commit_in(producer, {ALL[1]: 2})
+    begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
+    begun.steps_to_a_thread()
+    group.commit({ALL[0]: 1})
+    assert deleted(begun) == NONE
+    assert (group.fetch(), groups(group.harness)) == ({}, set())
+    assert producer.end(commit=True) == NONE
+    assert (group.fetch(), groups(group.harness)) == ({}, set())
+    group.harness.kill()
+    assert (group.fetch(), groups(group.harness)) == ({}, set())
+
+
+def test_a_group_of_many_offsets_that_somebody_joins_meanwhile_stays_whole(group: GroupOffsets) -> None:
+    group.commit(at(1))
+    begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
+    begun.steps_to_a_thread()
+    stable(group.harness)
+    assert deleted(begun) == ErrorCode.NON_EMPTY_GROUP
+    assert set(group.fetch().values()) == {Kept(1)}
+
+
+def test_of_a_group_of_many_offsets_what_is_in_the_log_is_deleted(
+    group: GroupOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk becomes full between two batches of its tombstones."""
+    monkeypatch.setattr("odradek.core.groups.long_delete.RECORDS_PER_BATCH", SLICE_ELEMENTS)
+    group.commit(at(1))
+    begun = Begun(group.harness, DeleteGroupsRequest(groups_names=["g"]), 2, slices=0)
+    begun.steps_to_a_thread()
+    append, left = StateLog.append_encoded, [None]
+
+    def full(*arguments: object) -> object:
+        if not left:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no space left")
+        left.pop()
+        return append(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StateLog, "append_encoded", full)
+        assert deleted(begun) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = group.fetch()
+    assert len(found) == MANY - SLICE_ELEMENTS
+    group.harness.kill()
+    assert group.fetch() == found
 
 
 # OffsetCommit, TxnOffsetCommit.

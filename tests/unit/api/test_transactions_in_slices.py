@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
+from odradek.core.parked import Parked
+from odradek.core.transactions.completion import MARKED_AT_ONCE
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -21,6 +24,7 @@ from odradek.wire.messages.describe_producers import (
     TopicRequest,
 )
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.wire.messages.end_txn import EndTxnResponse
 from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -173,6 +177,45 @@ def test_a_long_answer_is_made_in_slices_however_little_was_written(producer: Tr
     nowhere = markers(producer)
     nowhere.markers[0].topics[0].partition_indexes = [0, *range(MANY, 2 * MANY)]
     assert Begun(producer.harness, nowhere, 1).waits_in_slices()
+
+
+# Its end.
+
+
+def ended(harness: Harness) -> int:
+    """How many partitions have their record and a marker."""
+    return sum(end(harness, index) == 2 for index in range(MANY))
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_of_many_partitions_ends_some_at_a_time(producer: Transactional, commit: bool) -> None:
+    harness = producer.harness
+    assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
+    outcome = harness.send(producer.end_request(commit=commit), 3)
+    assert isinstance(outcome, Parked)
+    harness.settle()
+    marked = [ended(harness)]
+    while marked[-1] < MANY:
+        harness.pass_time(1)
+        marked.append(ended(harness))
+    assert max(after - before for before, after in pairwise([0, *marked])) == MARKED_AT_ONCE
+    assert committed(harness, "x", MANY - 1) == [], "no sync has ended"
+    assert harness.decoded(harness.finished(outcome), 3, EndTxnResponse).error_code == NONE
+    assert {tuple(committed(harness, "x", index)) for index in (0, MANY - 1)} == {(b"a",) if commit else ()}
+
+
+def test_a_stop_amid_the_markers_of_a_transaction(producer: Transactional) -> None:
+    harness = producer.harness
+    assert set(producer.write_all("x", {index: [b"a"] for index in range(MANY)})) == {NONE}
+    harness.send(producer.end_request(commit=True), 3)
+    harness.settle()
+    assert ended(harness) == MARKED_AT_ONCE
+    harness.kill()
+    harness.settle()
+    while harness.broker.transactions.find("p")[1].is_decided:
+        harness.pass_time(1)
+        harness.settle()
+    assert committed(harness, "x", 0) == committed(harness, "x", MANY - 1) == [b"a"]
 
 
 # What is listed and described.

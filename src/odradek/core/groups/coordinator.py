@@ -14,6 +14,7 @@ from odradek.core.coordinators.state_log import Producer
 from odradek.core.groups import classic, consumer
 from odradek.core.groups.expiry import Expiry
 from odradek.core.groups.group import Group
+from odradek.core.groups.offsets import tombstones
 from odradek.core.groups.shard import GroupShard, Replay
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
@@ -51,10 +52,11 @@ class GroupCoordinator:
     def topics_deleted(self, deleted: Collection[TopicName], now: Moment) -> Iterator[None]:
         """Forgets the offsets of these topics, in slices.  Groups see by the view's version that topics changed."""
         for shard in self.shards:
-            offsets = shard.offsets.tombstones_of_topics(deleted)
-            for start in range(0, len(offsets), FORGOTTEN_AT_ONCE):
-                with suppress(Refused):  # They expire some day.
-                    shard.write(offsets[start : start + FORGOTTEN_AT_ONCE], now)
+            for places in shard.offsets.places_of_topics(deleted):
+                for start in range(0, len(places), FORGOTTEN_AT_ONCE):
+                    with suppress(Refused):  # They expire some day.
+                        shard.write(tombstones(places[start : start + FORGOTTEN_AT_ONCE]), now)
+                    yield
                 yield
             yield
 
@@ -63,7 +65,7 @@ class GroupCoordinator:
         with suppress(Refused):  # Who loads it finds the marker in the log.
             self.shards.shard(index).replay_end(producer, is_commit=is_commit)
 
-    def keep_house(self, now: Moment) -> None:
-        """About once a second."""
+    def keep_house(self, now: Moment) -> Iterator[None]:
+        """About once a second, in slices."""
         self.shards.keep_house(now)
-        self._expiry.tick(self.shards, now)
+        yield from self._expiry.tick(self.shards, now)

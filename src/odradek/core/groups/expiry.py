@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator
 from odradek.base.errors import Refused
 from odradek.base.units import MINUTE_MS, TopicName
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.group import Group
-from odradek.core.groups.offset_delete import forget_group, write_all
-from odradek.core.groups.offsets import NEVER, tombstone
+from odradek.core.groups.offset_delete import forget_group
+from odradek.core.groups.offsets import NEVER, GroupOffsets, Place, tombstones
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 from odradek.record.internal.offsets import OffsetCommitValue
 
 _LOG = logging.getLogger(__name__)
 
-OFFSETS_AT_ONCE = 10_000  # Some milliseconds.
+OFFSETS_AT_ONCE = 10_000  # Of one tick.
+LOOKED_AT_ONCE = 100
 
 
 class Expiry:
@@ -36,8 +36,8 @@ class Expiry:
         self._last: int | None = None
         self._left: deque[tuple[GroupShard, str]] = deque()  # Groups to be looked at yet.
 
-    def tick(self, shards: Iterable[GroupShard], now: Moment) -> None:
-        """About once a second."""
+    def tick(self, shards: Iterable[GroupShard], now: Moment) -> Iterator[None]:
+        """About once a second, in slices: between two of them groups and their offsets may change."""
         here = set(shards)
         if self._last is None:
             self._last = now.steady
@@ -49,39 +49,39 @@ class Expiry:
             shard, group_id = self._left.popleft()
             group = shard.groups.get(group_id)
             if group is not None and shard in here:  # Neither it nor the shard went meanwhile.
-                seen += 1 + self._look_at(shard, group, now)
-
-    def _look_at(self, shard: GroupShard, group: Group, now: Moment) -> int:
-        """How many offsets there were to look at."""
-        count = sum(map(len, shard.offsets.of_group(group.id).values()))
-        try:
-            expire(shard, group, self._retention_ms, now)
-        except Refused as refused:
-            _LOG.warning("what has expired of group %r can't be removed now: %s", group.id, refused)
-        return count
+                seen += 1 + shard.offsets.count_of_group(group_id)
+                try:
+                    yield from expire(shard, group, self._retention_ms, now)
+                except Refused as refused:
+                    _LOG.warning("what has expired of group %r can't be removed now: %s", group_id, refused)
+            yield
 
 
-def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> None:
+def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> Iterator[None]:
     """Forget what has expired of one group, and the group if that was all of it.  Raises Refused."""
-    write_all(shard, list(_expired(shard, group, retention_ms, now)), now)
     offsets = shard.offsets
-    if group.is_empty and not offsets.of_group(group.id) and not offsets.has_pending_of(group.id):
+    for topic in list(offsets.of_group(group.id)):
+        indexes = list(offsets.of_group(group.id).get(topic, ()))
+        for start in range(0, len(indexes), LOOKED_AT_ONCE):
+            since = group.offsets_expire_after(now)
+            if since is None or group.is_subscribed_to(TopicName(topic)):
+                break
+            places = [(group.id, topic, index) for index in indexes[start : start + LOOKED_AT_ONCE]]
+            expired = [place for place in places if _has_expired(offsets, place, since, retention_ms, now)]
+            if expired:
+                shard.write(tombstones(expired), now)
+            yield
+            if shard.groups.get(group.id) is not group:
+                return
+    is_left = offsets.of_group(group.id) or offsets.has_pending_of(group.id)
+    if group.is_empty and not is_left:
         forget_group(shard, group, now)
         _LOG.info("group %r has no members and no offsets any more, and is forgotten", group.id)
 
 
-def _expired(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> Iterator[StateRecord]:
-    since = group.offsets_expire_after(now)
-    if since is None:
-        return
-    for topic, partitions in shard.offsets.of_group(group.id).items():
-        if group.is_subscribed_to(TopicName(topic)):
-            continue
-        for partition, value in partitions.items():
-            if now.wall >= _due(value, since, retention_ms) and not shard.offsets.is_pending(
-                group.id, topic, partition
-            ):
-                yield tombstone(group.id, topic, partition)
+def _has_expired(offsets: GroupOffsets, place: Place, since: int, retention_ms: int, now: Moment) -> bool:
+    value = offsets.find(*place)
+    return value is not None and now.wall >= _due(value, since, retention_ms) and not offsets.is_pending(*place)
 
 
 def _due(value: OffsetCommitValue, since: int, retention_ms: int) -> int:

@@ -10,7 +10,7 @@ from odradek.base.units import TopicName
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.group import CLASSIC, CONSUMERS, Group
-from odradek.core.groups.offsets import tombstone
+from odradek.core.groups.offsets import tombstone, tombstones
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 
@@ -51,7 +51,7 @@ def delete_group(shard: GroupShard, group_id: str, now: Moment) -> None:
 
 def forget_group(shard: GroupShard, group: Group, now: Moment) -> None:
     """Raises Refused."""
-    write_all(shard, shard.offsets.tombstones_of_group(group.id) + group.tombstones(), now)
+    write_all(shard, tombstones(shard.offsets.places_of_group(group.id)) + group.tombstones(), now)
 
 
 def write_all(shard: GroupShard, records: Sequence[StateRecord], now: Moment) -> Written | None:

@@ -8,7 +8,7 @@ counts is the order of the records, not that of the ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from itertools import count, repeat
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -116,6 +116,21 @@ class GroupOffsets:
             if earlier is not None and earlier.order < order:
                 pending[place] = _Pending(earlier.order, None)
 
+    def forget(self, places: Iterable[Place]) -> None:
+        """As their tombstones do."""
+        for place in places:
+            self._forget(place)
+
+    def forget_group(self, group: str) -> None:
+        """As tombstones of all its offsets do."""
+        self._groups.pop(group, None)
+        for producer_id in self._open.pop(group, ()):
+            left = {place: one for place, one in self._pending[producer_id].items() if place[0] != group}
+            if left:
+                self._pending[producer_id] = left
+            else:
+                del self._pending[producer_id]
+
     def _forget(self, place: Place) -> None:
         group, topic, partition = place
         topics = self._groups.get(group, {})
@@ -192,26 +207,32 @@ class GroupOffsets:
             key = OffsetCommitKey(group=group, topic=topic, partition=partition)
             yield ProducerId(producer_id), record_of(key, value)
 
-    def tombstones_of_group(self, group: str) -> list[StateRecord]:
+    def count_of_group(self, group: str) -> int:
+        """How many a group has committed, or is about to; some are counted twice."""
+        committed = sum(map(len, self.of_group(group).values()))
+        return committed + sum(len(self._pending[producer_id]) for producer_id in self._open.get(group, ()))
+
+    def places_of_group(self, group: str) -> list[Place]:
+        """Committed, or about to be; each once."""
         places: dict[Place, None] = {}
         for topic, partitions in self.of_group(group).items():
-            places.update(dict.fromkeys((group, topic, partition) for partition in partitions))
+            places.update(dict.fromkeys(zip(repeat(group), repeat(topic), partitions)))
         for producer_id in self._open.get(group, ()):
             places.update(dict.fromkeys(place for place in self._pending[producer_id] if place[0] == group))
-        return _tombstones(places)
+        return list(places)
 
-    def tombstones_of_topics(self, names: Iterable[TopicName]) -> list[StateRecord]:
-        """Of all groups' offsets of these topics."""
-        places: dict[Place, None] = {}
-        gone = set(names)
-        if not gone:
-            return []
-        for group, topics in self._groups.items():
-            for topic in gone.intersection(topics):
-                places.update(dict.fromkeys((group, topic, partition) for partition in topics[topic]))
-        for pending in self._pending.values():
-            places.update(dict.fromkeys(place for place in pending if place[1] in gone))
-        return _tombstones(places)
+    def places_of_topics(self, names: Iterable[TopicName]) -> Iterator[list[Place]]:
+        """Of all groups' offsets of these topics, those of one group, or one transaction, at a time.
+
+        Offsets may be forgotten between two of them, and come.
+        """
+        gone = frozenset(names)
+        for group in list(self._groups):
+            for topic in sorted(gone.intersection(self.of_group(group))):
+                yield [(group, topic, partition) for partition in self.of_group(group).get(topic, ())]
+            yield []
+        for producer_id in list(self._pending):
+            yield [place for place in self._pending.get(producer_id, ()) if place[1] in gone]
 
 
 def record_of(key: OffsetCommitKey, value: OffsetCommitValue) -> StateRecord:
@@ -224,5 +245,6 @@ def tombstone(group: str, topic: str, partition: int) -> StateRecord:
     return StateRecord(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
 
 
-def _tombstones(places: Iterable[Place]) -> list[StateRecord]:
+def tombstones(places: Iterable[Place]) -> list[StateRecord]:
+    """The records by which offsets are forgotten."""
     return [tombstone(*place) for place in places]

@@ -7,7 +7,7 @@ in rules.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
 from odradek.base.errors import ErrorCode, Refused
@@ -159,22 +159,25 @@ class TransactionCoordinator:
 
     # From time to time.
 
-    def keep_house(self, now: Moment) -> None:
-        """About once a second."""
+    def keep_house(self, now: Moment) -> Iterator[None]:
+        """About once a second, in slices."""
         self.shards.keep_house(now)
         self._joins = {name: written for name, written in self._joins.items() if not written.is_settled}
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady
-            self._each(lambda shard, transaction: self._abort_overdue(transaction, now))
+            yield from self._each(lambda shard, transaction: self._abort_overdue(transaction, now))
         if now.steady - self._last_expiry >= self._expire_ms:
             self._last_expiry = now.steady
-            self._each(lambda shard, transaction: self._expire(shard, transaction, now))
+            yield from self._each(lambda shard, transaction: self._expire(shard, transaction, now))
 
-    def _each(self, work: Callable[[TransactionShard, Transaction], None]) -> None:
-        for shard in self.shards:
-            for transaction in list(shard.transactions.values()):
-                with suppress(Refused):  # The next round tries again.
-                    work(shard, transaction)
+    def _each(self, work: Callable[[TransactionShard, Transaction], None]) -> Iterator[None]:
+        for shard in list(self.shards):
+            for transactional_id in list(shard.transactions):
+                transaction = shard.transactions.get(transactional_id)
+                if transaction is not None and not shard.is_over:  # Neither went meanwhile.
+                    with suppress(Refused):  # The next round tries again.
+                        work(shard, transaction)
+                yield
 
     def _abort_overdue(self, transaction: Transaction, now: Moment) -> None:
         if transaction.is_overdue(now.wall):

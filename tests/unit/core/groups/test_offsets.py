@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.base.units import TopicName
 from odradek.core.groups.offsets import NEVER, GroupOffsets, Place
+from odradek.core.groups.offsets import tombstones as tombstones_of
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
@@ -131,9 +132,10 @@ def test_tombstones_leave_nothing_of_what_they_are_for(log: Log, group: str, top
     offsets = replayed(log)
     before = held(offsets)
     names = [TopicName(topic) for topic in topics]
-    for tombstone in [*offsets.tombstones_of_group(group), *offsets.tombstones_of_topics(names)]:
-        assert isinstance(tombstone.key, OffsetCommitKey) and tombstone.value is None
-        offsets.replay(tombstone.key, None, NOBODY)
+    for places in (offsets.places_of_group(group), *offsets.places_of_topics(names)):
+        for tombstone in tombstones_of(places):
+            assert isinstance(tombstone.key, OffsetCommitKey) and tombstone.value is None
+            offsets.replay(tombstone.key, None, NOBODY)
     for producer in (1, 2):
         offsets.end_transaction(producer, is_commit=True)
     gone = {place for place in PLACES if place[0] == group or place[1] in topics}

@@ -73,29 +73,29 @@ def test_it_is_looked_for_from_time_to_time(harness: Harness) -> None:
 
 def test_a_part_at_a_time(harness: Harness) -> None:
     looks = Expiry(harness.configs, at_once=2)
-    looks.tick(harness.broker.groups.shards, harness.now)
+    list(looks.tick(harness.broker.groups.shards, harness.now))
     for name in "abcd":
         GroupOffsets(harness, name).commit({A: 1}, 4, retention_ms=SECOND_MS)
     harness.pass_time(MINUTE_MS)
     left = []
     for _ in range(4):
-        looks.tick(harness.broker.groups.shards, harness.now)
+        list(looks.tick(harness.broker.groups.shards, harness.now))
         left.append(len(groups(harness)))
     assert left == [3, 2, 1, 0]
 
 
 def test_a_shard_that_went_meanwhile_is_left_alone(harness: Harness) -> None:
     looks = Expiry(harness.configs, at_once=2)
-    looks.tick(harness.broker.groups.shards, harness.now)
+    list(looks.tick(harness.broker.groups.shards, harness.now))
     for name in "abcd":
         GroupOffsets(harness, name).commit({A: 1}, 4, retention_ms=SECOND_MS)
     harness.pass_time(MINUTE_MS)
-    looks.tick(harness.broker.groups.shards, harness.now)
+    list(looks.tick(harness.broker.groups.shards, harness.now))
     assert len(groups(harness)) == 3
     harness.restart()
     harness.settle()
     for _ in range(4):
-        looks.tick(harness.broker.groups.shards, harness.now)
+        list(looks.tick(harness.broker.groups.shards, harness.now))
     assert len(groups(harness)) == 3, "another coordinator has the shards now"
 
 

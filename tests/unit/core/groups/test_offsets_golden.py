@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.core.coordinators.state_log import NOBODY
-from odradek.core.groups.offsets import record_of
+from odradek.core.groups.offsets import record_of, tombstones
 from odradek.core.groups.shard import VERSIONS, GroupShard
 from odradek.record.batch import iter_batches
 from odradek.record.internal.codec import decode_key, decode_value, encode
@@ -59,7 +59,7 @@ def test_the_groups_go_on_here(harness: Harness) -> None:
     group = GroupOffsets(harness, "members")
     assert group.delete().name == "NON_EMPTY_GROUP"
     shard = shard_of(harness)
-    shard.write(shard.offsets.tombstones_of_group("txn"), harness.now, NOBODY)
+    shard.write(tombstones(shard.offsets.places_of_group("txn")), harness.now, NOBODY)
     harness.kill()
     harness.settle()
     assert "txn" not in shard_of(harness).offsets.groups()
