@@ -321,6 +321,13 @@ def test_only_a_directory_that_is_kept_is_synced(
     assert bool(synced) == is_given
 
 
+def test_killed_as_soon_as_it_is_there() -> None:
+    """What its threads have done is on its way back to the loop, some of it."""
+    for _ in range(30):
+        with Broker() as broker:
+            broker.kill()
+
+
 def test_nobody_closed_it() -> None:
     script = "from odradek.testing import Broker; b = Broker().start(); b.create_topic('t'); print(b.directory)"
     ended = subprocess.run(

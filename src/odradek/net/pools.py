@@ -13,6 +13,10 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
+class Closed(Exception):
+    """No pool takes anything any more: they were stopped, or the interpreter ends."""
+
+
 class Pool(Enum):
     """A kind of work."""
 
@@ -44,7 +48,13 @@ class Pools:
         }
 
     def submit(self, pool: Pool, work: Callable[[], Result]) -> Future[Result]:
-        return self._pools[pool].submit(work)
+        """Raises Closed."""
+        try:
+            return self._pools[pool].submit(work)
+        except RuntimeError as error:
+            if "shutdown" in str(error):  # Others say that the system gives no more threads.
+                raise Closed from error
+            raise
 
     def stop(self, *, cancels: bool = False) -> None:
         """Waits for what has begun; what has not is done too, or cancelled."""

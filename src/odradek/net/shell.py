@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -48,7 +49,7 @@ from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.descriptors import are_short, has_run_out
 from odradek.net.movers import Movers
-from odradek.net.pools import Pool, Pools
+from odradek.net.pools import Closed, Pool, Pools
 from odradek.net.room import Room
 from odradek.net.slices import Slices
 from odradek.net.syncs import Syncs
@@ -136,7 +137,8 @@ class Shell:
     def _load_next(self, apis: list[Api]) -> None:
         """The code of one API after the other, in a thread: some take 20 ms, and nobody waits for all of it."""
         if apis:
-            self.in_thread(apis[-1].load, partial(self._loaded, apis), Pool.CHORES)
+            with suppress(Closed):
+                self._when_done(self._pools.submit(Pool.CHORES, apis[-1].load), partial(self._loaded, apis))
 
     def _loaded(self, apis: list[Api], done: Future[None]) -> None:
         failure = done.exception()
@@ -171,7 +173,13 @@ class Shell:
         self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
     ) -> None:
         """Do something slow beside the loop; `then` gets its future, done, back on the loop."""
-        self._when_done(self._pools.submit(pool, work), then)
+        if self._is_stopped:
+            return
+        try:
+            future = self._pools.submit(pool, work)
+        except Closed:  # The interpreter ends, and stops the broker at last: there is nobody else to be served.
+            future = _done_here(work)
+        self._when_done(future, then)
 
     def _when_done(self, future: Future[Result], then: Callable[[Future[Result]], None]) -> None:
         future.add_done_callback(lambda done: self._back_on_loop(then, done))
@@ -259,7 +267,11 @@ class Shell:
 
     def _back_on_loop(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
         if not self._is_stopped:
-            self.loop.call_soon_threadsafe(then, done)
+            self.loop.call_soon_threadsafe(self._is_back, then, done)
+
+    def _is_back(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
+        if not self._is_stopped:
+            then(done)
 
     def _answer(self) -> None:
         """Answers what was completed, first come, first served, until nothing is left or the slice is over."""
@@ -387,6 +399,15 @@ class Shell:
 
 def _wants_none(api_key: int) -> bool:
     return False
+
+
+def _done_here(work: Callable[[], Result]) -> Future[Result]:
+    future: Future[Result] = Future()
+    try:
+        future.set_result(work())
+    except Exception as failure:
+        future.set_exception(failure)
+    return future
 
 
 def _timed(sync: Sync) -> tuple[Synced, float]:
