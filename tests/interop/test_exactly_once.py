@@ -18,7 +18,7 @@ from workload.worker import Partition
 PARTITIONS = 4
 RECORDS = 2_000
 SOURCE, SINK, GROUP = "source", "sink", "copiers"
-SECONDS_MAX = 300  # A call in which librdkafka hangs costs a minute, and it may hang in several.
+SECONDS_MAX = 120
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)

@@ -81,5 +81,5 @@ if __name__ == "__main__":
         main(sys.argv[1:])
     except Exception:
         traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(1)  # Without waiting for what the library still does.
+        sys.stderr.flush()
+        os._exit(1)  # At once: a consumer that is let go of is closed, which may take for ever after a call that hung.
