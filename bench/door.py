@@ -89,7 +89,7 @@ def main() -> int:
     try:
         print(f"{'':10} {'N':>5} " + " ".join(f"{name:>13}" for name in COLUMNS), flush=True)
         for connections in options.connections:
-            compared(options, connections, folder)
+            compared(options, connections, folder / str(connections))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
