@@ -9,14 +9,17 @@
 
 A loop of asyncio or uvloop is given its callbacks by a few methods (call_soon, add_reader, create_server, ...).  A loop
 of `timed` wraps each of them in two readings of the thread's clock.  Processor time, not wall time: who else runs on
-the machine, or holds the interpreter's lock, does not count.  What a callback was doing when it was held up is seen by
-a second thread that looks at the loop's thread every few milliseconds.
+the machine, or holds the interpreter's lock, does not count.
+
+With ODRADEK_LOOP_STACKS=1 a second thread looks at the loop's every few milliseconds, and sees what a callback that
+holds it up is doing.  Only where somebody asks: CPython 3.11 has ended in it, as frames come and go meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import threading
 import time
@@ -30,6 +33,7 @@ import uvloop
 
 from support.pace import slowness
 
+STACKS_VARIABLE = "ODRADEK_LOOP_STACKS"
 HOLD_MS_MAX = 20.0  # Of processor time, in one callback, on a usual machine: what the broker promises.
 _LOOKS_EVERY_SECONDS = 0.004
 _LOOKED_AT_FROM_NS = 6_000_000
@@ -47,7 +51,7 @@ class Hold(NamedTuple):
 
     def __str__(self) -> str:
         collected = f", {self.gc_ms:.1f} ms of it garbage collection" if self.gc_ms else ""
-        return f"{self.ms:.1f} ms in {self.callback}{collected}\n{self.stack}"
+        return f"{self.ms:.1f} ms in {self.callback}{collected}\n{self.stack or f'{STACKS_VARIABLE}=1 shows where'}"
 
 
 def hold_ms_max() -> float:
@@ -114,7 +118,8 @@ class LoopTime:
         self._thread = threading.get_ident()
         self._clock = time.pthread_getcpuclockid(self._thread)
         gc.callbacks.append(self._collected)
-        self._looker.start()
+        if os.environ.get(STACKS_VARIABLE):
+            self._looker.start()
 
     def _collected(self, phase: str, _: dict[str, int]) -> None:
         if threading.get_ident() != self._thread:

@@ -27,7 +27,6 @@ class Serving:
         self.directory = directory
         self._options = options
         self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
-        self.program = ["-m", "odradek"]
         self.environment: dict[str, str] = {}  # Of the next process, beside ours.
         self.program: tuple[str, ...] = ("-m", "odradek")  # What the interpreter is given before `serve`.
         self._process: subprocess.Popen[str] | None = None
@@ -64,6 +63,10 @@ class Serving:
             raise NotReady(f"exit {code}: {line}{(self.directory / 'stderr.txt').read_text()}")
         self.port = int(line.rpartition(":")[2])
         return self
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def is_listening(self) -> bool:
         with socket.socket() as probe:

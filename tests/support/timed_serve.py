@@ -29,7 +29,7 @@ class TimedServing(Serving):
 
     def __init__(self, directory: Path, *options: str, **overrides: str) -> None:
         super().__init__(directory, *options, **overrides)
-        self.program = [__file__]
+        self.program = (__file__,)
         self._report = directory / "loop-time.json"
         paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = {VARIABLE: str(self._report), "PYTHONPATH": os.pathsep.join(paths)}
@@ -49,6 +49,7 @@ class TimedServing(Serving):
         os.kill(self.pid, signal.SIGUSR1)
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not self._report.exists():
+            assert not self.has_ended, self.errors()
             assert time.monotonic() < deadline, "the loop does not answer"
             time.sleep(0.01)
         counted, holds = json.loads(self._report.read_text())

@@ -12,10 +12,15 @@ from functools import partial
 import pytest
 import uvloop
 
-from support.loop_time import Hold, LoopTime, timed
+from support.loop_time import STACKS_VARIABLE, Hold, LoopTime, timed
 
 LOOPS = [asyncio.SelectorEventLoop, uvloop.Loop]
 MS = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _stacks_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STACKS_VARIABLE, "1")
 
 
 def busy(ms: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,23 @@ from odradek.log.disk import DiskFailed, RealDisk, check_may_stay
 from odradek.net import descriptors
 from odradek.net.room import Room
 
+STDERR = 2
+
 
 @contextmanager
 def limited_to(free: int) -> Iterator[int]:
-    """The lowest number that is free, and so many from it on."""
+    """The lowest number that is free, and so many from it on; those that are open leave no gaps below it."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = descriptors.lowest_free()
-    assert lowest is not None
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, before[1]))
-    try:
-        yield lowest
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    highest = max(int(one.name) for one in Path("/dev/fd").iterdir())
+    with ExitStack() as fillers:
+        while (lowest := descriptors.lowest_free()) is not None and lowest < highest:
+            fillers.callback(os.close, os.dup(STDERR))
+        assert lowest is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, before[1]))
+        try:
+            yield lowest
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 class Logs:
