@@ -25,7 +25,9 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
     wanted = _Wanted(call, body)
     listed, unknown = [], []
     for number, name in enumerate(body.state_filters, 1):
-        if name not in STATES:
+        if name in STATES:
+            wanted.states.add(name)
+        else:
             unknown.append(name)
         if not number % CHEAP:
             yield PAUSE
@@ -55,12 +57,13 @@ def _may_describe(call: Call, one: Transaction) -> bool:
 
 
 class _Wanted:
-    """What is asked for; nothing said: any."""
+    """What is asked for; nothing said: any.  The caller fills in the `states` that there are."""
 
     def __init__(self, call: Call, body: ListTransactionsRequest) -> None:
         """Raises Refused(INVALID_REGULAR_EXPRESSION)."""
         self._now = call.now.wall
-        self._states = frozenset(body.state_filters)
+        self._in_any_state = not body.state_filters
+        self.states: set[str] = set()
         self._producers = frozenset(body.producer_id_filters)
         self._open_for_ms = body.duration_filter
         self._pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
@@ -70,7 +73,7 @@ class _Wanted:
             return False
         if self._producers and one.producer_id not in self._producers:
             return False
-        if self._states and one.state.title not in self._states:
+        if not self._in_any_state and one.state.title not in self.states:
             return False
         if self._open_for_ms >= 0 and not (one.started >= 0 and self._now - one.started > self._open_for_ms):
             return False

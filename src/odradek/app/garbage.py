@@ -6,6 +6,9 @@ it is not looked at again.  Cycles that come apart later stay, 4 KB for each con
 looked at when nobody asks anything, after a thousand connections, or when much more memory is in use than after the
 last time; if it is never quiet, after very many connections.  Then the C library gives its free pages back, too: by
 itself it keeps what lies below something that is in use.
+
+What a turn of a long request leaves is frozen unseen.  A list of 100,000 elements takes 20 ms to look at, and it is one
+young object among two thousand.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from odradek.net.traffic import Traffic
@@ -28,6 +31,17 @@ CONNECTIONS_WHEN_QUIET = 1_000
 CONNECTIONS_MAX = 20_000
 GROWN_BYTES = 16 * 1024 * 1024
 _STATM = Path("/proc/self/statm")
+
+
+class Unseen(AbstractContextManager[None]):
+    """While it lasts nothing is collected, and what it leaves is not looked at before all is."""
+
+    def __enter__(self) -> None:
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        gc.freeze()
+        gc.enable()
 
 
 class Garbage:

@@ -23,7 +23,7 @@ import uvloop
 from odradek.app import logs
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
-from odradek.app.garbage import Garbage
+from odradek.app.garbage import Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
 from odradek.log.disk import DirectoryInUse, DiskFailed
@@ -84,6 +84,7 @@ async def _serve(settings: Settings) -> int:
     if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
         running.shell.busy_poll = BusyPoll(loop)
     sys.setswitchinterval(SWITCH_SECONDS)
+    running.shell.long_turns.around = Unseen()
     Garbage(loop, running.shell.traffic).begin()
     _say_ready(running)
     await told_to_stop.wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 
 class Turns:
@@ -15,6 +16,7 @@ class Turns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.around: AbstractContextManager[None] = nullcontext()  # Each turn; used again and again.
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, turn: Callable[[], None]) -> None:
@@ -26,7 +28,8 @@ class Turns:
     def _next(self) -> None:
         turn = self._waiting[0]
         try:
-            turn()
+            with self.around:
+                turn()
         finally:  # It may wait for another turn already: then behind the others.
             self._waiting.popleft()
             if self._waiting:

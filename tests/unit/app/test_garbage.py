@@ -50,6 +50,28 @@ assert seen() is None
 """)
 
 
+def test_what_a_long_turn_leaves_is_not_looked_at() -> None:
+    run("""
+from odradek.app.garbage import Unseen
+from odradek.net.turns import Turns
+looked_at, kept = [], []
+def turn():
+    gc.callbacks.append(lambda phase, info: phase == "start" and looked_at.append(len(gc.get_objects())))
+    kept.extend([number] for number in range(100_000))
+    kept.append(list(kept))
+    assert not looked_at
+turns = Turns(loop)
+turns.around = Unseen()
+turns.wait(turn)
+loop.call_soon(loop.stop)
+loop.run_forever()
+seen = weakref.ref(cycle())
+later = [[number] for number in range(50_000)]
+assert seen() is None, "what came later is"
+assert max(looked_at) < 20_000, max(looked_at)
+""")
+
+
 def test_what_fell_apart_later_is_found_when_it_is_quiet() -> None:
     run("""
 old = cycle()
