@@ -81,9 +81,16 @@ class Call:
     correlation_id: CorrelationId
     now: Moment
     admission: Admission = field(init=False)
+    left: list[object] | None = None  # By a handler in slices; a thread frees it, which is slow.
 
     def __post_init__(self) -> None:
         self.admission = self.peer.admission  # The peer's is that of its next request soon.
+
+    def leave(self, made: object) -> None:
+        """A handler in slices has no use for this after its last one."""
+        if self.left is None:
+            self.left = []
+        self.left.append(made)
 
     @property
     def principal(self) -> Principal:

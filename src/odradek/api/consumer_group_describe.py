@@ -32,12 +32,16 @@ def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
     if len(body.group_ids) > repeats.REPEATS_MAX:
         yield from repeats.check(body.group_ids)
     found, count = [], 0
+    partitions: dict[Partition, None] = {}
     for group_id in body.group_ids:
         group, where = yield from _find(call, group_id, body)
         found.append((group, where))
+        if where is not None:
+            partitions[where] = None
         count += 1 + len(group.members)
         yield PAUSE
-    writes = Settled(partition for _, partition in found if partition is not None)
+    writes = Settled(partitions)
+    call.leave(found)
 
     def answer() -> Parts[Response]:
         groups = []

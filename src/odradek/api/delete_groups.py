@@ -44,6 +44,7 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
         results.append(result)
         yield PAUSE
     writes = Settled(partition for _, partition in deleted)
+    call.leave((deleted, seen))
 
     def answer() -> Parts[DeleteGroupsResponse]:
         for number, (result, partition) in enumerate(deleted):

@@ -39,6 +39,7 @@ def handle(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsRes
 def _answer(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsResponse]:
     results = []
     named: set[tuple[int, str]] = set()
+    call.leave(named)
     repeats = 0
     for resource in body.resources:
         name = (resource.resource_type, resource.resource_name)

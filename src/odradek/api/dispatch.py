@@ -186,6 +186,7 @@ class _Asked:
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
             return None
+        kept[:0], call.left = call.left or (), None
         kept.append(answer)
         del answer
         return (yield from self._finish(kept))
@@ -193,8 +194,8 @@ class _Asked:
     def _finish(self, kept: list[object]) -> Steps:
         """Has a thread encode a long answer.
 
-        `kept` is the body, and the answer or an error.  The thread has them last: to free a hundred thousand elements
-        takes as long as some slices.
+        `kept` ends with the body, and the answer or an error.  The thread has them last: to free a hundred thousand
+        elements takes as long as some slices.
         """
         resumed = yield Work(partial(self._encoded, kept, self.call.admission.throttle_ms))
         if resumed.error is not None:
@@ -203,6 +204,7 @@ class _Asked:
 
     def _encoded(self, kept: list[object], throttle_ms: int) -> Encoded | Parked[Encoded]:
         answer, body = kept.pop(), kept.pop()
+        kept.clear()
         if not isinstance(answer, Exception):
             try:
                 return encoded(self.request, answer, throttle_ms)

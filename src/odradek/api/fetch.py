@@ -88,12 +88,15 @@ def _in_slices(call: Call, body: FetchRequest) -> Slices:
         fetch = _Fetch(call, body, (yield from _begin(call, body)))
     except Refused as refused:
         return FetchResponse(error_code=refused.code, responses=[])
+    call.leave(fetch)
     read = yield from fetch.read()
+    call.leave(read)
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from _DataArrived(fetch).watch(read)
         if not arrived.has_come_since():
             yield Parked(arrived, deadline, nothing)
         read = yield from fetch.read()
+        call.leave(read)
     return (yield from fetch.respond(read))
 
 

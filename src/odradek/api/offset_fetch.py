@@ -80,6 +80,7 @@ def handle(call: Call, body: OffsetFetchRequest) -> Slices:
         told.append(_Told(group, answer, partition))
         count += 1 + sum(len(topic.partitions) for topic in answer.topics)
     writes = Settled(one.partition for one in told if one.partition is not None)
+    call.leave(told)
     return (yield from settled(writes, call.now, count, lambda: _answer(call, told, writes)))
 
 

@@ -26,7 +26,7 @@ LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = -1, LEFT_EPOCH
 AS_BEFORE = -1  # As rebalance timeout.
 
 
-SUBSCRIBED_TOPICS_MAX = 20_000  # Taken in, sorted and written at once: 10 ms.
+SUBSCRIBED_TOPICS_MAX = 8_000  # Taken in, sorted and written at once: 10 ms.
 
 
 class Heartbeat(NamedTuple):
