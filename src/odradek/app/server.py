@@ -23,7 +23,7 @@ import uvloop
 from odradek.app import logs
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
-from odradek.app.garbage import Garbage, Unseen
+from odradek.app.garbage import YOUNG_OBJECTS, Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
 from odradek.log.disk import DirectoryInUse, DiskFailed
@@ -85,6 +85,7 @@ async def _serve(settings: Settings) -> int:
         running.shell.busy_poll = BusyPoll(loop)
     sys.setswitchinterval(SWITCH_SECONDS)
     running.shell.long_turns.around = Unseen()
+    running.shell.around_entries = Unseen(YOUNG_OBJECTS)
     Garbage(loop, running.shell.traffic).begin()
     _say_ready(running)
     await told_to_stop.wait()

@@ -18,6 +18,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class Door:
     """Non-blocking, bound sockets.  `enter` is given each accepted socket, and the peer's address; it raises nothing.
 
     `has_turned_away` is told of those for whom there was no descriptor, `is_crowded` whether some have to wait for
-    another turn.  `make_room` is asked for a descriptor if there is none.
+    another turn.  `make_room` is asked for a descriptor if there is none; `around` gives what stands around a turn.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Door:
         has_turned_away: Callable[[Address], None],
         is_crowded: Callable[[bool], None],
         *,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
         make_room: Callable[[], bool] = _is_none_made,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,6 +79,7 @@ class Door:
         self._has_turned_away = has_turned_away
         self._is_crowded = is_crowded
         self._clock = clock
+        self._around = around
         self._make_room = make_room
         self._spare = _spare()
         self._pause: asyncio.TimerHandle | None = None
@@ -108,7 +111,9 @@ class Door:
             self._loop.add_reader(one.fileno(), self._accept_all, one)
 
     def _accept_all(self, listening: socket.socket) -> None:
-        self._is_crowded(self._accept_some(listening))
+        with self._around():
+            is_crowded = self._accept_some(listening)
+        self._is_crowded(is_crowded)
 
     def _accept_some(self, listening: socket.socket) -> bool:
         """True if the time was over before nobody waited any more."""

@@ -93,6 +93,7 @@ class Listener:
             self._enter,
             self._found_no_descriptor,
             self._readers.make_way,
+            around=lambda: self.shell.around_entries,
             make_room=self.shell.room.for_connection,
         )
         address, self.port = sockets[0].getsockname()[:2]

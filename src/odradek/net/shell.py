@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -100,6 +100,7 @@ class Shell:
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
         self.gate: Gate = OpenGate()
+        self.around_entries: AbstractContextManager[None] = nullcontext()  # All of a turn; used again and again.
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
         self.answered = self.traffic.answered

@@ -72,6 +72,21 @@ assert max(looked_at) < 20_000, max(looked_at)
 """)
 
 
+def test_only_many_are_left_unseen() -> None:
+    run("""
+from odradek.app.garbage import Unseen
+gc.disable()  # Else it begins where it likes.
+gc.freeze()
+frozen, gc_of = gc.get_freeze_count(), Unseen(1_000)
+with gc_of:
+    few = [[number] for number in range(500)]
+assert gc.isenabled() and gc.get_freeze_count() == frozen
+with gc_of:
+    many = [[number] for number in range(1_000)]
+assert gc.isenabled() and gc.get_freeze_count() > frozen + 1_000
+""")
+
+
 def test_what_fell_apart_later_is_found_when_it_is_quiet() -> None:
     run("""
 old = cycle()
