@@ -27,7 +27,7 @@ from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.moment import Moment
 
 
-@dataclass(slots=True)
+@dataclass
 class Peer:
     """One connection, as the handlers see it."""
 
@@ -70,7 +70,7 @@ class Peer:
         return self.advertised or self.local
 
 
-@dataclass(slots=True)
+@dataclass
 class Call:
     """One request's circumstances."""
 

@@ -61,8 +61,6 @@ class CommitShape(NamedTuple):
 class CommitOutline:
     """One committer and its partitions, all but the offsets."""
 
-    __slots__ = ("_answer", "_index", "_offsets_topic", "_respond", "_topics", "repeated")
-
     def __init__(self, version: int, repeated: RepeatedCommit, respond: Respond, broker: Broker) -> None:
         """`respond` gives what is answered, all partitions having the same code.  Raises Refused."""
         self.repeated = repeated
@@ -95,8 +93,6 @@ class CommitOutline:
 
 class CommitOutlines(LearnedBodies[CommitShape, CommitOutline]):
     """Those of one connection."""
-
-    __slots__ = ("_seen",)
 
     def __init__(self) -> None:
         super().__init__(COMMIT_OUTLINES_MAX)

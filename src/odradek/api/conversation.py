@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from odradek.api import large_produce, log_fields
 from odradek.api.call import Peer
@@ -65,12 +65,13 @@ class Host(Protocol):
         """A request that came at `began`, as `step` was told, has its answer."""
 
 
-class Ending(NamedTuple):
+class Ending:
     """Why a conversation is over.  Answers that are ready are sent first, unless a bug of ours has broken it."""
 
-    reason: Exception
-    request: Request | None = None
-    is_broken: bool = False
+    def __init__(self, reason: Exception, request: Request | None = None, *, is_broken: bool = False) -> None:
+        self.reason = reason
+        self.request = request
+        self.is_broken = is_broken
 
 
 # The request that is in steps, and when it came; a parked one, when it came, and how long its answer mutes.

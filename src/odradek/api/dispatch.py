@@ -51,8 +51,6 @@ _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Done]] = {
 class StagedProduce(Staged):
     """Any produce on its way."""
 
-    __slots__ = ("_produce", "_request", "_throttle_ms")
-
     def __init__(self, request: Request, staged: produce.Staged, throttle_ms: int) -> None:
         self._request = request
         self._produce = staged
@@ -133,8 +131,6 @@ def _in_turn(steps: Steps, turn: Turn) -> Steps:
 class _Asked:
     """One request of a known API and version, on its way through its handler."""
 
-    __slots__ = ("api", "call", "received", "request")
-
     def __init__(self, api: Api, call: Call, request: Request, received: memoryview) -> None:
         self.api = api
         self.call = call
@@ -153,17 +149,16 @@ class _Asked:
                 except StopIteration as done:
                     answer = done.value
                 else:
-                    return self._in_slices(body, answer, wait, is_large=is_large)
+                    return self._in_slices([body], answer, wait, is_large=is_large)
             return self._outcome(body, answer)
         except Exception as error:
             if is_large:  # So is its refusal.
                 return self._finish([body, error])
             return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
-    def _in_slices(self, body: object, slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
-        """The rest of a handler that is through with its first slice."""
-        call, kept = self.call, [body]
-        del body
+    def _in_slices(self, kept: list[object], slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
+        """The rest of a handler that is through with its first slice.  `kept` is the body, which it lets go in the end."""
+        call = self.call
         answer: object
         try:
             while True:

@@ -61,8 +61,6 @@ class FetchShape(NamedTuple):
 class FetchOutline(OnePartition):
     """One partition, as one consumer reads it, all but the session's epoch and the offset."""
 
-    __slots__ = ("answer", "is_read_committed", "max_bytes", "min_bytes", "session_id", "wanted")
-
     def __init__(self, version: int, body: FetchRequest, name: TopicPartition, wanted: Wanted) -> None:
         """`wanted` of the partition, with the offset of any request."""
         (topic,) = body.topics
@@ -93,8 +91,6 @@ class FetchOutline(OnePartition):
 class FetchAnswer:
     """The answer with records of one partition, but for them and its numbers."""
 
-    __slots__ = ("_before", "_between", "_end", "_has_log_start_offset", "_is_flexible", "_pack", "_size")
-
     def __init__(self, version: int, sample: FetchResponse) -> None:
         self._is_flexible = version >= _FLEXIBLE_FROM
         self._has_log_start_offset = version >= _LOG_START_OFFSET_SINCE
@@ -123,8 +119,6 @@ class FetchAnswer:
 
 class FetchOutlines(LearnedBodies[FetchShape, FetchOutline]):
     """Those of one connection."""
-
-    __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__(FETCH_OUTLINES_MAX)

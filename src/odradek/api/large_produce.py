@@ -54,8 +54,6 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
 class LargeProduce:
     """One batch on its way; `crc` is the checksum of its front."""
 
-    __slots__ = ("_broker", "_outline", "_partition", "arrival", "crc", "request")
-
     def __init__(  # noqa: PLR0917
         self,
         broker: Broker,
@@ -89,10 +87,7 @@ class LargeProduce:
 
     def failed(self, error: OSError, now: Moment) -> plain_produce.PlainStaged:
         """It could not be written."""
-        append = Append()
-        append.base_offset = append.end = NO_OFFSET
-        append.log_append_time = NO_TIMESTAMP
-        append.needs_sync = False
+        append = Append(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
         append.refused = self._partition.arrival_failed(self.arrival, error)
         self._broker.lot.happened(self._partition.topic_partition)
         return self._staged(append, now)
@@ -107,4 +102,4 @@ class LargeProduce:
 
     def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:
         start = self._partition.log.start_offset if self._partition.is_online else NO_OFFSET
-        return plain_produce.staged(self._broker, self.request, self._outline, append, start, now)
+        return plain_produce.PlainStaged(self._broker, self.request, self._outline, append, start, now)

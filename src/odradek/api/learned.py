@@ -22,8 +22,6 @@ _MISSES_PER_PLACE = 16
 class OnePartition:
     """What is known of requests for one partition."""
 
-    __slots__ = ("has_topic_id", "name", "topic_id")
-
     def __init__(self, name: TopicPartition, topic_id: Uuid) -> None:
         """`topic_id` is zero where the topic is named."""
         self.name = name
@@ -39,8 +37,6 @@ class OnePartition:
 
 class Learned(Generic[Shape, Meaning]):
     """Bounded: what is not worth it is not learned."""
-
-    __slots__ = ("_known", "_misses", "_shapes", "_shapes_max", "_size_max")
 
     def __init__(self, size_max: int, shapes_max: int = SHAPES_MAX) -> None:
         self._size_max = size_max
@@ -92,8 +88,6 @@ SomeShape = TypeVar("SomeShape", bound=BodyShape)
 
 class LearnedBodies(Learned[SomeShape, Meaning]):
     """Of bodies that are of one size but for the numbers in them."""
-
-    __slots__ = ()
 
     def _place(self, version: int, body: bytes) -> tuple[Meaning, SomeShape] | None:
         """What it means, and where it differs from those before it."""

@@ -9,7 +9,7 @@ Steps            not done yet: handled on in slices, or when a thread is through
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from odradek.core.effects import Work
 from odradek.core.moment import Moment
@@ -29,7 +29,6 @@ class Staged:
     One that `is_quick` took some ten microseconds so far.
     """
 
-    __slots__ = ()
     is_quick = False
 
     def finish(self) -> Encoded | Parked[Encoded]:
@@ -44,7 +43,7 @@ class Resumed(NamedTuple):
     """What a request in steps goes on with: the time, and what its Work came to (a value, or an error)."""
 
     now: Moment
-    value: object = None
+    value: Any = None
     error: Exception | None = None
 
 

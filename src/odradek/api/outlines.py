@@ -45,8 +45,6 @@ _NO_RECORDS_BYTES = 4  # How a request without records ends: an empty length, an
 class Outline(OnePartition):
     """One partition, as one producer writes to it, all but the records."""
 
-    __slots__ = ("acks", "answer", "size", "timeout_ms", "transactional_id", "version")
-
     def __init__(self, version: int, body: ProduceRequest, name: TopicPartition, size: int) -> None:
         super().__init__(name, Uuid(body.topic_data[0].topic_id))
         self.version = version
@@ -104,8 +102,6 @@ class Outline(OnePartition):
 class Answer:
     """The answer to a batch that was appended, but for its numbers."""
 
-    __slots__ = ("_after", "_before", "_has_log_start_offset", "_pack", "_size")
-
     def __init__(self, version: int, sample: ProduceResponse) -> None:
         """`sample` has MARKS where the numbers go."""
         self._has_log_start_offset = version >= _LOG_START_OFFSET_SINCE
@@ -125,8 +121,6 @@ class Answer:
 
 class Outlines(Learned[int, Outline]):
     """Their shapes are their sizes: a producer's differ in the partition, and little else."""
-
-    __slots__ = ()
 
     def __init__(self, size_max: int = PRODUCE_OUTLINES_MAX, shapes_max: int = SHAPES_MAX) -> None:
         super().__init__(size_max, shapes_max)

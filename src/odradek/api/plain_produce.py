@@ -22,7 +22,6 @@ from odradek.core.staging import Append
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 
-_new = object.__new__
 
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
@@ -43,27 +42,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     except Refused:
         return None
     request.body = NO_BODY
-    return staged(broker, request, outline, append, partition.log.start_offset, now, join)
-
-
-def staged(  # noqa: PLR0917
-    broker: Broker,
-    request: Request,
-    outline: Outline,
-    append: Append,
-    log_start_offset: Offset,
-    now: Moment,
-    join: Written | None = None,
-) -> PlainStaged:
-    one: PlainStaged = _new(PlainStaged)
-    one.broker = broker
-    one.request = request
-    one.now = now
-    one.outline = outline
-    one.append = append
-    one.log_start_offset = log_start_offset
-    one.join = join
-    return one
+    return PlainStaged(broker, request, outline, append, partition.log.start_offset, now, join)
 
 
 def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.Staged) -> None:
@@ -87,15 +66,23 @@ class PlainStaged(Staged):
     """One batch of one partition on its way."""
 
     is_quick = True
-    __slots__ = ("append", "broker", "join", "log_start_offset", "now", "outline", "request")
-
-    broker: Broker
-    request: Request
-    now: Moment
-    outline: Outline
-    append: Append
-    log_start_offset: Offset
-    join: Written | None
+    def __init__(  # noqa: PLR0917
+        self,
+        broker: Broker,
+        request: Request,
+        outline: Outline,
+        append: Append,
+        log_start_offset: Offset,
+        now: Moment,
+        join: Written | None = None,
+    ) -> None:
+        self.broker = broker
+        self.request = request
+        self.outline = outline
+        self.append = append
+        self.log_start_offset = log_start_offset
+        self.now = now
+        self.join = join
 
     def finish(self) -> Encoded | Parked[Encoded]:
         append, outline = self.append, self.outline

@@ -62,8 +62,6 @@ _topic_answer = maker(TopicProduceResponse)
 class Staged:
     """A produce whose batches have their places.  After the broker's commit, `settle` says how it went."""
 
-    __slots__ = ("_acks", "_broker", "_now", "_response", "_timeout_ms", "appended")
-
     def __init__(  # noqa: PLR0917
         self,
         broker: Broker,

@@ -62,8 +62,6 @@ class _Came(NamedTuple):
 class _LoggedStaged(Staged):
     """A produce that is written with others, and has its answer after that."""
 
-    __slots__ = ("_came", "_request", "_staged")
-
     def __init__(self, came: _Came, request: Request, staged: Staged) -> None:
         self._came = came
         self._request = request

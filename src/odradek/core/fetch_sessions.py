@@ -34,7 +34,7 @@ class FetchKey(NamedTuple):
     partition: int
 
 
-@dataclass(slots=True)
+@dataclass
 class Wanted:
     """What a client wants of one partition, and what it was last told of it."""
 
@@ -60,7 +60,7 @@ class Wanted:
         return True
 
 
-@dataclass(slots=True)
+@dataclass
 class Session:
     """One client's session.  The order of `wanted` is the order of service: who got data goes to the end."""
 

@@ -33,8 +33,6 @@ class Condition(Protocol):
 class Parked(Generic[Answer_co]):
     """One request that waits.  `deadline` is on the steady clock; `owner` is the shell's, to find its connection."""
 
-    __slots__ = ("condition", "deadline", "owner", "then")
-
     def __init__(self, condition: Condition, deadline: int, then: Callable[[], Answer_co]) -> None:
         self.condition = condition
         self.deadline = deadline

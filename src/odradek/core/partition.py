@@ -55,17 +55,6 @@ class Readable(NamedTuple):
 class Partition:
     """One replica.  Raises Refused for what the protocol has a code for."""
 
-    __slots__ = (
-        "_arrivals_withdrawn",
-        "_has_told_full",
-        "_log",
-        "_staging",
-        "configs",
-        "info",
-        "positions",
-        "topic_partition",
-    )
-
     def __init__(self, topic_partition: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs):
         self.topic_partition = topic_partition
         self._log = log

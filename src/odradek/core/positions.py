@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from odradek.base.units import Offset
 
 
-@dataclass(slots=True)
+@dataclass
 class Positions:
     """The moving bounds of one log; the log itself owns its start and its end."""
 

@@ -19,8 +19,6 @@ Answer = TypeVar("Answer")
 class Promise(Generic[T]):
     """`value` stays None if the deadline came first, or the broker stops."""
 
-    __slots__ = ("value",)
-
     def __init__(self) -> None:
         self.value: T | None = None
 

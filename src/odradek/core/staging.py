@@ -13,7 +13,6 @@ from odradek.base.units import Offset, ProducerId, TimestampMs
 from odradek.log.producers import Place, Producer
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
-_new = object.__new__
 
 
 class Append:
@@ -23,19 +22,16 @@ class Append:
     unless the topic is configured for it.  `refused` is set by the commit that could not write it.
     """
 
-    __slots__ = ("base_offset", "end", "log_append_time", "needs_sync", "refused")
-
-    base_offset: Offset
-    end: Offset
-    log_append_time: TimestampMs
-    needs_sync: bool
-    refused: Refused | None
+    def __init__(self, base_offset: Offset, end: Offset, log_append_time: TimestampMs, *, needs_sync: bool) -> None:
+        self.base_offset = base_offset
+        self.end = end
+        self.log_append_time = log_append_time
+        self.needs_sync = needs_sync
+        self.refused: Refused | None = None
 
 
 class Staging:
     """The staged batches of one partition."""
-
-    __slots__ = ("appends", "batches", "end", "producers", "size", "visible_end")
 
     def __init__(self, end: Offset) -> None:
         self.batches: list[Batch] = []
@@ -51,12 +47,9 @@ class Staging:
         return size <= STAGED_BYTES_MAX and size <= segment_bytes
 
     def add(self, batch: Batch, log_append_time: TimestampMs, *, needs_sync: bool) -> Append:
-        append: Append = _new(Append)
-        append.base_offset = self.end
-        self.end = append.end = Offset(self.end + batch.last_offset_delta + 1)
-        append.log_append_time = log_append_time
-        append.needs_sync = needs_sync
-        append.refused = None
+        end = Offset(self.end + batch.last_offset_delta + 1)
+        append = Append(self.end, end, log_append_time, needs_sync=needs_sync)
+        self.end = end
         if not needs_sync:
             self.visible_end = self.end
         self.size += batch.batch_length + LOG_OVERHEAD_BYTES
@@ -75,10 +68,5 @@ class Staging:
 
 def written_before(place: Place, *, needs_sync: bool) -> Append:
     """The place of a batch that was taken in before."""
-    append: Append = _new(Append)
-    append.base_offset = place.base_offset
-    append.end = place.end
-    append.log_append_time = place.timestamp  # Whatever the topic's timestamps are, as in Apache Kafka.
-    append.needs_sync = needs_sync
-    append.refused = None
-    return append
+    # The time is the first one's whatever the topic's timestamps are, as in Apache Kafka.
+    return Append(place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

@@ -23,8 +23,6 @@ class Arrival:
     what was written there can still be read during the call.
     """
 
-    __slots__ = ("batch", "file", "left", "position", "withdraw")
-
     def __init__(self, batch: Batch, file: File, position: int) -> None:
         front = len(batch.view)
         batch.view = NOTHING  # It lies in a receive buffer, which may be used again now.

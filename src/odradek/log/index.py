@@ -34,18 +34,6 @@ _BEFORE_ALL: tuple[int, list[Entry]] = (-BLOCK_ENTRIES, [])
 class Index:
     """Entries of two ascending columns.  Raises DiskFailed; what it reads may be wrong, and is checked by its user."""
 
-    __slots__ = (
-        "_blocks",
-        "_disk",
-        "_is_longer",
-        "_layout",
-        "_pending",
-        "_stored",
-        "base_offset",
-        "is_unsynced",
-        "path",
-    )
-
     def __init__(self, disk: Disk, path: str, layout: Struct, base_offset: Offset, stored_bytes: int) -> None:
         self._disk = disk
         self._layout = layout
@@ -178,8 +166,6 @@ class Index:
 class OffsetIndex(Index):
     """Offset to position and back."""
 
-    __slots__ = ()
-
     def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
         super().__init__(disk, path, OFFSET_ENTRY, base_offset, stored_bytes)
 
@@ -214,8 +200,6 @@ class OffsetIndex(Index):
 
 class TimeIndex(Index):
     """Timestamp to offset.  The last entry of a sealed segment is its greatest timestamp."""
-
-    __slots__ = ("_last_timestamp",)
 
     def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
         super().__init__(disk, path, TIME_ENTRY, base_offset, stored_bytes)

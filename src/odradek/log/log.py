@@ -53,38 +53,6 @@ _BASE_OFFSET = attrgetter("base_offset")
 class Log:
     """What lies below recovery_point survives a power failure.  Replace `config` when the topic's changes."""
 
-    __slots__ = (
-        "_aborted",
-        "_active",
-        "_arrival",
-        "_changes",
-        "_disk",
-        "_flushing",
-        "_is_prepared",
-        "_on_lowered",
-        "_owed",
-        "_sealed_open",
-        "_snapshots",
-        "_synced_changes",
-        "_synced_epoch_changes",
-        "_unsynced",
-        "appended_bytes",
-        "aside",
-        "config",
-        "directory",
-        "end_offset",
-        "epochs",
-        "last_append_ms",
-        "last_flush_ms",
-        "lost_bytes",
-        "producers",
-        "reaper",
-        "recovery_point",
-        "segments",
-        "start_offset",
-        "topic_id",
-    )
-
     def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
         self._disk = opening.disk
         self.directory = opening.directory

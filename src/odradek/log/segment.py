@@ -45,28 +45,6 @@ class Cut(NamedTuple):
 class Segment:
     """`size` is the bytes that count: a preallocated file is longer.  Every method may raise DiskFailed."""
 
-    __slots__ = (
-        "_disk",
-        "_file",
-        "_hints",
-        "_max_known",
-        "_overhang",
-        "_recent_ends",
-        "_recent_positions",
-        "_since_index",
-        "base_offset",
-        "created_ms",
-        "first_timestamp",
-        "index_is_full",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "offsets",
-        "path",
-        "size",
-        "times",
-        "transactions",
-    )
-
     def __init__(
         self,
         disk: Disk,

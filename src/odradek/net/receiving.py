@@ -20,8 +20,6 @@ READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the sam
 class Receiving(asyncio.Transport):
     """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn."""
 
-    __slots__ = ("_address", "_is_closing", "_is_paused", "_is_watched", "_loop", "_protocol", "_readers", "_socket")
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import NamedTuple, cast
+from typing import cast
 
 from odradek.net.outbox import IN_MEMORY, FileBytes, Loop, Outbox
 from odradek.tls.errors import TlsFailed
@@ -19,10 +19,11 @@ from odradek.wire.primitives import Chunk
 PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
 
 
-class _Records(NamedTuple):
+class _Records:
     """Records of TLS that the socket did not take yet; only ever in front."""
 
-    rest: memoryview
+    def __init__(self, rest: memoryview) -> None:
+        self.rest = rest
 
 
 class SecureOutbox(Outbox):

@@ -16,8 +16,6 @@ BUCKETS = 27  # Bucket n counts what took less than 2ⁿ µs; the last but one e
 class Latencies:
     """How often something was done, and how long it took."""
 
-    __slots__ = ("buckets", "count", "seconds")
-
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
@@ -36,8 +34,6 @@ class Traffic:
     `requests` is by (API key, version), as the client asked: from a request's arrival until its answer was ready.
     `syncs` are the rounds of syncs, as the disk took them.
     """
-
-    __slots__ = ("bytes_in", "bytes_out", "connections_accepted", "connections_refused", "requests", "syncs")
 
     def __init__(self) -> None:
         self.bytes_in = 0

@@ -60,22 +60,6 @@ assert HEADER.size == HEADER_BYTES
 class BatchHeader:
     """The 61 bytes before the records, read once.  `size` is the whole batch's, which may reach beyond the buffer."""
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "batch_length",
-        "crc",
-        "last_offset_delta",
-        "leader_epoch",
-        "magic",
-        "max_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "records_count",
-    )
-
     base_offset: Offset
     batch_length: int
     leader_epoch: LeaderEpoch
@@ -164,8 +148,6 @@ class BatchHeader:
 
 class Batch(BatchHeader):
     """One whole batch.  `view` is exactly its bytes."""
-
-    __slots__ = ("view",)
 
     view: memoryview
 

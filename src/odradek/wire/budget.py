@@ -29,8 +29,6 @@ class Share:
     `let_go` is the connection's buffer's: give up what holds no bytes.
     """
 
-    __slots__ = ("_budget", "has_room", "held", "is_too_slow", "let_go", "received", "wanted", "was_seen")
-
     def __init__(
         self,
         budget: ReceiveBudget | None = None,

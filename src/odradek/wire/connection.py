@@ -45,7 +45,6 @@ _unpack_front = _FRONT.unpack_from
 _unpack_size = Struct(">i").unpack_from
 _unpack_header = Struct(">hhi").unpack_from
 _unpack_length = Struct(">h").unpack_from
-_new = object.__new__
 
 FRONT_BYTES_MIN = 1024
 FRONT_READ_BYTES = 4 * 1024
@@ -337,14 +336,9 @@ class Connection:
                 if body == stop or buffer[body]:
                     break
                 body += 1
-            request: Request = _new(Request)
-            request.api_key = api_key
-            request.api_version = api_version
-            request.correlation_id = correlation_id
-            request.client_id = client_id
-            request.body = view[body:stop]
-            request.size = stop - at
-            request.sequence = sequence
+            request = Request(
+                api_key, api_version, correlation_id, client_id, view[body:stop], stop - at, sequence
+            )
             requests.append(request)
             sequence += 1
             at = stop

@@ -10,8 +10,6 @@ class Request:
     and version are what the peer said; nobody has looked yet whether they exist.
     """
 
-    __slots__ = ("api_key", "api_version", "body", "client_id", "correlation_id", "sequence", "size")
-
     def __init__(  # noqa: PLR0917 (as many as a header has)
         self,
         api_key: int,
