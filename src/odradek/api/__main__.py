@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
+import ast
 import sys
+from pathlib import Path
 
 from odradek.api.table import BY_KEY, Api
 
@@ -32,9 +33,14 @@ def _versions(api: Api) -> str:
 
 
 def _notes(api: Api) -> str:
-    module = inspect.getmodule(api.refuse)
-    assert module is not None and module.__doc__ is not None
-    return module.__doc__.strip()
+    text = ast.get_docstring(ast.parse(source_of(api).read_text()))  # A compiled module has none.
+    assert text is not None
+    return text
+
+
+def source_of(api: Api) -> Path:
+    name = api.refuse.__module__.rpartition(".")[2]
+    return Path(__file__).with_name(f"{name}.py")
 
 
 if __name__ == "__main__":

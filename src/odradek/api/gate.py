@@ -32,8 +32,6 @@ class Admission:
     object learn from each other.
     """
 
-    __slots__ = ("is_plain", "outlines", "principal", "refused", "rights", "throttle_ms", "version")
-
     def __init__(
         self,
         principal: Principal = ANONYMOUS,

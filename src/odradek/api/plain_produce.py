@@ -23,7 +23,6 @@ from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 
 
-
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
     """None if it is not plain.  Raises Malformed."""
     found = peer.outlines.find(request, peer.admission.outlines)
@@ -66,6 +65,7 @@ class PlainStaged(Staged):
     """One batch of one partition on its way."""
 
     is_quick = True
+
     def __init__(  # noqa: PLR0917
         self,
         broker: Broker,

@@ -17,7 +17,8 @@ from odradek.app.metrics_loop_lag import LoopLag
 from odradek.app.metrics_snapshot import Collection, Ends, Snapshot
 from odradek.core.broker import Broker
 from odradek.core.configs.definition import ConfigError
-from odradek.net.listener import CannotListen, Listener, why_not
+from odradek.net.cannot_listen import CannotListen, why_not
+from odradek.net.listener import Listener
 from odradek.net.shell import Shell
 
 try:

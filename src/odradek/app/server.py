@@ -30,7 +30,7 @@ from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
 from odradek.net import processors
 from odradek.net.busy_poll import BusyPoll
-from odradek.net.listener import CannotListen
+from odradek.net.cannot_listen import CannotListen
 
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,6 @@ Found: TypeAlias = TimedOffset | Refused | None
 class Question:
     """One partition's record at or after a time; for None that with the greatest timestamp."""
 
-    __slots__ = ("_found", "has_waited", "is_answered", "is_large", "partition", "read_committed", "start", "timestamp")
-
     def __init__(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> None:
         self.partition = partition
         self.timestamp = timestamp

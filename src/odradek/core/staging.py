@@ -14,7 +14,6 @@ from odradek.log.producers import Place, Producer
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 
-
 class Append:
     """One batch's place: offsets from `base_offset` up to, not including, `end`.
 

@@ -19,8 +19,6 @@ _CANCELLED_MIN = 256  # Fewer are not worth a new heap.
 class Timer:
     """One action at one time on the steady clock, in ms."""
 
-    __slots__ = ("_timers", "action", "due")
-
     def __init__(self, timers: Timers, due: int, action: Action) -> None:
         self._timers = timers
         self.due = due

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
+from odradek.net.cannot_listen import CannotListen, why_not
 from odradek.net.connection import ClientConnection
 from odradek.net.descriptors import leaves_enough
 from odradek.net.door import Address, Door, bound, tell_of_short_queue
@@ -31,10 +32,6 @@ BACKLOG_MIN = 4096
 TOO_MANY_CONNECTIONS = "too many connections"
 TOO_MANY_FILES = "too many open files; the rest is kept for the logs (ulimit -n)"
 EVERY_INTERFACE = ("0.0.0.0", "::")
-
-
-class CannotListen(OSError):
-    """An address that can't be bound; the text is one sentence for a person."""
 
 
 class Listener:
@@ -209,16 +206,3 @@ def _entrance(contexts: Contexts) -> Entrance:
     from odradek.net.secure import Entrance  # A broker in plain text starts sooner without.
 
     return Entrance(contexts)
-
-
-def why_not(where: str, error: OSError, setting: str) -> str:
-    """One sentence: what keeps us from listening there."""
-    import errno  # Only where something is wrong already.
-
-    if error.errno == errno.EADDRINUSE:
-        return f"Cannot listen on {where}: the port is in use; stop what uses it, or set another with {setting}."
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"Cannot listen on {where}: this machine has no such address."
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"Cannot listen on {where}: not permitted; ports below 1024 are the system's."
-    return f"Cannot listen on {where}: {error.strerror or error}."

@@ -19,7 +19,6 @@ always replaced, never grown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from mmap import mmap
 from struct import Struct
 from struct import error as struct_error
 
@@ -33,6 +32,7 @@ from odradek.base.limits import (
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey, request_header_version
 from odradek.wire.budget import Share
 from odradek.wire.errors import Malformed, cut_short
+from odradek.wire.pages import Pages
 from odradek.wire.primitives import Buffer, Chunk
 from odradek.wire.request import Request
 from odradek.wire.varint import skip_tags
@@ -60,15 +60,8 @@ _FLEXIBLE_FROM: dict[int, int] = {
 _flexible_from = _FLEXIBLE_FROM.get
 
 
-class _Pages(mmap):
-    """A large buffer, straight from the system and back: the allocator keeps much of what it gets back."""
-
-    def startswith(self, prefix: bytes, start: int) -> bool:
-        return self[start : start + len(prefix)] == prefix
-
-
-def _space(size: int) -> bytearray | _Pages:
-    return bytearray(size) if size <= RECEIVE_BUFFER_BYTES else _Pages(-1, size)
+def _space(size: int) -> bytearray | Pages:
+    return bytearray(size) if size <= RECEIVE_BUFFER_BYTES else Pages(-1, size)
 
 
 class Connection:
@@ -248,7 +241,7 @@ class Connection:
         ready, self._ready = self._ready, []
         return ready
 
-    def _use(self, buffer: bytearray | _Pages) -> None:
+    def _use(self, buffer: bytearray | Pages) -> None:
         self._buffer = buffer
         self._view = memoryview(buffer)
         size = len(buffer)
@@ -336,9 +329,7 @@ class Connection:
                 if body == stop or buffer[body]:
                     break
                 body += 1
-            request = Request(
-                api_key, api_version, correlation_id, client_id, view[body:stop], stop - at, sequence
-            )
+            request = Request(api_key, api_version, correlation_id, client_id, view[body:stop], stop - at, sequence)
             requests.append(request)
             sequence += 1
             at = stop
