@@ -26,6 +26,7 @@ ROOMS = {
     "record": "batch",
     "wire": "budget connection request response",
 }
+WANTED = "ODRADEK_ROOMS"
 # Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.
 DIRECTIVES = {
     "language_level": 3,
@@ -62,8 +63,7 @@ def extensions() -> list[Extension]:
     return list(cythonize(modules, include_path=["src"], compiler_directives=DIRECTIVES))
 
 
-def rooms(target: str) -> list[Extension]:
-    """The generated C goes to `target`."""
+def rooms() -> list[Extension]:
     try:
         from mypyc.build import mypycify
     except ImportError:
@@ -71,16 +71,15 @@ def rooms(target: str) -> list[Extension]:
     paths = [str(SOURCE / folder / f"{name}.py") for folder, names in ROOMS.items() for name in names.split()]
     options = ["--config-file=pyproject.toml", "--no-incremental"]
     return mypycify(
-        [*options, *paths], opt_level="2", debug_level="0", multi_file=True, target_dir=target, group_name="odradek"
+        [*options, *paths], opt_level="2", debug_level="0", multi_file=True, target_dir="build/rooms", group_name="odradek"
     )
 
 
 class Build(build_ext):
     def finalize_options(self) -> None:
+        if os.environ.get(WANTED) == "1" and not (self.editable_mode or self.inplace):
+            self.distribution.ext_modules += rooms()
         super().finalize_options()
-        if not (self.editable_mode or self.inplace):
-            Path(self.build_temp).mkdir(parents=True, exist_ok=True)
-            self.extensions += rooms(self.build_temp)
         for one in self.extensions:  # Said here, since cythonize makes new extensions and forgets it.
             one.optional = True
         self.parallel = self.parallel or os.cpu_count()

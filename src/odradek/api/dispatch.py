@@ -157,7 +157,7 @@ class _Asked:
             return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
     def _in_slices(self, kept: list[object], slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
-        """The rest of a handler that is through with its first slice.  `kept` is the body, which it lets go in the end."""
+        """The rest of a handler that is through with its first slice; `kept` is the body."""
         call = self.call
         answer: object
         try:
