@@ -301,8 +301,14 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 
 def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
-    host, port = transport.get_extra_info("sockname")[:2]
-    local = Endpoint(listener.name, host.removeprefix("::ffff:"), port)
+    advertised = listener.advertised
+    # Where it came in is only of use to who listens on every interface.
+    local = _local(transport, listener) if advertised is None else advertised
     remote = transport.get_extra_info("peername")
     address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
-    return Peer(listener.name, local, listener.advertised, address, principal_of(transport))
+    return Peer(listener.name, local, advertised, address, principal_of(transport))
+
+
+def _local(transport: asyncio.Transport, listener: Listener) -> Endpoint:
+    host, port = transport.get_extra_info("sockname")[:2]
+    return Endpoint(listener.name, host.removeprefix("::ffff:"), port)
