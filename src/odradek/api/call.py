@@ -32,7 +32,7 @@ class Peer:
     """One connection, as the handlers see it."""
 
     listener: str
-    local: Endpoint  # Where this client reached us.
+    local: Endpoint  # Where this client reached us, or what is advertised to it.
     advertised: Endpoint | None  # What advertised.listeners says for this listener, or the host it listens on.
     address: str
     principal: Principal = ANONYMOUS  # Whom its certificate names.

@@ -125,6 +125,11 @@ class Conversation:
         return bool(self._unhandled) or self._under_way is not None
 
     @property
+    def staged(self) -> int:
+        """Requests that `commit` has written and answered."""
+        return len(self._staged)
+
+    @property
     def is_waiting(self) -> bool:
         """True while the peer waits for answers that only an event or a deadline brings."""
         return bool(self._parked) or self._waits_for is not PAUSE

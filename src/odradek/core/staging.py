@@ -1,8 +1,8 @@
 """Batches on their way into one log: what came in one turn is written at its end, in one system call.
 
 A write costs more than all else that is done for a small batch.  So `stage` fixes a batch's place and `commit` writes
-every staged batch of the partition; nobody sees them in between, as the shell commits before it does anything else.
-What the log knows of producers changes with the write, and not at all if it fails: until then it is kept here.
+every staged batch of the partition; who looks in between does not find them.  What the log knows of producers changes
+with the write, and not at all if it fails: until then it is kept here.
 """
 
 from __future__ import annotations

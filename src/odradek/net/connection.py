@@ -23,6 +23,8 @@ from odradek.api.outcome import Staged
 from odradek.base.limits import REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX, SEND_BUFFER_HIGH_BYTES
 from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
+from odradek.core.moment import Moment
+from odradek.net.gathering import REQUESTS_MAX
 from odradek.net.intake import LEFT_BYTES_MIN, Intake
 from odradek.net.outbox import outbox_of, principal_of
 from odradek.wire.connection import Connection
@@ -57,6 +59,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._unmute: asyncio.TimerHandle | None = None
         self._is_closing = False  # Nothing more is read or handled,
         self._has_left = False  # nor answered.
+        self._is_gathered = False  # What it staged is written with what others stage.
         self.last_active = 0
 
     # asyncio's side.
@@ -79,6 +82,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._is_gathered:
+            self._shell.gathered.flush()  # What it staged lies in the buffer.
         return self._wire.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -150,7 +155,35 @@ class ClientConnection(asyncio.BufferedProtocol):
                 spent = time.monotonic() - began
                 if spent > (LONG_TURN_SECONDS if talk.is_in_steps else TURN_SECONDS) or self._is_too_far_behind():
                     break
+            if self._has_only_staged() and self._shell.gathered.takes(self, now, began):
+                self._is_gathered = True
+                return
             talk.commit(now, began)
+        self._end_turn()
+
+    def commit(self, now: Moment, began: float) -> None:
+        """The end of a turn whose requests are written with those of others."""
+        self._is_gathered = False
+        try:
+            self._talk.commit(now, began)
+            self._end_turn()
+        except OSError:
+            log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
+            self.abort()
+        except Exception as error:  # As the transport does it with what escapes a turn.
+            context = {"message": "a commit failed", "exception": error, "transport": self._transport, "protocol": self}
+            self._shell.loop.call_exception_handler(context)
+            self.abort()
+
+    def _has_only_staged(self) -> bool:
+        """The turn would be over but for the commit: whether to read on does not depend on it."""
+        talk, wire = self._talk, self._wire
+        if not 0 < talk.staged <= REQUESTS_MAX or talk.has_unhandled or talk.ending is not None:
+            return False
+        return wire.failure is None and not wire.missing_bytes
+
+    def _end_turn(self) -> None:
+        talk = self._talk
         if not talk.has_unhandled:
             self._wire.all_looked_at()
             if self._wire.failure is not None and talk.ending is None:
@@ -236,6 +269,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _begin_intake(self) -> None:
         """Let a mover receive the rest of the request of which the front is there, if it is one of those."""
+        self._shell.gathered.flush()  # A log for which something is staged takes in no large one.
         if self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
             return
         if not self._outbox.is_bare:
@@ -301,8 +335,14 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 
 def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
-    host, port = transport.get_extra_info("sockname")[:2]
-    local = Endpoint(listener.name, host.removeprefix("::ffff:"), port)
+    advertised = listener.advertised
+    # Where it came in is only of use to who listens on every interface.
+    local = _local(transport, listener) if advertised is None else advertised
     remote = transport.get_extra_info("peername")
     address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
-    return Peer(listener.name, local, listener.advertised, address, principal_of(transport))
+    return Peer(listener.name, local, advertised, address, principal_of(transport))
+
+
+def _local(transport: asyncio.Transport, listener: Listener) -> Endpoint:
+    host, port = transport.get_extra_info("sockname")[:2]
+    return Endpoint(listener.name, host.removeprefix("::ffff:"), port)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from odradek.base.units import SECOND_MS
@@ -68,7 +70,7 @@ class Listener:
         self._turned_away = 0
         self._is_stopping = False
         self._next_warning = 0
-        self._readers = Readers(shell.loop)
+        self._readers = Readers(shell.loop, around=shell.gathered)
         self._door: Door | None = None
         self.host = ""
         self.port = 0
@@ -90,7 +92,7 @@ class Listener:
             self._enter,
             self._found_no_descriptor,
             self._readers.make_way,
-            around=lambda: self.shell.around_entries,
+            around=self._around_entries,
             make_room=self.shell.room.for_connection,
         )
         address, self.port = sockets[0].getsockname()[:2]
@@ -132,6 +134,11 @@ class Listener:
             return
         self.shell.traffic.connections_accepted += 1
         Receiving(self.shell.loop, self._readers, accepted, address, self._protocol()).begin()
+
+    @contextmanager
+    def _around_entries(self) -> Iterator[None]:
+        with self.shell.around_entries, self.shell.gathered:
+            yield
 
     def _lowered(self, accepted: socket.socket) -> socket.socket:
         """The same connection with a descriptor that idle logs have let go, if there is one."""

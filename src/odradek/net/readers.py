@@ -15,6 +15,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 DIRECT_MAX = 16
 # Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
@@ -33,10 +34,13 @@ class Readers:
         loop: asyncio.AbstractEventLoop,
         direct_max: int = DIRECT_MAX,
         clock: Callable[[], float] = time.monotonic,
+        around: AbstractContextManager[None] | None = None,
     ) -> None:
+        """`around` stands around each run of calls to those in the set."""
         self._loop = loop
         self._direct_max = direct_max
         self._clock = clock
+        self._around = nullcontext() if around is None else around
         self._turn_seconds = TURN_SECONDS
         self._direct: set[int] = set()
         self._callbacks: dict[int, Callback] = {}  # Of those in the set.
@@ -83,6 +87,10 @@ class Readers:
         return self._set is not None
 
     def _look(self) -> None:
+        with self._around:
+            self._call_some()
+
+    def _call_some(self) -> None:
         assert self._set is not None
         ready, callback_of, clock = self._ready, self._callbacks.get, self._clock
         if not ready:

@@ -48,6 +48,7 @@ from odradek.core.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.descriptors import are_short, has_run_out
+from odradek.net.gathering import Gathered
 from odradek.net.movers import Movers
 from odradek.net.pools import Closed, Pool, Pools
 from odradek.net.room import Room
@@ -96,6 +97,7 @@ class Shell:
         self.loop = loop
         self.movers = Movers(loop, movers)
         self.long_turns = Turns(loop)
+        self.gathered = Gathered(self.settle)
         self._syncs = Syncs(loop, self._synced)
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
@@ -158,6 +160,9 @@ class Shell:
 
     def settle(self) -> None:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
+        if self.gathered.is_waited_for:
+            self.gathered.flush_if_many()
+            return  # It comes back when they have been answered.
         completed = self.broker.lot.take_completed()
         if completed:
             self._completed.extend(completed)

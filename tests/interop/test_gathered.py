@@ -1,0 +1,301 @@
+"""Very many connections whose produces are written together: each is answered as if it were alone.
+
+The loop is held up while all of them send, so that it finds all of them waiting, in the set of net/readers.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from odradek.api.outcome import Staged
+from odradek.app.building import Running
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
+from odradek.base.uuids import ZERO_UUID
+from odradek.net.gathering import CONNECTIONS_MAX, REQUESTS_MAX, Gathered
+from odradek.net.readers import DIRECT_MAX
+from odradek.wire.client import decode_response
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.produce import ProduceResponse
+from support.asking import ALL, DELETE_TOPICS, LEADER, PRODUCE, created, fetch_all, produce_request
+from support.large_requests import Here, here
+from support.raw_client import SECONDS_MAX, Closed, RawClient, frame
+
+COUNT = 80
+ROUNDS = 5
+FRAME_OVERHEAD_MAX = 400
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Here]:
+    with here(tmp_path / "here") as running:
+        created_one = RawClient(running.port)
+        with created_one:
+            created(created_one, "t", partitions=COUNT)
+        yield running
+
+
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many were written together, each time."""
+    counts: list[int] = []
+    takes, flush = Gathered.takes, Gathered.flush
+    waiting = [0]
+
+    def counted_takes(self: Gathered, *arguments: object) -> bool:
+        taken = takes(self, *arguments)  # type: ignore[arg-type]  # As it came.
+        waiting[0] += taken
+        return taken
+
+    def counted_flush(self: Gathered) -> None:
+        counts.append(waiting[0])
+        waiting[0] = 0
+        flush(self)
+
+    monkeypatch.setattr(Gathered, "takes", counted_takes)
+    monkeypatch.setattr(Gathered, "flush", counted_flush)
+    return counts
+
+
+@pytest.fixture
+def clients(broker: Here) -> Iterator[list[RawClient]]:
+    with ExitStack() as stack:
+        those = [stack.enter_context(RawClient(broker.port)) for _ in range(COUNT)]
+        for one in those:
+            one.ping()
+        yield those
+
+
+@contextmanager
+def held_up(broker: Here) -> Iterator[None]:
+    is_held, go_on = Event(), Event()
+
+    def hold() -> None:
+        is_held.set()
+        go_on.wait(SECONDS_MAX)
+
+    broker.on_loop(lambda running: running.shell.loop.call_later(0.01, hold))
+    assert is_held.wait(SECONDS_MAX)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def request(number: int, *values: bytes, acks: int = ALL) -> bytes:
+    return frame(produce_request("t", *values, partition=number, acks=acks, timestamp_ms=1), PRODUCE)
+
+
+def filling(number: int, tag: bytes, size: int) -> tuple[bytes, bytes]:
+    """A value, and its request of exactly `size` bytes."""
+    value = tag.ljust(size - FRAME_OVERHEAD_MAX, b".")
+    missing = size - len(request(number, value))
+    while missing:
+        value = value + b"." * missing if missing > 0 else value[:missing]
+        missing = size - len(request(number, value))
+    return value, request(number, value)
+
+
+def offsets(client: RawClient, answers: int) -> list[int]:
+    found = []
+    for _ in range(answers):
+        answer = decode_response(ProduceResponse, PRODUCE, client.read_frame())[1]
+        (part,) = answer.responses[0].partition_responses
+        assert part.error_code == ErrorCode.NONE
+        found.append(part.base_offset)
+    return found
+
+
+def one_small(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
+    return [tag], request(number, tag)
+
+
+def as_many_as_are_gathered(number: int, tag: bytes, more: int = 0) -> tuple[list[bytes], bytes]:
+    values = [b"%s/%d" % (tag, at) for at in range(REQUESTS_MAX + more)]
+    return values, b"".join(request(number, value) for value in values)
+
+
+def more_than_are_gathered(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
+    return as_many_as_are_gathered(number, tag, more=1)
+
+
+def what_fills_the_first_buffer(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
+    first, its_frame = filling(number, tag, RECEIVE_BUFFER_BYTES_MIN)
+    second = tag + b"second" + b"x" * 6000
+    return [first, second], its_frame + request(number, second)
+
+
+def what_fills_a_grown_one(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
+    """The next read wants the space in which lies what was staged."""
+    size = RECEIVE_BUFFER_BYTES // REQUESTS_MAX
+    whole = [filling(number, b"%s/%d" % (tag, at), size) for at in range(2 * REQUESTS_MAX)]
+    return [value for value, _ in whole], b"".join(sent for _, sent in whole)
+
+
+def one_large(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
+    """It is received by a thread, and its place in the log comes after the first's."""
+    value = tag + b"l" * 300_000
+    return [tag, value], request(number, tag) + request(number, value)
+
+
+def one_without_an_answer(number: int, tag: bytes) -> tuple[list[bytes], bytes]:
+    return [tag, tag + b"!"], request(number, tag, acks=0) + request(number, tag + b"!", acks=LEADER)
+
+
+KINDS = (
+    one_small,
+    as_many_as_are_gathered,
+    one_small,
+    more_than_are_gathered,
+    what_fills_the_first_buffer,
+    what_fills_a_grown_one,
+    one_large,
+    one_without_an_answer,
+)
+
+
+def test_each_finds_its_own_where_it_was_told(broker: Here, clients: list[RawClient], together: list[int]) -> None:
+    told: list[list[tuple[int, bytes]]] = [[] for _ in clients]
+    for turn in range(ROUNDS):
+        expected = []
+        with held_up(broker):
+            for number, client in enumerate(clients):
+                kind = KINDS[number % len(KINDS)]
+                values, data = kind(number, b"%d/%d" % (number, turn))
+                client.socket.setblocking(False)
+                sent = client.socket.send(data)
+                client.socket.setblocking(True)
+                expected.append((kind, values, data[sent:]))
+        for number, (kind, values, rest) in enumerate(expected):
+            clients[number].send(rest)
+            is_silent = kind is one_without_an_answer
+            found = offsets(clients[number], len(values) - is_silent)
+            if is_silent:
+                found.insert(0, found[0] - 1)
+            told[number] += zip(found, values, strict=True)
+    assert max(together) > 1  # Many of these want the others to be written first.
+    for number, mine in enumerate(told):
+        assert mine == fetch_all(clients[number], "t", partition=number)
+
+
+def test_those_of_one_partition_are_in_one_order(broker: Here, clients: list[RawClient], together: list[int]) -> None:
+    told = []
+    for turn in range(ROUNDS):
+        with held_up(broker):
+            for number, client in enumerate(clients):
+                client.send(request(0, b"%d/%d" % (number, turn)))
+        told += [(offsets(client, 1)[0], b"%d/%d" % (number, turn)) for number, client in enumerate(clients)]
+    assert DIRECT_MAX < max(together) <= CONNECTIONS_MAX
+    assert sorted(told) == fetch_all(clients[0], "t")
+
+
+def test_who_goes_in_between_costs_nobody_else_an_answer(broker: Here, clients: list[RawClient]) -> None:
+    leaving = clients[DIRECT_MAX::4]
+    with held_up(broker):
+        for number, client in enumerate(clients):
+            client.send(request(number, b"%d" % number))
+            if client in leaving:  # It is reset at once.
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+    for client in clients:
+        if client not in leaving:
+            assert offsets(client, 1) == [0]
+    for number, client in enumerate(clients):
+        found = fetch_all(clients[0], "t", partition=number)
+        assert found in (([(0, b"%d" % number)], []) if client in leaving else ([(0, b"%d" % number)],))
+
+
+def test_who_goes_on_with_no_request_is_answered_first(broker: Here, clients: list[RawClient]) -> None:
+    with held_up(broker):
+        for number, client in enumerate(clients):
+            client.send(request(number, b"x", acks=LEADER) + (b"\xff" * 64 if number % 3 == 0 else b""))
+    for number, client in enumerate(clients):
+        assert offsets(client, 1) == [0]
+        if number % 3 == 0:
+            assert client.is_closed()
+        else:
+            client.ping()
+
+
+def test_who_cannot_be_answered_goes_alone(broker: Here, clients: list[RawClient]) -> None:
+    """A defect of ours, put in: it costs one connection."""
+    unlucky = COUNT - 3
+
+    class Failing(Staged):
+        def finish(self) -> None:
+            raise RuntimeError("a defect")
+
+    def put_in(running: Running) -> None:
+        dispatch = running.shell.dispatch
+
+        def failing(*arguments: object) -> object:
+            outcome = dispatch(*arguments)  # type: ignore[arg-type]  # As it came.
+            return Failing() if getattr(arguments[2], "client_id", "") == "unlucky" else outcome
+
+        running.shell.dispatch = failing  # type: ignore[assignment]  # So that it fails.
+
+    broker.on_loop(put_in)
+    with held_up(broker):
+        for number, client in enumerate(clients):
+            data = request(number, b"x")
+            client.send(data if number != unlucky else renamed(data))
+    for number, client in enumerate(clients):
+        if number == unlucky:
+            with pytest.raises(Closed):
+                client.read_frame()
+        else:
+            assert offsets(client, 1) == [0]
+            client.ping()
+
+
+def renamed(data: bytes) -> bytes:
+    """The same request of another client."""
+    (length,) = struct.unpack_from(">h", data, 12)
+    rest = data[14 + length :]
+    front = data[4:12] + struct.pack(">h", len(b"unlucky")) + b"unlucky"
+    return struct.pack(">i", len(front) + len(rest)) + front + rest
+
+
+def test_what_is_asked_beside_it_is_answered_too(broker: Here, clients: list[RawClient]) -> None:
+    """Neighbours that ask for other things, in between and on the same connection."""
+    with held_up(broker):
+        for number, client in enumerate(clients):
+            asking = frame(ApiVersionsRequest(), 0)
+            mine = request(number, b"x")
+            client.send((mine, asking, mine + asking, asking + mine)[number % 4])
+    for number, client in enumerate(clients):
+        if number % 4 == 0:
+            assert offsets(client, 1) == [0]
+        elif number % 4 == 1:
+            assert client.read_frame()
+        elif number % 4 == 2:
+            assert offsets(client, 1) == [0] and client.read_frame()
+        else:
+            assert client.read_frame() and offsets(client, 1) == [0]
+
+
+def test_the_topic_goes_away_in_between(broker: Here, clients: list[RawClient]) -> None:
+    """Deleted by one, while others have staged: they are told so, or were written before."""
+    states = [DeleteTopicState(name="t", topic_id=ZERO_UUID)]
+    deletion = frame(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS)
+    with held_up(broker):
+        for number, client in enumerate(clients):
+            client.send(deletion if number == COUNT // 2 else request(number, b"x"))
+    for number, client in enumerate(clients):
+        answer = client.read_frame()
+        if number != COUNT // 2:
+            (part,) = decode_response(ProduceResponse, PRODUCE, answer)[1].responses[0].partition_responses
+            assert part.error_code in (
+                ErrorCode.NONE,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,  # It went after it was staged.
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+        client.ping()
