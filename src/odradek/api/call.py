@@ -26,6 +26,8 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.moment import Moment
 
+_NAMELESS = Admission()
+
 
 @dataclass
 class Peer:
@@ -37,14 +39,14 @@ class Peer:
     address: str
     principal: Principal = ANONYMOUS  # Whom its certificate names.
     software: str = "unknown"
-    welcome: Admission = field(init=False)  # To do everything, under that name.
+    welcome: Admission = field(init=False)  # To do everything, under that name; those without one share it.
     admission: Admission = field(init=False)  # Of its last request.
     outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
     fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
     commit_outlines: CommitOutlines = field(default_factory=CommitOutlines)
 
     def __post_init__(self) -> None:
-        self.admission = self.welcome = Admission(self.principal)
+        self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
 
     def admitted(self, admission: Admission) -> None:
         """Takes the gate's answer about the next request.  What was learned under other rules is forgotten."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import sys
 
 from odradek.base.limits import SHORT_LIVED_FILES
 
@@ -58,7 +59,7 @@ def lowest_free() -> int | None:
 def are_left() -> bool:
     """True if one more connection leaves enough for the logs."""
     lowest = lowest_free()
-    return lowest is not None and leaves_enough(lowest)
+    return lowest is not None and lowest < most_for_connections()
 
 
 def are_short() -> bool:
@@ -67,10 +68,10 @@ def are_short() -> bool:
     return lowest is None or not leaves_spare(lowest)
 
 
-def leaves_enough(descriptor: int) -> bool:
-    """The same of a connection that was just given this one."""
+def most_for_connections() -> int:
+    """A connection whose descriptor is below leaves enough for the logs."""
     most = limit()
-    return most is None or descriptor < most - reserved_of(most)
+    return sys.maxsize if most is None else most - reserved_of(most)
 
 
 def leaves_spare(descriptor: int) -> bool:

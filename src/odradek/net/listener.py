@@ -13,7 +13,7 @@ from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.cannot_listen import CannotListen, why_not
 from odradek.net.connection import ClientConnection
-from odradek.net.descriptors import leaves_enough
+from odradek.net.descriptors import most_for_connections
 from odradek.net.door import Address, Door, bound, tell_of_short_queue
 from odradek.net.outbox import Loop
 from odradek.net.readers import Readers
@@ -70,6 +70,7 @@ class Listener:
         self._turned_away = 0
         self._is_stopping = False
         self._next_warning = 0
+        self._descriptors_max = 0  # As it is in this turn.
         self._readers = Readers(shell.loop, around=shell.gathered)
         self._door: Door | None = None
         self.host = ""
@@ -125,9 +126,9 @@ class Listener:
     def _enter(self, accepted: socket.socket, address: Address) -> None:
         """A socket that was just accepted becomes a connection, or is closed at once: the peer reads its end."""
         reason = self._why_not(address[0])
-        if reason is None and not leaves_enough(accepted.fileno()):
+        if reason is None and accepted.fileno() >= self._descriptors_max:
             accepted = self._lowered(accepted)
-            reason = None if leaves_enough(accepted.fileno()) else TOO_MANY_FILES
+            reason = None if accepted.fileno() < self._descriptors_max else TOO_MANY_FILES
         if reason is not None:
             accepted.close()
             self._turn_away(address[0], reason)
@@ -137,6 +138,7 @@ class Listener:
 
     @contextmanager
     def _around_entries(self) -> Iterator[None]:
+        self._descriptors_max = most_for_connections()
         with self.shell.around_entries, self.shell.gathered:
             yield
 
