@@ -1,11 +1,12 @@
 """Compiles what is faster compiled, where there is a C compiler.
 
 Kernels (Cython): the few loops that run once per record.  Native: threads that work without the interpreter; where
-nothing is compiled they are left out.  Rooms (mypyc): plain modules on the way of every request, which run interpreted
-wherever they are not compiled, and so in an editable installation: there a change of the source counts at once.
+nothing is compiled they are left out.  Rooms (mypyc): plain modules on the way of every request.  They are not compiled
+in an editable installation, where a change of the source counts at once, nor with ODRADEK_ROOMS=0.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -14,19 +15,19 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path("src/odradek")
 KERNELS = SOURCE / "record" / "kernels"
 NATIVE = SOURCE / "net" / "native"
-# Compiled together, so that they call each other as C functions do.  A class that others inherit from is compiled with
-# all of its heirs; one that inherits from a type written in C, or from OSError, is not.
+# Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and none
+# whose base is written in C or has slots (tests/unit/test_rooms.py).
 ROOMS = {
     "api": "answer_marks call commit_outlines conversation dispatch fetch fetch_outlines gate large_produce learned"
     " outcome outlines parts plain_commit plain_fetch plain_produce produce",
     "app": "request_log",
     "core": "broker fetch_sessions ingress lookups parked partition positions promise staging timers",
     "log": "arrival index log segment",
-    "net": "connection descriptors door listener outbox readers receiving secure secure_outbox shell traffic",
+    "net": "connection descriptors door gathering listener outbox readers receiving secure secure_outbox shell traffic",
     "record": "batch",
     "wire": "budget connection request response",
 }
-WANTED = "ODRADEK_ROOMS"
+SHARED_BY_ROOMS = "odradek"  # mypyc's module of all their code.
 # Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.
 DIRECTIVES = {
     "language_level": 3,
@@ -69,20 +70,42 @@ def rooms() -> list[Extension]:
     except ImportError:
         return []
     paths = [str(SOURCE / folder / f"{name}.py") for folder, names in ROOMS.items() for name in names.split()]
-    options = ["--config-file=pyproject.toml", "--no-incremental"]
-    return mypycify(
-        [*options, *paths], opt_level="2", debug_level="0", multi_file=True, target_dir="build/rooms", group_name="odradek"
-    )
+    # Not as strictly as scripts/test does it: a later mypy may know more, and less is installed where this is built.
+    options = ["--config-file=", "--ignore-missing-imports", "--no-incremental"]
+    os.environ["MYPYPATH"] = "src"
+    try:
+        made = mypycify(
+            [*options, *paths],
+            opt_level="2",
+            debug_level="0",
+            multi_file=True,
+            target_dir="build/rooms",
+            group_name=SHARED_BY_ROOMS,
+        )
+    except SystemExit:
+        sys.stderr.write("mypyc did not take the rooms; they will run interpreted\n")
+        return []
+    return list(made)
 
 
 class Build(build_ext):
+    rooms: list[Extension]
+
     def finalize_options(self) -> None:
-        if os.environ.get(WANTED) == "1" and not (self.editable_mode or self.inplace):
-            self.distribution.ext_modules += rooms()
+        is_wanted = os.environ.get("ODRADEK_ROOMS") != "0" and not (self.editable_mode or self.inplace)
+        self.rooms = rooms() if is_wanted else []
+        self.distribution.ext_modules += self.rooms
         super().finalize_options()
         for one in self.extensions:  # Said here, since cythonize makes new extensions and forgets it.
             one.optional = True
         self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        super().run()
+        built = [Path(self.get_ext_fullpath(one.name)) for one in self.rooms]
+        if not all(path.exists() for path in built):
+            for path in built:  # One needs the other.
+                path.unlink(missing_ok=True)
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": Build})

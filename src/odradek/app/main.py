@@ -17,9 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
-        from odradek import __version__
+        from odradek.app.compiled import version_line
 
-        sys.stdout.write(f"odradek {__version__}\n")
+        sys.stdout.write(f"{version_line()}\n")
         return 0
     if given[:1] == ["serve"]:
         from odradek.app.commands import serve

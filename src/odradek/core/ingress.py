@@ -38,20 +38,17 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 }
 
 
-class TakesLong(Refused):
-    """Raised for a batch that a thread should look into."""
-
-
 def admitted(
     partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
 ) -> Batch:
-    """The one batch of a produce request, as it may be appended.  Raises Refused, and TakesLong if it must be `at_once`
-    and can't.
+    """The one batch of a produce request, as it may be appended.
+
+    Raises Refused; with NONE if it must be `at_once` and a thread should look into the batch.
     """
     batch = checked(partition, records, now)
     if is_particular(partition.configs):
         if at_once and needs_thread(partition, batch.view):
-            raise TakesLong(ErrorCode.NONE)
+            raise Refused(ErrorCode.NONE)
         batch = look(partition.topic_partition, partition.configs, batch, now)
     return fitting(partition, batch)
 

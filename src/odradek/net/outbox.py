@@ -328,13 +328,15 @@ def _nothing() -> None:
     """There is nobody to be told."""
 
 
-class TransportWithOutbox(asyncio.Transport):
+class TransportWithOutbox:
     """A transport whose bytes are not those of its socket, and which has an outbox of its own for that.
 
-    `principal` is who the peer has shown to be before anything of it was let through.
+    `principal` is who the peer has shown to be before anything of it was let through.  It is no heir of
+    asyncio.Transport for the reason that Receiving has.
     """
 
-    principal: Principal = ANONYMOUS
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
 
     def outbox_for(self, drained: Callable[[], None]) -> Outbox:
         raise NotImplementedError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from odradek.net.readers import Readers
 
@@ -17,8 +17,11 @@ _NOBODY = asyncio.BufferedProtocol()
 READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the same.
 
 
-class Receiving(asyncio.Transport):
-    """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn."""
+class Receiving:
+    """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn.
+
+    No heir of asyncio.Transport, whose instances have a slot where those of a compiled class have their methods.
+    """
 
     def __init__(
         self,
@@ -28,7 +31,6 @@ class Receiving(asyncio.Transport):
         address: tuple[Any, ...],
         protocol: asyncio.BufferedProtocol,
     ) -> None:
-        super().__init__()
         self._loop = loop
         self._readers = readers
         self._socket = accepted
@@ -40,7 +42,7 @@ class Receiving(asyncio.Transport):
 
     def begin(self) -> None:
         """Tells the protocol of the connection, and of what it has sent already."""
-        self._protocol.connection_made(self)
+        self._protocol.connection_made(cast(asyncio.Transport, self))
         self._watch()
         if self._is_watched:
             self._read()

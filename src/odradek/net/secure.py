@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from odradek.base.units import SECOND_MS
-from odradek.core.access import USER, Principal
+from odradek.core.access import ANONYMOUS, USER, Principal
 from odradek.net.outbox import Loop, TransportWithOutbox
 from odradek.net.secure_outbox import PIECE_BYTES, SecureOutbox
 from odradek.tls.contexts import Contexts
@@ -219,7 +219,7 @@ class SecureFront(asyncio.BufferedProtocol):
         self._stop_timer()
         self._door.forget(self)  # The connection is counted by itself.
         self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
-        self._connection.connection_made(self._transport)
+        self._connection.connection_made(cast(asyncio.Transport, self._transport))
 
     def _go_on(self) -> None:
         self._door.loop.soon(self._deliver_if_open)
@@ -277,15 +277,12 @@ class SecureTransport(TransportWithOutbox):
     def __init__(
         self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, go_on: Callable[[], None]
     ) -> None:
-        super().__init__()
+        super().__init__(ANONYMOUS if session.subject is None else Principal(USER, session.subject))
         self._raw = raw
         self._session = session
         self._outbox = outbox
         self._go_on = go_on
         self._is_paused = False
-        subject = session.subject
-        if subject is not None:
-            self.principal = Principal(USER, subject)
 
     def outbox_for(self, drained: Callable[[], None]) -> SecureOutbox:
         self._outbox.tell(drained)

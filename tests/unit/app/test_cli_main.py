@@ -13,6 +13,7 @@ import pytest
 from odradek import __version__
 from odradek.app.commands.serve import Serve, parse
 from odradek.app.commands.tree import VERBS
+from odradek.app.compiled import version_line
 from odradek.app.main import main
 from odradek.app.output import plural, size_text, time_text
 from support.waiting import until
@@ -33,7 +34,8 @@ def nobody() -> str:
 def test_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *arguments)
     if arguments[0] == "--version":
-        assert (status, out) == (0, f"odradek {__version__}\n")
+        assert (status, out) == (0, f"{version_line()}\n")
+        assert out.startswith(f"odradek {__version__} (")
     else:
         assert (status, err.count("\n")) == (2, 1)
 
@@ -218,7 +220,7 @@ def test_python_dash_m_is_the_same() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "odradek", "--version"], capture_output=True, text=True, timeout=240, check=True
     )
-    assert finished.stdout == f"odradek {__version__}\n"
+    assert finished.stdout == f"{version_line()}\n"
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:

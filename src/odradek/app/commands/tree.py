@@ -14,8 +14,8 @@ from typing import Annotated, cast
 import typer
 from typer.main import get_command
 
-from odradek import __version__
 from odradek.app.commands import serve
+from odradek.app.compiled import version_line
 from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
 
 # What typer raises for a wrong command line; its own name for it moved between versions.
@@ -28,7 +28,7 @@ PURPOSE = "Apache Kafka in Python: a broker, and what to do with one."
 
 def show_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"odradek {__version__}")
+        typer.echo(version_line())
         raise typer.Exit()
 
 
