@@ -15,8 +15,8 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path("src/odradek")
 KERNELS = SOURCE / "record" / "kernels"
 NATIVE = SOURCE / "net" / "native"
-# Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and none
-# whose base is written in C or has slots (tests/unit/test_rooms.py).
+# Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and has
+# no base written in C, and no slots (tests/unit/test_rooms.py).
 ROOMS = {
     "api": "answer_marks call commit_outlines conversation dispatch fetch fetch_outlines gate large_produce learned"
     " outcome outlines parts plain_commit plain_fetch plain_produce produce",

@@ -1,5 +1,6 @@
 """What is measured, as processes: Odradek, Apache Kafka, and the lower bound.
 
+Odradek runs as users install it, compiled; with ODRADEK_ROOMS=0 as in the editable installation, interpreted.
 Kafka has the heap and the flags of its own kafka-server-start.sh, and its default settings but for addresses and what
 Odradek has too: a moment instead of a minute until deleted files are gone, since a run makes many gigabytes, and groups
 and transactions that wait as little as they can, since otherwise the waiting is what is measured.
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import ClassVar
@@ -84,14 +86,21 @@ class Broker:
     def prepare(self) -> None:
         """What has to be there before the first start."""
 
+    def environment(self) -> dict[str, str]:
+        """What is added to that of the benchmark."""
+        return {}
+
     def command(self) -> list[str]:
         raise NotImplementedError
 
     def start(self) -> float:
         self.prepare()
         with (self.folder / "output.txt").open("ab") as output:
+            environment = {**os.environ, **self.environment()}
             begun = time.monotonic()
-            self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, cwd=self.folder)
+            self._process = subprocess.Popen(
+                self.command(), stdout=output, stderr=output, cwd=self.folder, env=environment
+            )
         self._wait_until_ready(begun)
         return time.monotonic() - begun
 
@@ -166,6 +175,9 @@ class Odradek(Broker):
     name = "odradek"
     settings: ClassVar[dict[str, str]] = {}
 
+    def environment(self) -> dict[str, str]:
+        return {} if os.environ.get("ODRADEK_ROOMS") == "0" else {"PYTHONPATH": as_installed()}
+
     def command(self) -> list[str]:
         place = {"log.dirs": str(self.data), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
         settings = {**place, **BOTH, **self.settings}
@@ -176,6 +188,13 @@ class Odradek(Broker):
             "serve",
             *(f"--override={key}={text}" for key, text in settings.items()),
         ]
+
+
+class Interpreted(Odradek):
+    name = "odradek-interpreted"
+
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(ROOT / "src")}
 
 
 class Relaxed(Odradek):
@@ -260,6 +279,13 @@ class LowerBound(Broker):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+@cache
+def as_installed() -> str:
+    """The folder of the package as users install it; made now if it is not up to date, which takes minutes."""
+    done = subprocess.run([ROOT / "scripts" / "compiled"], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
+
+
 def free_port() -> int:
     import socket
 
@@ -269,4 +295,6 @@ def free_port() -> int:
         return port
 
 
-BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (Odradek, Relaxed, Kafka, Strict, LowerBound)}
+BROKERS: dict[str, type[Broker]] = {
+    kind.name: kind for kind in (Odradek, Interpreted, Relaxed, Kafka, Strict, LowerBound)
+}

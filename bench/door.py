@@ -21,7 +21,7 @@ from brokers import BROKERS, Broker, new_topic
 from load import Crowd
 
 NAMES = ("odradek", "kafka")
-LIMITS = {"odradek": "max.connections", "kafka": "max.connections.per.ip"}
+LIMITS = {"odradek": "max.connections", "odradek-interpreted": "max.connections", "kafka": "max.connections.per.ip"}
 WARM_UP = 50
 CONTROLS = 1  # Connections of the measurement itself.
 COLUMNS = (
@@ -72,7 +72,7 @@ def compared(options: argparse.Namespace, connections: int, folder: Path) -> Non
             for broker in brokers:
                 found = measured(broker, connections, is_full=options.full)
                 row = " ".join(f"{found[name]:13.1f}" for name in COLUMNS)
-                print(f"{broker.name:10} {connections:5} {row}", flush=True)
+                print(f"{broker.name:19} {connections:5} {row}", flush=True)
     finally:
         for broker in brokers:
             broker.stop()
@@ -87,7 +87,7 @@ def main() -> int:
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="odradek-door-"))
     try:
-        print(f"{'':10} {'N':>5} " + " ".join(f"{name:>13}" for name in COLUMNS), flush=True)
+        print(f"{'':19} {'N':>5} " + " ".join(f"{name:>13}" for name in COLUMNS), flush=True)
         for connections in options.connections:
             compared(options, connections, folder / str(connections))
     finally:

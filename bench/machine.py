@@ -26,7 +26,7 @@ def describe(folder: Path) -> dict[str, str]:
         "file system": _output("findmnt", "-n", "-o", "FSTYPE", "-T", str(folder)),
         "Python": platform.python_version(),
         "uvloop": _version("uvloop"),
-        "Odradek": f"{_version('odradek')}, {_output('git', '-C', str(ROOT), 'describe', '--always', '--dirty')}",
+        "Odradek": f"{_version('odradek')}, {_kind()}, {_commit()}",
         "Apache Kafka": "4.3.0",
         "Java": _output("java", "-version").partition("\n")[0],
         "librdkafka": _librdkafka(),
@@ -52,6 +52,14 @@ def _output(*command: str) -> str:
     except OSError:
         return "not installed"
     return (done.stdout or done.stderr).strip()
+
+
+def _commit() -> str:
+    return _output("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+
+
+def _kind() -> str:
+    return "interpreted" if os.environ.get("ODRADEK_ROOMS") == "0" else "compiled"
 
 
 def _librdkafka() -> str:

@@ -28,7 +28,7 @@ from odradek.tls.session import Session
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_SECONDS_MAX = 30
+HANDSHAKE_SECONDS_MAX = 30.0
 LINGER_SECONDS = 2  # For the peer to read why it is refused.
 READ_BYTES = 256 * 1024
 FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as the largest piece.
