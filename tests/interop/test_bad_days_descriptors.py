@@ -30,6 +30,14 @@ def open_files(broker: Serving) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))  # noqa: PTH208  # Names are all that is wanted.
 
 
+def test_the_table_of_open_files_does_not_grow_with_the_connections(tmp_path: Path) -> None:
+    """To grow it takes the system some 10 ms when there are threads, each time in the middle of an accept."""
+    with serving(tmp_path) as running:
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{running.pid}/status").read_text().splitlines())
+        limit, _ = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
+        assert int(status["FDSize"]) >= min(limit, 16_384)
+
+
 def is_idle(broker: Serving) -> bool:
     before = broker.cpu_seconds()
     time.sleep(0.3)
