@@ -89,20 +89,18 @@ def rooms() -> list[Extension]:
 
 
 class Build(build_ext):
-    rooms: list[Extension]
-
     def finalize_options(self) -> None:
-        is_wanted = os.environ.get("ODRADEK_ROOMS") != "0" and not (self.editable_mode or self.inplace)
-        self.rooms = rooms() if is_wanted else []
-        self.distribution.ext_modules += self.rooms
         super().finalize_options()
         for one in self.extensions:  # Said here, since cythonize makes new extensions and forgets it.
             one.optional = True
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
+        made = [] if self.editable_mode or self.inplace or os.environ.get("ODRADEK_ROOMS") == "0" else rooms()
+        self.extensions += made  # Not before: options are finalized for whoever asks for the metadata, too.
+        self.finalize_options()
         super().run()
-        built = [Path(self.get_ext_fullpath(one.name)) for one in self.rooms]
+        built = [Path(self.get_ext_fullpath(one.name)) for one in made]
         if not all(path.exists() for path in built):
             for path in built:  # One needs the other.
                 path.unlink(missing_ok=True)

@@ -28,6 +28,7 @@ GROUPS = (
     "consume",
     "latency",
     "partitions",
+    "many",
     "librdkafka",
     "groups",
     "commits",
@@ -66,7 +67,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    records = [*_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_librdkafka()]
+    records = [*_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_many(), *_librdkafka()]
     return [*_start(), *records, *_groups(), *_commits(), *_idempotent(), *_transactions()]
 
 
@@ -159,6 +160,22 @@ def _partitions() -> Iterator[Case]:
             is_quick=partitions < 2000,
             keeps_topic=True,
         )
+
+
+def _many() -> Iterator[Case]:
+    both = ("odradek", "kafka")
+    for clients in (1, 10, 100, 1000, 2000):
+        for kind, who in (("producers", "produce"), ("waiters", "wait for")):
+            yield Case(
+                "many",
+                f"{clients:,} {who} one record at a time",
+                f"many_{kind}",
+                both,
+                batch_bytes=1,
+                clients=clients,
+                is_quick=clients in (10, 1000),
+            )
+    yield Case("many", "100 consume 1,000 records/s", "many_waiters", both, batch_bytes=1, clients=100, rate=1000)
 
 
 def _librdkafka() -> Iterator[Case]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import work
 import work_groups
+import work_many
 import work_transactions
 from cases import Case
 from work import Budget, Numbers, Target
@@ -16,6 +17,8 @@ KINDS: dict[str, Callable[[Target, Case, Budget, float], Numbers]] = {
     "latency": work.latency,
     "librdkafka_produce": work.librdkafka_produce,
     "librdkafka_consume": work.librdkafka_consume,
+    "many_producers": work_many.producers,
+    "many_waiters": work_many.waiters,
     "groups": work_groups.groups,
     "commits": work_groups.commits,
     "idempotent": work_transactions.idempotent,

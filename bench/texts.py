@@ -9,6 +9,7 @@ TITLES = {
     "consume": "Consume",
     "latency": "From producer to consumer",
     "partitions": "Many partitions",
+    "many": "Many connections",
     "librdkafka": "Through librdkafka",
     "groups": "Groups",
     "commits": "Produce, while groups commit",
@@ -42,6 +43,11 @@ clock.""",
     "partitions": """
 Batches of 10 records of 100 B to one partition after the other, 50 requests in flight on one connection. Each partition
 was written once before.""",
+    "many": """
+As many connections as the line says, on one partition, with acks=1. Each that produces sends a record of 100 B when the
+one before is acknowledged. Those that wait long-poll, and one more connection sends the next record when all have the
+one before, or on a schedule; a record counts for each that got it, and the time is from `send` to each one's `recv`.
+All connections are those of one process with one thread, which takes a core or nearly so where there are many.""",
     "librdkafka": """
 confluent-kafka from Python with its default settings, acks=1, one partition. The client takes most of a core, so that
 the rate says more about it than about the broker; the processor time is the broker's. One setting is not the default:
