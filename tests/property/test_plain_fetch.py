@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from odradek.api import plain_fetch
+from odradek.api.conversation import Conversation
 from odradek.api.fetch_outlines import FetchOutlines
+from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_OUTLINES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
@@ -39,6 +43,9 @@ STEPS = 4_000
 TOPIC_IDS_SINCE = 13
 
 
+Meanwhile = Callable[["Side"], None]
+
+
 class Side(Harness):
     """A broker with a topic of two partitions, and what became of everything that was sent to it."""
 
@@ -46,6 +53,8 @@ class Side(Harness):
         super().__init__(directory, fetch_max_bytes="5000", transaction_partition_verification_enable="false")
         self.create()
         self.recognised = 0
+        self.waited = 0
+        self.woken: list[bool] = []  # Of those that waited: by what happened, or by their deadline.
 
     def create(self) -> None:
         topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
@@ -67,18 +76,34 @@ class Side(Harness):
             partition.end_transaction(ProducerId(producer), epoch, 0, commit=commit, now=self.now.wall)
             partition.flushed(_flushed(partition.log.begin_flush()), self.now.wall)
 
-    def play(self, frame: bytes) -> tuple[bool, bytes | str]:
-        """If it had to wait, and the answer."""
+    def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
+        """If it had to wait, and the answer.  `meanwhile` happens if it waits."""
         (request,) = Connection().receive_data(frame)
         self.recognised += self.peer.fetch_outlines.find(request) is not None
         try:
             outcome = self.send_frame(frame)
             has_waited = isinstance(outcome, Parked)
-            chunks = self.finished(outcome)
+            self.waited += isinstance(outcome, Parked) and isinstance(outcome.condition, plain_fetch._Waiting)
+            chunks = self.finished(outcome) if meanwhile is None else self.finished_after(outcome, meanwhile)
         except Malformed as closed:
             return False, str(closed)
         assert chunks is not None
         return has_waited, b"".join(map(_bytes, chunks))
+
+    def finished_after(self, outcome: Encoded | Parked[Encoded], meanwhile: Meanwhile) -> Encoded:
+        """The answer of a request during whose waiting something happens; it may be what was waited for, or not."""
+        if not isinstance(outcome, Parked):
+            return outcome
+        meanwhile(self)
+        is_woken = not any(outcome in bucket for bucket in self.broker.lot._by_bucket.values())
+        self.woken.append(is_woken)
+        if not is_woken:
+            return self.finished(outcome)
+        self.broker.lot.take_completed()
+        talk = outcome.owner
+        assert isinstance(talk, Conversation)
+        talk.answer_parked(outcome, self.now)
+        return talk.data_to_send()
 
     def sessions(self) -> list[object]:
         return list(self.broker.sessions._sessions.values())
@@ -97,9 +122,9 @@ def _bytes(chunk: object) -> bytes:
 class Forgetful(Side):
     """Every request is the first of its connection."""
 
-    def play(self, frame: bytes) -> tuple[bool, bytes | str]:
+    def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         self.peer.fetch_outlines = FetchOutlines()
-        return super().play(frame)
+        return super().play(frame, meanwhile)
 
 
 class Habits:
@@ -165,12 +190,17 @@ class Story:
                 self.fetch()
 
     def produce(self) -> None:
+        happens = self.production()
+        for side in self.sides:
+            happens(side)
+
+    def production(self) -> Meanwhile:
+        """A batch is produced; its sequence counts when it is."""
         values = [self.random.randbytes(self.random.choice([0, 10, 400])) for _ in range(self.random.randint(1, 4))]
         index, producer = self.random.choice([0, 0, 0, 1]), self.random.choice([-1, -1, -1, 0, 1])
         sequence = -1
         if producer >= 0:  # Of either partition; a topic that was made anew takes any.
             sequence = self.sequences.get((index, producer), 0)
-            self.sequences[index, producer] = sequence + len(values)
         batch = encode_batch(
             [(None, value, (), NOW_MS) for value in values],
             producer_id=ProducerId(producer),
@@ -178,22 +208,55 @@ class Story:
             base_sequence=sequence,
             is_transactional=producer >= 0,
         )
-        for side in self.sides:
+
+        def happens(side: Side) -> None:
+            if producer >= 0:
+                self.sequences[index, producer] = sequence + len(values)
             side.produce(index, bytes(batch))
 
+        return happens
+
     def end_transactions(self) -> None:
-        commit = self.random.random() < 0.4
+        happens = self.ending()
         for side in self.sides:
+            happens(side)
+
+    def ending(self) -> Meanwhile:
+        commit = self.random.random() < 0.4
+
+        def happens(side: Side) -> None:
             for index, producer in product((0, 1), (0, 1)):
                 side.end_transaction(index, producer, commit=commit)
+                side.broker.lot.happened(TopicPartition(TopicName("t"), index))
 
-    def replace_topic(self, for_long: bool) -> None:
+        return happens
+
+    def replacement(self, for_long: bool) -> Meanwhile:
         is_there = TopicName("t") in self.sides[0].broker.view.topics
-        for side in self.sides:
+
+        def happens(side: Side) -> None:
             if is_there:
                 side.delete()
             if not (is_there and for_long):
                 side.create()
+
+        return happens
+
+    def meanwhile(self) -> Meanwhile | None:
+        match self.random.random():
+            case chance if chance < 0.5:
+                return None
+            case chance if chance < 0.9:
+                return self.production()
+            case chance if chance < 0.97:
+                return self.ending()
+            case chance:
+                return self.replacement(for_long=chance < 0.98)
+
+    def replace_topic(self, for_long: bool) -> None:
+        happens = self.replacement(for_long)
+        for side in self.sides:
+            happens(side)
         if self.sides[0].broker.partitions:
             self.produce()
 
@@ -205,8 +268,10 @@ class Story:
         if self.habits.damage is not None:
             self.habits.damage.hit(frame)
         lengthen(frame, self.random)
-        answers = [side.play(bytes(frame)) for side in self.sides]
+        meanwhile = self.meanwhile()
+        answers = [side.play(bytes(frame), meanwhile) for side in self.sides]
         assert answers[0] == answers[1], (version, request)
+        assert self.sides[0].woken[-1:] == self.sides[1].woken[-1:], (version, request)
         if isinstance(answers[0][1], bytes):
             self.learn(decode_response(FetchResponse, version, answers[0][1][4:])[1])
 
@@ -216,7 +281,7 @@ class Story:
             FetchPartition(
                 partition=index,
                 fetch_offset=self.offset if random.random() < 0.9 else random.choice([0, -1, self.offset + 1, 1 << 40]),
-                partition_max_bytes=habits.partition_max_bytes,
+                partition_max_bytes=habits.partition_max_bytes if random.random() < 0.9 else 2000,
                 current_leader_epoch=habits.current_leader_epoch,
                 last_fetched_epoch=habits.last_fetched_epoch,
             )
@@ -266,6 +331,8 @@ class Story:
         if answer.responses and self.random.random() < 0.7:
             high_watermark = answer.responses[0].partitions[0].high_watermark
             self.offset = self.offset + 1 if self.offset < high_watermark else 0
+            if self.random.random() < 0.4:
+                self.offset = max(high_watermark, 0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -273,6 +340,9 @@ def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
     quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
     Story(seed, quick, slow).play()
     assert quick.recognised > 300
+    assert quick.waited > 30
+    assert {True, False} == set(quick.woken)
+    assert not slow.waited
     assert not slow.recognised
 
 

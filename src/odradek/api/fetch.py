@@ -72,6 +72,11 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
     return Parked(whole(_DataArrived(fetch).watch(read)), call.now.steady + body.max_wait_ms, fetch.answer)
 
 
+def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
+    """The answer of a short request that has waited elsewhere, with whatever there is now."""
+    return _Fetch(call, body, begun).answer()
+
+
 def _is_long(call: Call, body: FetchRequest) -> bool:
     """True if it is about more partitions than are looked at in a slice."""
     session = call.broker.sessions.find(body.session_id)

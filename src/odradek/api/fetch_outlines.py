@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.api.answer_marks import MARKS, SIZE_BYTES, around
+from odradek.api.answer_marks import FRONT_BYTES, MARKS, SIZE_BYTES, around, behind_front
 from odradek.api.isolation import READ_COMMITTED
 from odradek.api.learned import LearnedBodies, OnePartition
 from odradek.base.errors import ErrorCode
@@ -40,6 +40,8 @@ _LENGTH = Struct(">i")
 _EPOCH = Struct(">i")
 _OFFSET = Struct(">q")
 _unpack_epoch, _unpack_offset = _EPOCH.unpack_from, _OFFSET.unpack_from
+_FRONT = Struct(">ii")
+_CORRELATION_ID_BYTES = FRONT_BYTES - SIZE_BYTES
 _EPOCH_MARK, _OFFSET_MARK = 0x5B3C79A1, 0x4D95E2B86F1C3A70  # As no other field could contain.
 _BEFORE_RECORDS_BYTES = (4, 1)  # The length of one byte of records, without and with flexible versions.
 
@@ -67,10 +69,17 @@ class FetchOutline(OnePartition):
         super().__init__(name, Uuid(topic.topic_id))
         self.wanted = wanted
         self.session_id = SESSIONLESS if body.session_epoch == FINAL_EPOCH else body.session_id
+        self.max_wait_ms = body.max_wait_ms
         self.min_bytes = body.min_bytes
         self.max_bytes = body.max_bytes
         self.is_read_committed = body.isolation_level == READ_COMMITTED
         self.answer = FetchAnswer(version, self._sample(topic))
+        self._nothing = behind_front(ApiKey.FETCH, version, FetchResponse(session_id=self.session_id, responses=[]))
+
+    @property
+    def may_wait(self) -> bool:
+        """True if it waits for the first record."""
+        return self.min_bytes == 1 and self.max_wait_ms > 0
 
     def _sample(self, topic: FetchTopic) -> FetchResponse:
         """An answer with MARKS where the numbers go, one byte of records, and no aborted transaction."""
@@ -86,6 +95,10 @@ class FetchOutline(OnePartition):
         )
         answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[part])
         return FetchResponse(session_id=self.session_id, responses=[answer])
+
+    def nothing_new(self, request: Request) -> list[Chunk]:
+        """The whole frame of a session's answer without partitions."""
+        return [_FRONT.pack(_CORRELATION_ID_BYTES + len(self._nothing), request.correlation_id) + self._nothing]
 
 
 class FetchAnswer:
@@ -107,13 +120,16 @@ class FetchAnswer:
         self, request: Request, high_watermark: Offset, last_stable_offset: Offset, start: Offset, records: Splice
     ) -> list[Chunk]:
         """The whole frame."""
-        length = uvarint(records.size + 1) if self._is_flexible else _LENGTH.pack(records.size)
-        size = self._size + len(length) + records.size + len(self._end)
+        records_size = records.size
+        length = uvarint(records_size + 1) if self._is_flexible else _LENGTH.pack(records_size)
+        size = self._size + len(length) + records_size + len(self._end)
         if self._has_log_start_offset:
             numbers: tuple[Offset, ...] = high_watermark, last_stable_offset, start
         else:
             numbers = high_watermark, last_stable_offset
         head = self._pack(size, request.correlation_id, self._before, *numbers, self._between) + length
+        if not records_size:
+            return [head + self._end]
         return [head, records, self._end] if self._end else [head, records]
 
 

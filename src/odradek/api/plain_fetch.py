@@ -1,56 +1,75 @@
-"""The fetch that brings most: one partition, records there, and a request like one before (fetch_outlines.py).
+"""The fetch that brings most: one partition, and a request like one before (fetch_outlines.py).
 
-Reading, handling and answering it costs half of what it costs in fetch.py.  Whatever is not plain, finds nothing to
-send, or would get an error, is left to fetch.py before anything was done: it has all the rules.
+Reading, handling and answering it costs half of what it costs in fetch.py.  Whatever is not plain, finds less than was
+asked for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One that is to
+wait for the first record waits here; if its answer is not plain then, fetch.py makes it.
 """
 
 from __future__ import annotations
 
-from odradek.api.call import Peer
-from odradek.api.fetch import TOPIC_IDS_SINCE, wanted_of
+from collections.abc import Hashable
+from dataclasses import replace
+
+from odradek.api.call import Call, Peer
+from odradek.api.fetch import TOPIC_IDS_SINCE, answer_waiting, wanted_of
 from odradek.api.fetch_outlines import FetchOutline
 from odradek.api.isolation import ISOLATION_LEVELS
-from odradek.api.outcome import Encoded
+from odradek.api.outcome import NO_BODY, Encoded
 from odradek.base.errors import Refused
-from odradek.base.units import NO_EPOCH, Offset, TopicName, TopicPartition
+from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
-from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, Session
+from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
 from odradek.core.moment import Moment
+from odradek.core.parked import Parked
 from odradek.core.partition import Partition, Readable
+from odradek.wire.compile import decode
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.request import Request
+from odradek.wire.response import encode_response
 
 _VERSION_MIN = 4
 _NO_REPLICA = -1
 
 
-def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded:
+def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
     """None if it is not plain."""
     found = peer.fetch_outlines.find(request)
     if found is None:
         return None
     outline, epoch, offset = found
     partition = _partition(broker, outline)
-    if partition is None or offset >= partition.positions.high_watermark:
+    if partition is None:
         return None
-    session = None
-    if outline.session_id != SESSIONLESS:
-        session = broker.sessions.find(outline.session_id)
-        if session is None or not _is_next_of(session, epoch, outline):
-            return None
-    elif epoch != FINAL_EPOCH:
+    session = broker.sessions.find(outline.session_id)
+    if not _is_next_of(session, epoch, outline):
         return None
     readable = _read(broker, partition, outline, offset)
     if readable is None:
         return None
+    size = readable.records.size
+    if not size and outline.may_wait:
+        if session is not None:
+            _goes_on(broker, session, outline, offset, now)
+        waiting = _Waiting(broker, peer, request, now, outline, partition, session, offset)
+        return Parked(waiting, now.steady + outline.max_wait_ms, waiting.answer)
+    if not size or size < outline.min_bytes:
+        return None
     if session is not None:
-        broker.sessions.goes_on(session, now.steady)
-        wanted = session.wanted[outline.wanted.key]
-        wanted.asks_again(outline.wanted)
-        wanted.fetch_offset = offset
-        wanted.is_news(readable.high_watermark, readable.log_start_offset)
+        _goes_on(broker, session, outline, offset, now)
+        session.wanted[outline.wanted.key].is_news(readable.high_watermark, readable.log_start_offset)
+    return _encoded(request, outline, readable)
+
+
+def _goes_on(broker: Broker, session: Session, outline: FetchOutline, offset: Offset, now: Moment) -> None:
+    broker.sessions.goes_on(session, now.steady)
+    wanted = session.wanted[outline.wanted.key]
+    wanted.asks_again(outline.wanted)
+    wanted.fetch_offset = offset
+
+
+def _encoded(request: Request, outline: FetchOutline, readable: Readable) -> Encoded:
     return outline.answer.encode(
         request,
         readable.high_watermark,
@@ -67,13 +86,17 @@ def _partition(broker: Broker, outline: FetchOutline) -> Partition | None:
     return partition
 
 
-def _is_next_of(session: Session, epoch: int, outline: FetchOutline) -> bool:
-    """And asks for all that the session has."""
-    return session.epoch == epoch and len(session.wanted) == 1 and outline.wanted.key in session.wanted
+def _is_next_of(session: Session | None, epoch: int, outline: FetchOutline) -> bool:
+    """And asks for all that the session has; or the request is of none."""
+    if outline.session_id == SESSIONLESS:
+        return epoch == FINAL_EPOCH
+    if session is None or session.epoch != epoch:
+        return False
+    return len(session.wanted) == 1 and outline.wanted.key in session.wanted
 
 
 def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: Offset) -> Readable | None:
-    """None if there is less than was asked for, an error, or an aborted transaction to tell of."""
+    """None if there is an error, or an aborted transaction to tell of."""
     max_bytes = min(outline.wanted.max_bytes, outline.max_bytes, broker.fetch_bytes_max)
     try:
         if partition.diverging_epoch(outline.wanted.last_fetched_epoch, offset) is not None:
@@ -81,8 +104,66 @@ def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: O
         readable = partition.read(offset, max_bytes, at_least_one=True, read_committed=outline.is_read_committed)
     except Refused:
         return None
-    size = readable.records.size
-    return readable if size and size >= outline.min_bytes and not readable.aborted else None
+    return None if readable.aborted else readable
+
+
+class _Waiting:
+    """A fetch that waits for the first record: its condition, and its answer, by the rights it came with."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        broker: Broker,
+        peer: Peer,
+        request: Request,
+        now: Moment,
+        outline: FetchOutline,
+        partition: Partition,
+        session: Session | None,
+        offset: Offset,
+    ) -> None:
+        self.keys = (outline.name,)
+        self._broker = broker
+        self._peer = peer
+        self._admission = peer.admission
+        self._request = request
+        self._body = request.body.tobytes()
+        request.body = NO_BODY
+        self._now = now
+        self._outline = outline
+        self._partition = partition
+        self._session = session
+        self._wanted = None if session is None else session.wanted[outline.wanted.key]
+        self._offset = offset
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        """True for a record, or if it is not plain any more."""
+        end = self._partition.readable_end(read_committed=self._outline.is_read_committed)
+        return self._offset < end or self._read() is None
+
+    def _read(self) -> Readable | None:
+        partition = _partition(self._broker, self._outline)
+        return None if partition is None else _read(self._broker, partition, self._outline, self._offset)
+
+    def answer(self) -> Encoded:
+        """Whatever there is by now."""
+        readable = self._read()
+        if readable is None:
+            return self._answer_in_full()
+        wanted = self._wanted
+        is_told = wanted is None or wanted.is_news(readable.high_watermark, readable.log_start_offset)
+        if not is_told and not readable.records.size:
+            return self._outline.nothing_new(self._request)
+        return _encoded(self._request, self._outline, readable)
+
+    def _answer_in_full(self) -> Encoded:
+        request, session = self._request, self._session
+        wanted = self._wanted or replace(self._outline.wanted, fetch_offset=self._offset)
+        version, correlation_id = request.api_version, CorrelationId(request.correlation_id)
+        call = Call(self._broker, self._peer, version, request.client_id, correlation_id, self._now)
+        call.admission = self._admission
+        body = decode(FetchRequest, version, self._body)
+        begun = FetchRound([wanted], session, is_incremental=session is not None)
+        return encode_response(request, answer_waiting(call, body, begun))
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:

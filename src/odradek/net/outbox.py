@@ -1,9 +1,10 @@
 """What a connection still has to send, written to its socket no faster than the peer reads.
 
 Bytes go out in one gathered write, slices of log files by sendfile, so that a consumer's records never pass through
-this process.  When the socket is full we wait until the kernel says that there is room.  Slices that are not in the
-page cache are read in a thread, so that one slow disk never stalls the other connections.  Large slices are a mover's
-work from their first byte to their last (movers.py), which also waits for the disk.
+this process; small ones are read from the page cache and go out with what is around them, which takes half as many
+calls of the system.  When the socket is full we wait until the kernel says that there is room.  Slices that are not in
+the page cache are read in a thread, so that one slow disk never stalls the other connections.  Large slices are a
+mover's work from their first byte to their last (movers.py), which also waits for the disk.
 
 The transport only receives.  As it watches its descriptor itself, waiting for room takes a second descriptor of the
 same socket, which a connection gets when it first needs one.
@@ -61,6 +62,35 @@ class FileBytes(Protocol):
     def read(self) -> bytes: ...
 
 
+class Copies:
+    """Small slices as bytes.  While answers are made to many, `with copies: ...`, the last one is kept for the next."""
+
+    def __init__(self) -> None:
+        self._is_kept = False
+        self._last: FileBytes | None = None
+        self._bytes = b""
+
+    def __enter__(self) -> None:
+        self._is_kept = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_kept = False
+        self._last = None  # Its file would stay open.
+
+    def of(self, records: FileBytes) -> bytes | None:
+        """None if not all of it is in the page cache.  Raises DiskFailed."""
+        last, size = self._last, records.size
+        if last is not None and (last.position, last.size) == (records.position, size) and last.file is records.file:
+            return self._bytes
+        space = bytearray(size)
+        if size and records.read_cached(memoryview(space)) < size:
+            return None
+        copy = bytes(space)
+        if self._is_kept:
+            self._last, self._bytes = records, copy
+        return copy
+
+
 class Loop(Protocol):
     """Where slow reads go, and what has to wait its turn; both come back on the loop."""
 
@@ -72,6 +102,9 @@ class Loop(Protocol):
 
     @property
     def movers(self) -> Movers: ...
+
+    @property
+    def copies(self) -> Copies: ...
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None: ...
 
@@ -175,8 +208,17 @@ class Outbox:
     def _send_bytes(self) -> int:
         chunks = self._chunks
         ready: list[bytes | memoryview] = []
-        while chunks and len(ready) < SEND_BUFFERS_MAX and isinstance(chunk := chunks[0], IN_MEMORY):
-            ready.append(chunk)
+        copied = 0
+        while chunks and len(ready) < SEND_BUFFERS_MAX:
+            chunk = chunks[0]
+            if isinstance(chunk, IN_MEMORY):
+                ready.append(chunk)
+            else:
+                copied += chunk.size
+                copy = self._loop.copies.of(cast(FileBytes, chunk)) if copied <= COPIED_BYTES_MAX else None
+                if copy is None:
+                    break
+                ready.append(copy)
             chunks.popleft()
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         if self._chunks and len(data) < MOVED_HEAD_BYTES_MAX and self._move(bytes(data)):
@@ -356,5 +398,6 @@ def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], No
 
 IN_MEMORY = (bytes, memoryview)
 ROOM_POLL_SECONDS = 0.01
+COPIED_BYTES_MAX = 16 * 1024  # By one write.
 MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.
 MOVED_HEAD_BYTES_MAX = 16 * 1024

@@ -50,6 +50,7 @@ from odradek.net.busy_poll import BusyPoll
 from odradek.net.descriptors import are_short, has_run_out
 from odradek.net.gathering import Gathered
 from odradek.net.movers import Movers
+from odradek.net.outbox import Copies
 from odradek.net.pools import Closed, Pool, Pools
 from odradek.net.room import Room
 from odradek.net.slices import Slices
@@ -106,6 +107,7 @@ class Shell:
         self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
         self.traffic = Traffic()
         self.answered = self.traffic.answered
+        self.copies = Copies()
         self.room = Room(loop, self._release_files)
         self._pools = Pools()
         self._slices = Slices(loop, self.settle)
@@ -293,8 +295,9 @@ class Shell:
             completed.extend(lot.take_completed())
             if time.monotonic() > end:
                 break
-        for owner in owners:
-            owner.send()
+        with self.copies:
+            for owner in owners:
+                owner.send()
         if completed and not self._answers_on and not self._is_stopped:
             self._answers_on = True
             self.loop.call_soon(self._answer_on)

@@ -18,7 +18,7 @@ import uvloop
 from odradek.base.limits import SEND_BYTES_PER_TURN
 from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
 from odradek.net.movers import Movers
-from odradek.net.outbox import Outbox
+from odradek.net.outbox import COPIED_BYTES_MAX, Copies, Outbox
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
 from support.limits import descriptors
@@ -31,6 +31,7 @@ class Loop:
         self.traffic = Traffic()
         self.loop = asyncio.get_running_loop()
         self.movers = Movers(self.loop, 2)
+        self.copies = Copies()
         self._threads = ThreadPoolExecutor(2)
         self.unreadable: list[str] = []
 
@@ -64,6 +65,9 @@ class ColdSlice(FileSlice):
 
     def send_to(self, socket: int, size_max: int) -> None:
         return None
+
+    def read_cached(self, space: memoryview) -> int:
+        return 0
 
     def part(self, start: int, size: int) -> ColdSlice:
         return ColdSlice(self.file, self.position + start, min(size, self.size - start))
@@ -167,6 +171,65 @@ def test_no_descriptor_is_left_open(file: File) -> None:
             await asyncio.sleep(0.01)
 
     run(work())
+
+
+class CountedSlice(FileSlice):
+    reads = 0
+
+    def read_cached(self, space: memoryview) -> int:
+        CountedSlice.reads += 1
+        return super().read_cached(space)
+
+    def send_to(self, socket: int, size_max: int) -> int | None:
+        raise AssertionError("it is small enough to be copied")
+
+
+def test_small_slices_go_out_with_what_is_around_them(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write = os.write
+
+    def counted(descriptor: int, data: bytes) -> int:
+        written.append(len(data))
+        return write(descriptor, data)
+
+    async def work() -> None:
+        protocol, peer = await connected()
+        monkeypatch.setattr(os, "write", counted)
+        protocol.outbox.put([b"head", CountedSlice(file, 3, 100), b"end", b"head", CountedSlice(file, 9, 0), b"end"])
+        expected = b"head" + bytes(range(3, 103)) + b"end" + b"headend"
+        assert written == [len(expected)]
+        assert peer.recv(1000) == expected
+        peer.close()
+
+    run(work())
+
+
+def test_no_write_copies_more_than_a_little(file: File) -> None:
+    async def work() -> None:
+        protocol, peer = await connected()
+        half = COPIED_BYTES_MAX // 2 + 1
+        reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, peer))
+        protocol.outbox.put([b"head", FileSlice(file, 0, half), b"between", FileSlice(file, 256, half), b"end"])
+        protocol.outbox.close_when_empty()
+        slices = slice_bytes(FileSlice(file, 0, half)), slice_bytes(FileSlice(file, 256, half))
+        assert await reading == b"head" + slices[0] + b"between" + slices[1] + b"end"
+
+    run(work())
+
+
+def test_what_many_are_sent_is_read_once(file: File) -> None:
+    copies = Copies()
+    CountedSlice.reads = 0
+    with copies:
+        for _ in range(5):
+            assert copies.of(CountedSlice(file, 3, 100)) == bytes(range(3, 103))
+        assert CountedSlice.reads == 1
+        assert copies.of(CountedSlice(file, 4, 100)) == bytes(range(4, 104))
+        assert copies.of(ColdSlice(file, 5, 100)) is None
+        assert copies.of(CountedSlice(file, 4, 100)) == bytes(range(4, 104))
+        assert CountedSlice.reads == 2
+    assert copies.of(CountedSlice(file, 4, 100)) == bytes(range(4, 104))
+    assert CountedSlice.reads == 3, "nothing is kept for later"
 
 
 def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:
