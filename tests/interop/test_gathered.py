@@ -19,7 +19,7 @@ from odradek.app.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID
-from odradek.net.gathering import CONNECTIONS_MAX, REQUESTS_MAX, Gathered
+from odradek.net.gathering import CONNECTIONS_MAX, REQUESTS_MAX
 from odradek.net.readers import DIRECT_MAX
 from odradek.wire.client import decode_response
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -43,26 +43,10 @@ def broker(tmp_path: Path) -> Iterator[Here]:
         yield running
 
 
-@pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many were written together, each time."""
-    counts: list[int] = []
-    takes, flush = Gathered.takes, Gathered.flush
-    waiting = [0]
-
-    def counted_takes(self: Gathered, *arguments: object) -> bool:
-        taken = takes(self, *arguments)  # type: ignore[arg-type]  # As it came.
-        waiting[0] += taken
-        return taken
-
-    def counted_flush(self: Gathered) -> None:
-        counts.append(waiting[0])
-        waiting[0] = 0
-        flush(self)
-
-    monkeypatch.setattr(Gathered, "takes", counted_takes)
-    monkeypatch.setattr(Gathered, "flush", counted_flush)
-    return counts
+def most_together(broker: Here) -> int:
+    """How many were written together at most."""
+    most: int = broker.on_loop(lambda running: running.shell.gathered.most)
+    return most
 
 
 @pytest.fixture
@@ -162,7 +146,7 @@ KINDS = (
 )
 
 
-def test_each_finds_its_own_where_it_was_told(broker: Here, clients: list[RawClient], together: list[int]) -> None:
+def test_each_finds_its_own_where_it_was_told(broker: Here, clients: list[RawClient]) -> None:
     told: list[list[tuple[int, bytes]]] = [[] for _ in clients]
     for turn in range(ROUNDS):
         expected = []
@@ -181,19 +165,19 @@ def test_each_finds_its_own_where_it_was_told(broker: Here, clients: list[RawCli
             if is_silent:
                 found.insert(0, found[0] - 1)
             told[number] += zip(found, values, strict=True)
-    assert max(together) > 1  # Many of these want the others to be written first.
+    assert most_together(broker) > 1  # Many of these want the others to be written first.
     for number, mine in enumerate(told):
         assert mine == fetch_all(clients[number], "t", partition=number)
 
 
-def test_those_of_one_partition_are_in_one_order(broker: Here, clients: list[RawClient], together: list[int]) -> None:
+def test_those_of_one_partition_are_in_one_order(broker: Here, clients: list[RawClient]) -> None:
     told = []
     for turn in range(ROUNDS):
         with held_up(broker):
             for number, client in enumerate(clients):
                 client.send(request(0, b"%d/%d" % (number, turn)))
         told += [(offsets(client, 1)[0], b"%d/%d" % (number, turn)) for number, client in enumerate(clients)]
-    assert DIRECT_MAX < max(together) <= CONNECTIONS_MAX
+    assert DIRECT_MAX < most_together(broker) <= CONNECTIONS_MAX
     assert sorted(told) == fetch_all(clients[0], "t")
 
 

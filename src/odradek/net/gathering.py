@@ -28,6 +28,7 @@ class Gathered:
 
     def __init__(self, settled: Callable[[], None]) -> None:
         self._settled = settled
+        self.most = 0  # That were ever written together.
         self._is_open = False
         self._waiting: list[tuple[Gatherable, Moment, float]] = []
 
@@ -60,6 +61,7 @@ class Gathered:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
+        self.most = max(self.most, len(waiting))
         for connection, now, began in waiting:
             connection.commit(now, began)
         self._settled()
