@@ -98,6 +98,7 @@ class Build(build_ext):
     def run(self) -> None:
         made = [] if self.editable_mode or self.inplace or os.environ.get("ODRADEK_ROOMS") == "0" else rooms()
         self.extensions += made  # Not before: options are finalized for whoever asks for the metadata, too.
+        self.swig_opts = None  # As it was before: it is read once more.
         self.finalize_options()
         super().run()
         built = [Path(self.get_ext_fullpath(one.name)) for one in made]

@@ -23,10 +23,11 @@ from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 
+import odradek  # noqa: E402
 from odradek.spark.java import NoJava  # noqa: E402
 from odradek.spark.session import session  # noqa: E402
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+SOURCE = Path(odradek.__file__).parents[1]
 SECONDS_MAX = 150
 
 

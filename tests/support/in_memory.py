@@ -87,6 +87,7 @@ class Harness:
         self._directory = directory
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
         self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
+        self.peer.admission = Admission()  # What is learned of it is this one's alone.
         self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
         self.broker = self._open()
         self.gate: Gate = AsItIs()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import odradek
 from odradek.coordination import layout, sqlite, sqlite_file
 from odradek.coordination.sqlite import SqliteTree
 from odradek.coordination.sqlite_file import APPLICATION_ID
@@ -25,7 +26,7 @@ from unit.coordination.trees import increment
 if TYPE_CHECKING:
     from unit.coordination.conftest import Seen
 
-SOURCE = Path(__file__).parents[3] / "src"
+SOURCE = Path(odradek.__file__).parents[1]
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
