@@ -165,19 +165,19 @@ class FileSlice:
         return sent
 
     def read_cached(self, space: memoryview) -> int:
-        """Puts its beginning there, as far as it is in the page cache; returns how much that is, 0 of no plain file."""
+        """Puts its beginning there, as far as it is in the page cache; returns how much that is, 0 of no plain file.
+
+        Raises DiskFailed.
+        """
         descriptor = self.file.fileno()
         if descriptor < 0:
             return 0
-        space = space[: self.size]
         try:
-            read = os.preadv(descriptor, [space], self.position, READ_NOWAIT)
+            read = _read_cached(descriptor, space[: self.size], self.position)
         except BlockingIOError:
             return 0
         except OSError as error:
-            if error.errno not in _NOWAIT_UNSUPPORTED:
-                raise
-            read = os.preadv(descriptor, [space], self.position)
+            raise DiskFailed.of(error, self.file.path) from error
         if not read:
             raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return read
@@ -191,6 +191,18 @@ class FileSlice:
 
     def __repr__(self) -> str:
         return f"FileSlice({self.file.path!r}, {self.position}, {self.size})"
+
+
+def _read_cached(descriptor: int, space: memoryview, position: int) -> int:
+    """Raises BlockingIOError if a disk would have to be waited for."""
+    try:
+        return os.preadv(descriptor, [space], position, READ_NOWAIT)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NOWAIT_UNSUPPORTED:  # Then there is nothing to wait for, or no way to know.
+            raise
+        return os.preadv(descriptor, [space], position)
 
 
 class NoFile:

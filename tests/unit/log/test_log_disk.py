@@ -143,6 +143,27 @@ def test_files_close_with_their_last_reference(tmp_path: Path) -> None:
         os.fstat(number)
 
 
+def test_a_disk_that_fails_is_named_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hears of it takes the log offline; without a name it would be a failure of the socket."""
+    file = DISK.create(f"{tmp_path}/f")
+    file.write(0, b"abcdefgh")
+    piece = FileSlice(file, 2, 6)
+    space = memoryview(bytearray(6))
+    for flags_known in (True, False):
+
+        def fails(*arguments: object, is_known: bool = flags_known) -> int:
+            code = errno.EIO if is_known or len(arguments) == 3 else errno.EOPNOTSUPP
+            raise OSError(code, os.strerror(code))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "preadv", fails)
+            with pytest.raises(DiskFailed) as caught:
+                piece.read_cached(space)
+        assert (caught.value.errno, caught.value.filename) == (errno.EIO, file.path)
+    assert piece.read_cached(space) == 6
+    assert bytes(space) == b"cdefgh"
+
+
 def test_the_empty_slice_opens_nothing() -> None:
     assert EMPTY_SLICE.read() == b""
     assert EMPTY_SLICE.part(0, 10).size == 0
