@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
+import machine
 import measure
 from control import Control
 
@@ -176,7 +177,7 @@ class Odradek(Broker):
     settings: ClassVar[dict[str, str]] = {}
 
     def environment(self) -> dict[str, str]:
-        return {} if os.environ.get("ODRADEK_ROOMS") == "0" else {"PYTHONPATH": as_installed()}
+        return {} if machine.is_interpreted() else {"PYTHONPATH": as_installed()}
 
     def command(self) -> list[str]:
         place = {"log.dirs": str(self.data), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}

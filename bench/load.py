@@ -22,6 +22,9 @@ REPORT_SECONDS_MAX = 120
 _fork = multiprocessing.get_context("fork")
 
 
+Latencies = list[tuple[float, int]]  # Seconds, and how many requests took that long.
+
+
 class LoadFailed(RuntimeError):
     """A load process could not do its work, or got answers it must not get."""
 
@@ -37,7 +40,7 @@ class Report:
     wire_bytes: int = 0
     failures: int = 0
     cpu_seconds: float = 0.0
-    latencies: list[tuple[float, int]] = field(default_factory=list)
+    latencies: Latencies = field(default_factory=list)
     marks: list[tuple[int, float]] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)  # What is measured besides.
     total_records: int = 0  # With those of the warm-up: what the log must hold.
@@ -129,6 +132,24 @@ def _run(work: Work, pipe: Pipe) -> None:
     except BaseException:
         pipe.send(LoadFailed(traceback.format_exc()))
     os._exit(0)
+
+
+def one_at_a_time(gate: Gate, frame: bytes, seconds: Sequence[float], send: Callable[[float], Latencies]) -> Report:
+    """Warms up, and reports what follows: requests of one record; `seconds` of both, and `send` gives each its time."""
+    warm = len(send(seconds[0]))
+    gate.wait()
+    begun, cpu = clock()
+    latencies = send(seconds[1])
+    return Report(
+        begun=begun,
+        ended=time.monotonic(),
+        requests=len(latencies),
+        records=len(latencies),
+        wire_bytes=len(latencies) * len(frame),
+        cpu_seconds=time.process_time() - cpu,
+        latencies=latencies,
+        total_records=warm + len(latencies),
+    )
 
 
 def clock() -> tuple[float, float]:

@@ -14,14 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import frames
-from load import Gate, LoadFailed, Report, Work
+from load import Gate, Latencies, LoadFailed, Report, Work, one_at_a_time
 
 RECEIVE_BYTES = 1 << 16
 SILENCE_SECONDS_MAX = 30
 EVENTS_MAX = 64
 OPEN_AT_ONCE = 100
-
-Latencies = list[tuple[float, int]]
 
 
 class Swarm:
@@ -74,20 +72,8 @@ class Producers:
 
     def _run(self, gate: Gate) -> Report:
         swarm = Swarm(self.port, self.connections)
-        warm = len(self._phase(swarm, self.warmup_seconds))  # With each connection's first request.
-        gate.wait()
-        begun, cpu = time.monotonic(), time.process_time()
-        latencies = self._phase(swarm, self.seconds)
-        return Report(
-            begun=begun,
-            ended=time.monotonic(),
-            requests=len(latencies),
-            records=len(latencies),
-            wire_bytes=len(latencies) * len(self.frame),
-            cpu_seconds=time.process_time() - cpu,
-            latencies=latencies,
-            total_records=warm + len(latencies),
-        )
+        seconds = (self.warmup_seconds, self.seconds)
+        return one_at_a_time(gate, self.frame, seconds, lambda for_seconds: self._phase(swarm, for_seconds))
 
     def _phase(self, swarm: Swarm, seconds: float) -> Latencies:
         layout, frame, sockets, monotonic = frames.ack_layout(self.topic), self.frame, swarm.sockets, time.monotonic

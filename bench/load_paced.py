@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 import frames
-from load import Gate, LoadFailed, Report, Work
+from load import Gate, Latencies, LoadFailed, Report, Work, one_at_a_time
 from load_latency import BROKER_SECONDS_MAX
 
 
@@ -30,23 +30,10 @@ class Plan:
         self._socket = socket.create_connection(("127.0.0.1", self.port), BROKER_SECONDS_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._layout = frames.ack_layout(self.topic)
-        warm = len(self._send(self.warmup_seconds))
-        gate.wait()
-        begun, cpu = time.monotonic(), time.process_time()
-        latencies = self._send(self.seconds)
-        return Report(
-            begun=begun,
-            ended=time.monotonic(),
-            requests=len(latencies),
-            records=len(latencies),
-            wire_bytes=len(latencies) * len(self.frame),
-            cpu_seconds=time.process_time() - cpu,
-            latencies=latencies,
-            total_records=warm + len(latencies),
-        )
+        return one_at_a_time(gate, self.frame, (self.warmup_seconds, self.seconds), self._send)
 
-    def _send(self, seconds: float) -> list[tuple[float, int]]:
-        found: list[tuple[float, int]] = []
+    def _send(self, seconds: float) -> Latencies:
+        found: Latencies = []
         start = answered = time.monotonic()
         for number in range(int(seconds * self.rate_per_second)):
             due = start + number / self.rate_per_second

@@ -26,7 +26,7 @@ def describe(folder: Path) -> dict[str, str]:
         "file system": _output("findmnt", "-n", "-o", "FSTYPE", "-T", str(folder)),
         "Python": platform.python_version(),
         "uvloop": _version("uvloop"),
-        "Odradek": f"{_version('odradek')}, {_kind()}, {_commit()}",
+        "Odradek": f"{_version('odradek')}, {'interpreted' if is_interpreted() else 'compiled'}, {_commit()}",
         "Apache Kafka": "4.3.0",
         "Java": _output("java", "-version").partition("\n")[0],
         "librdkafka": _librdkafka(),
@@ -58,8 +58,9 @@ def _commit() -> str:
     return _output("git", "-C", str(ROOT), "describe", "--always", "--dirty")
 
 
-def _kind() -> str:
-    return "interpreted" if os.environ.get("ODRADEK_ROOMS") == "0" else "compiled"
+def is_interpreted() -> bool:
+    """What is measured as odradek runs as in the editable installation, not as users install it."""
+    return os.environ.get("ODRADEK_ROOMS") == "0"
 
 
 def _librdkafka() -> str:

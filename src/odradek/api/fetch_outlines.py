@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.api.answer_marks import FRONT_BYTES, MARKS, SIZE_BYTES, around, behind_front
+from odradek.api.answer_marks import MARKS, SIZE_BYTES, around
 from odradek.api.isolation import READ_COMMITTED
 from odradek.api.learned import LearnedBodies, OnePartition
 from odradek.base.errors import ErrorCode
@@ -40,8 +40,6 @@ _LENGTH = Struct(">i")
 _EPOCH = Struct(">i")
 _OFFSET = Struct(">q")
 _unpack_epoch, _unpack_offset = _EPOCH.unpack_from, _OFFSET.unpack_from
-_FRONT = Struct(">ii")
-_CORRELATION_ID_BYTES = FRONT_BYTES - SIZE_BYTES
 _EPOCH_MARK, _OFFSET_MARK = 0x5B3C79A1, 0x4D95E2B86F1C3A70  # As no other field could contain.
 _BEFORE_RECORDS_BYTES = (4, 1)  # The length of one byte of records, without and with flexible versions.
 
@@ -74,7 +72,6 @@ class FetchOutline(OnePartition):
         self.max_bytes = body.max_bytes
         self.is_read_committed = body.isolation_level == READ_COMMITTED
         self.answer = FetchAnswer(version, self._sample(topic))
-        self._nothing = behind_front(ApiKey.FETCH, version, FetchResponse(session_id=self.session_id, responses=[]))
 
     @property
     def may_wait(self) -> bool:
@@ -95,10 +92,6 @@ class FetchOutline(OnePartition):
         )
         answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[part])
         return FetchResponse(session_id=self.session_id, responses=[answer])
-
-    def nothing_new(self, request: Request) -> list[Chunk]:
-        """The whole frame of a session's answer without partitions."""
-        return [_FRONT.pack(_CORRELATION_ID_BYTES + len(self._nothing), request.correlation_id) + self._nothing]
 
 
 class FetchAnswer:

@@ -25,7 +25,7 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition, Readable
 from odradek.wire.compile import decode
-from odradek.wire.messages.fetch import FetchRequest
+from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 
@@ -52,7 +52,9 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     if not size and outline.may_wait:
         if session is not None:
             _goes_on(broker, session, outline, offset, now)
-        waiting = _Waiting(broker, peer, request, now, outline, partition, session, offset)
+        correlation_id = CorrelationId(request.correlation_id)
+        call = Call(broker, peer, request.api_version, request.client_id, correlation_id, now)
+        waiting = _Waiting(call, request, outline, partition, session, offset)
         return Parked(waiting, now.steady + outline.max_wait_ms, waiting.answer)
     if not size or size < outline.min_bytes:
         return None
@@ -112,23 +114,18 @@ class _Waiting:
 
     def __init__(  # noqa: PLR0917
         self,
-        broker: Broker,
-        peer: Peer,
+        call: Call,
         request: Request,
-        now: Moment,
         outline: FetchOutline,
         partition: Partition,
         session: Session | None,
         offset: Offset,
     ) -> None:
         self.keys = (outline.name,)
-        self._broker = broker
-        self._peer = peer
-        self._admission = peer.admission
+        self._call = call
         self._request = request
         self._body = request.body.tobytes()
         request.body = NO_BODY
-        self._now = now
         self._outline = outline
         self._partition = partition
         self._session = session
@@ -141,8 +138,9 @@ class _Waiting:
         return self._offset < end or self._read() is None
 
     def _read(self) -> Readable | None:
-        partition = _partition(self._broker, self._outline)
-        return None if partition is None else _read(self._broker, partition, self._outline, self._offset)
+        broker = self._call.broker
+        partition = _partition(broker, self._outline)
+        return None if partition is None else _read(broker, partition, self._outline, self._offset)
 
     def answer(self) -> Encoded:
         """Whatever there is by now."""
@@ -152,18 +150,14 @@ class _Waiting:
         wanted = self._wanted
         is_told = wanted is None or wanted.is_news(readable.high_watermark, readable.log_start_offset)
         if not is_told and not readable.records.size:
-            return self._outline.nothing_new(self._request)
+            return encode_response(self._request, FetchResponse(session_id=self._outline.session_id, responses=[]))
         return _encoded(self._request, self._outline, readable)
 
     def _answer_in_full(self) -> Encoded:
-        request, session = self._request, self._session
         wanted = self._wanted or replace(self._outline.wanted, fetch_offset=self._offset)
-        version, correlation_id = request.api_version, CorrelationId(request.correlation_id)
-        call = Call(self._broker, self._peer, version, request.client_id, correlation_id, self._now)
-        call.admission = self._admission
-        body = decode(FetchRequest, version, self._body)
-        begun = FetchRound([wanted], session, is_incremental=session is not None)
-        return encode_response(request, answer_waiting(call, body, begun))
+        begun = FetchRound([wanted], self._session, is_incremental=self._session is not None)
+        body = decode(FetchRequest, self._call.version, self._body)
+        return encode_response(self._request, answer_waiting(self._call, body, begun))
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:

@@ -7,7 +7,6 @@ opened, and clients are let in last.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import resource
@@ -32,14 +31,13 @@ from odradek.log.meta_properties import WrongDirectory
 from odradek.net import processors
 from odradek.net.busy_poll import BusyPoll
 from odradek.net.cannot_listen import CannotListen
+from odradek.net.descriptors import grow_table
 
 log = logging.getLogger(__name__)
 
 STOPPED, FAILED = 0, 1
 # How long a thread that is busy in Python keeps the loop from the interpreter, at each of its turns (5 ms by default).
 SWITCH_SECONDS = 0.001
-# Kernel memory of 8 bytes each.
-TABLED_FILES_MAX = 16_384
 # Gigabytes that nobody waited for may have to be written; a disk that takes longer than this hangs.
 STOP_SECONDS_MAX = 300
 
@@ -75,17 +73,7 @@ def _allow_open_files() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    _make_room_for_open_files()
-
-
-def _make_room_for_open_files() -> None:
-    """Has the system's table of them grow now: once there are threads, each doubling takes some 10 ms (RCU)."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    last = TABLED_FILES_MAX - 1 if limit == resource.RLIM_INFINITY else min(limit, TABLED_FILES_MAX) - 1
-    directory = os.open("/", os.O_RDONLY)
-    with suppress(OSError):
-        os.close(fcntl.fcntl(directory, fcntl.F_DUPFD_CLOEXEC, last))
-    os.close(directory)
+    grow_table()
 
 
 async def _serve(settings: Settings) -> int:

@@ -12,15 +12,18 @@ wrong.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import sys
+from contextlib import suppress
 
 from odradek.base.limits import SHORT_LIVED_FILES
 
 RESERVED_MIN = 32
 RESERVED_MAX = 4096
 SPARE_SHARE = 2
+TABLED_MAX = 16_384  # Kernel memory of 8 bytes each.
 STDERR = 2
 assert RESERVED_MIN // SPARE_SHARE > SHORT_LIVED_FILES, "logs let go before one is refused a file"
 
@@ -29,6 +32,14 @@ def limit() -> int | None:
     """How many there may be; None without a limit.  It may be changed at any time."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def grow_table() -> None:
+    """Has the system's table of them grow now: once there are threads, each doubling takes some 10 ms (RCU)."""
+    most = limit()
+    last = (TABLED_MAX if most is None else min(most, TABLED_MAX)) - 1
+    with suppress(OSError):
+        os.close(fcntl.fcntl(STDERR, fcntl.F_DUPFD_CLOEXEC, last))
 
 
 def reserved_of(limit: int) -> int:
