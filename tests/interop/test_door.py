@@ -40,3 +40,14 @@ def test_a_connection_that_has_gone_leaves_nothing_for_the_collector() -> None:
                 assert produced(clients.enter_context(RawClient(broker.port)), "t", b"x", acks=LEADER) >= 0
             assert connections_in_memory() > before + COUNT
         until(lambda: connections_in_memory() <= before)
+
+
+def test_nor_does_one_that_sent_no_request() -> None:
+    """It is closed for an exception, and that holds all the frames that it came through."""
+    with Broker() as broker, no_collector():
+        before = connections_in_memory()
+        for _ in range(COUNT):
+            with RawClient(broker.port) as client:
+                client.send(b"\xff" * 50)
+                assert client.is_closed()
+        until(lambda: connections_in_memory() <= before)

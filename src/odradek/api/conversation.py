@@ -379,7 +379,7 @@ class Conversation:
         fields = log_fields.of_request(peer, request)
         log.error("%r from %s failed here after it had waited", request, peer.address, extra=fields, exc_info=error)
         self._unhandled.clear()
-        self.ending = Ending(error, request, is_broken=True)
+        self.ending = Ending(error.with_traceback(None), request, is_broken=True)
 
     # Large produce requests, whose rest is received past the wire (large_produce.py).
 

@@ -207,6 +207,8 @@ class Connection:
 
     def leave(self) -> None:
         """Nothing will be received any more: the buffer goes now, and not when the garbage is collected."""
+        if self.failure is not None:
+            self.failure.__traceback__ = None  # It holds the frames that it came through, and they hold this.
         self._share.leave()
         self._start = self._end = 0
         self._use(bytearray())

@@ -1,4 +1,4 @@
-"""The collector of a broker's process looks at little at a time, and at all of it some day.
+"""The collector of a broker's process looks at little at a time.
 
 In a process of its own: there is one collector in each.
 """
@@ -10,7 +10,7 @@ import sys
 
 START = """
 import asyncio, gc, weakref
-from odradek.app.garbage import CONNECTIONS_WHEN_QUIET, Garbage
+from odradek.app.garbage import CONNECTIONS, Garbage
 from odradek.net.traffic import Traffic
 
 class Node:
@@ -20,6 +20,12 @@ def cycle():
     one, other = Node(), Node()
     one.other, other.other = other, one
     return one
+
+looked_at = []
+
+def note(phase, info):
+    if phase == "start":
+        looked_at.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
 
 loop, traffic = asyncio.new_event_loop(), Traffic()
 garbage = Garbage(loop, traffic)
@@ -33,11 +39,10 @@ def run(program: str) -> None:
 
 def test_no_collection_looks_at_all_that_stays() -> None:
     run("""
-looked_at = []
-gc.callbacks.append(lambda phase, info: phase == "start" and looked_at.append(len(gc.get_objects())))
+gc.callbacks.append(note)
 kept = [[number] for number in range(500_000)]
 assert len(looked_at) > 30
-assert max(looked_at) < 100_000, max(looked_at)
+assert max(looked_at) < 20_000, max(looked_at)
 assert gc.get_freeze_count() > 400_000
 """)
 
@@ -54,9 +59,9 @@ def test_what_a_long_turn_leaves_is_not_looked_at() -> None:
     run("""
 from odradek.app.garbage import Unseen
 from odradek.net.turns import Turns
-looked_at, kept = [], []
+kept = []
 def turn():
-    gc.callbacks.append(lambda phase, info: phase == "start" and looked_at.append(len(gc.get_objects())))
+    gc.callbacks.append(note)
     kept.extend([number] for number in range(100_000))
     kept.append(list(kept))
     assert not looked_at
@@ -87,39 +92,55 @@ assert gc.isenabled() and gc.get_freeze_count() > frozen + 1_000
 """)
 
 
-def test_what_fell_apart_later_is_found_when_it_is_quiet() -> None:
+def test_what_fell_apart_later_is_found_after_many_connections() -> None:
     run("""
 old = cycle()
 seen = weakref.ref(old)
-kept = [[number] for number in range(100_000)]
+kept = [[number] for number in range(10_000)]
 del old
-gc.collect()
-assert seen() is not None, "it was frozen"
-traffic.bytes_in = 1
-traffic.connections_accepted = CONNECTIONS_WHEN_QUIET
+gc.collect(1)
+assert seen() is not None, "it has survived too often"
+traffic.connections_accepted = CONNECTIONS - 1
 garbage._look()
-assert seen() is not None, "somebody has asked something"
+assert seen() is not None, "too few have come"
+traffic.connections_accepted = CONNECTIONS
 garbage._look()
 assert seen() is None
+""")
+
+
+def test_not_even_then_is_all_that_stays_looked_at() -> None:
+    run("""
+kept = [[number] for number in range(500_000)]
+gc.callbacks.append(note)
+traffic.connections_accepted = CONNECTIONS
+garbage._look()
+assert max(looked_at) < 30_000, max(looked_at)
 """)
 
 
 def test_when_it_is_quiet_and_much_has_come_to_be_in_use() -> None:
     """The C library is asked for its free pages, too; where it can't be asked nothing is amiss."""
     run("""
+import threading
 from odradek.app import garbage as module
+def look():
+    garbage._look()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join()
 old = cycle()
 seen = weakref.ref(old)
-kept = [[number] for number in range(100_000)]
+kept = [[number] for number in range(10_000)]
 del old
 given_back = []
 module.give_back = lambda give_back=module.give_back: given_back.append(give_back())
 garbage._resident = module.resident_bytes() - 2 * module.GROWN_BYTES
 traffic.bytes_in = 1
-garbage._look()
+look()
 assert seen() is not None and not given_back, "somebody has asked something"
-garbage._look()
+look()
 assert seen() is None and given_back
-garbage._look()
+look()
 assert len(given_back) == 1, "no more has come since"
 """)
