@@ -16,10 +16,15 @@ from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer import heartbeating, steps
 from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
 from odradek.core.groups.group import CONSUMER
+from odradek.record.internal.codec import GROUP_RECORDS, compile_writers
 from odradek.wire.messages import consumer_group_heartbeat as wire
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 Response = ConsumerGroupHeartbeatResponse
+
+
+def load() -> None:
+    compile_writers(GROUP_RECORDS)
 
 
 def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Slices:

@@ -43,8 +43,12 @@ class Api:
         return cast(Refuser, import_module(f"odradek.api.{self._module}").refuse)
 
     def load(self) -> None:
-        """Now: its first request then does not wait for it, nor fail for want of a descriptor to read it with."""
+        """Now: its first request then does not wait for it, nor fail for want of a descriptor to read it with.
+
+        A module with more to load has a function `load` of its own.
+        """
         _ = self.request, self.handle, self.refuse
+        getattr(import_module(f"odradek.api.{self._module}"), "load", _nothing)()
 
     @property
     def _module(self) -> str:
@@ -54,6 +58,10 @@ class Api:
     def advertisement(self) -> ApiVersion:
         first = self.versions.start if self.advertised_from is None else self.advertised_from
         return ApiVersion(api_key=self.key, min_version=first, max_version=self.versions.stop - 1)
+
+
+def _nothing() -> None:
+    """Is left to be loaded."""
 
 
 _APIS = (

@@ -24,8 +24,8 @@ from threading import Thread
 from odradek.net.traffic import Traffic
 
 YOUNG_OBJECTS = 2_000  # 0.4 ms to look at; 2 in a request of very many elements, whose objects are all over the memory.
-YOUNG_COLLECTIONS = 2  # Between two collections of what has survived one: 2 ms, or 6.
-MIDDLE_COLLECTIONS = 4  # Before what has survived them is frozen: 24,000 objects at most, 8 ms to look at.
+YOUNG_COLLECTIONS = 1  # Between two collections of what has survived one: 9,000 objects, 3 ms, or 6.
+MIDDLE_COLLECTIONS = 3  # Before what has survived them is frozen: 26,000 objects, 8 ms to look at.
 NEVER = 1 << 30
 MIDDLE = 1
 LOOK_SECONDS = 10

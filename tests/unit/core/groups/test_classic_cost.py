@@ -37,13 +37,20 @@ def rebalance(harness: Harness, count: int) -> list[JoinGroupResponse]:
     waiting = [parked(harness.send(joining(), OLD)) for _ in range(count)]
     harness.pass_time(1000)
     harness.pass_time(1000)
+    all_told(harness)
     joined = [harness.decoded(one.then(), OLD, JoinGroupResponse) for one in waiting]
     for one in joined:
         assert isinstance(harness.send(syncing(one), 3), Parked)
     harness.settle()
     assert group_of(harness).state == "Stable"
+    all_told(harness)
     harness.broker.lot.take_completed()
     return joined
+
+
+def all_told(harness: Harness) -> None:
+    while group_of(harness).telling.left:
+        harness.pass_time(1)
 
 
 def of_each(directory: Path, count: int) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from odradek.core.groups.classic import ClassicGroup
+from odradek.core.groups.classic import ClassicGroup, telling
 from odradek.core.groups.classic.states import State
 from scenario.broker_verbs import kill
 from scenario.group_verbs import forget, heartbeat, join, leave, sync
@@ -26,14 +26,18 @@ DAY_MS = 24 * 3_600_000
 
 
 class Members(RuleBasedStateMachine):
+    told_per_turn = telling.MEMBERS_PER_TURN
+
     def __init__(self) -> None:
         super().__init__()
+        telling.MEMBERS_PER_TURN = self.told_per_turn
         self.place = TemporaryDirectory()
         self.world = World(Path(self.place.name))
         self.world.configure({"group.initial.rebalance.delay.ms": "3000", "group.max.size": "3"})
         self.last_generation = 0
 
     def teardown(self) -> None:
+        telling.MEMBERS_PER_TURN = Members.told_per_turn
         self.world.is_stalled = False
         self.world.pass_time(DAY_MS)
         assert not self.world.waiting, "everybody is answered in the end"
@@ -129,9 +133,12 @@ class Members(RuleBasedStateMachine):
         if group.phase in (State.COMPLETING, State.STABLE):
             assert members
             assert all(any(name == group.protocol_name for name, _ in member.protocols) for member in members)
-            assert all(member.joining is None and not member.is_new for member in members)
+            told = [member for member in members if member not in group.telling.left]
+            assert all(member.joining is None and not member.is_new for member in told)
+        else:
+            assert not group.telling.left, f"who is told belongs to what is over: {group.phase}"
         if group.phase is not State.COMPLETING:
-            assert all(member.syncing is None for member in members)
+            assert all(member.syncing is None or member in group.telling.left for member in members)
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
@@ -144,9 +151,33 @@ class Members(RuleBasedStateMachine):
         )
         assert promises <= known
         if group is not None:
-            bound = len(group.members) + len(group.members.pending) + 1
+            bound = len(group.members) + len(group.members.pending) + 1 + bool(group.telling.left)
             assert len(self.world.harness.broker.timers) <= bound
 
 
 TestMembers = Members.TestCase
 TestMembers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+class MembersToldOneByOne(Members):
+    """What happens in a group of hundreds while they are told: others come, members leave, the leader is ready."""
+
+    told_per_turn = 1
+
+    @rule()
+    def all_join(self) -> None:
+        for who in NAMES:
+            join(self.world, ["g", who])
+
+    @rule()
+    def a_moment_passes(self) -> None:
+        self.world.pass_time(1)
+
+    @rule()
+    def all_sync(self) -> None:
+        for who in NAMES:
+            self.sync(who)
+
+
+TestMembersToldOneByOne = MembersToldOneByOne.TestCase
+TestMembersToldOneByOne.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

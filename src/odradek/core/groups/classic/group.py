@@ -155,6 +155,7 @@ class ClassicGroup(Rebalancing):
 
     def end(self) -> None:
         self._cancel_timer()
+        self.telling.drop()
         for member_id in list(self.members.pending):
             self.members.forget_pending(member_id)
         for member in self.members:

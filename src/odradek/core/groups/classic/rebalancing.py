@@ -20,6 +20,7 @@ from odradek.core.groups.classic.members import Member, Members
 from odradek.core.groups.classic.messages import Joined, JoinedMember, Synced
 from odradek.core.groups.classic.records import Generation, value_of
 from odradek.core.groups.classic.states import NEXT, Event, State
+from odradek.core.groups.classic.telling import MEMBERS_PER_TURN, PAUSE_MS, Telling
 from odradek.core.groups.history import Rebalance, Rebalances, listed
 from odradek.core.groups.session import Session
 from odradek.core.moment import Moment
@@ -44,6 +45,7 @@ class Rebalancing:
         self.generation = 0
         self.protocol_name: str | None = None
         self.members = Members(shard.runtime.lot)
+        self.telling = Telling(shard.runtime.timers)
         self.rebalances = Rebalances()
         self.written: Written | None = None  # Its last write.
         self.is_assigned = False  # The assignments of this generation are on their way into the log, or there.
@@ -114,6 +116,7 @@ class Rebalancing:
         if Event.REBALANCE not in NEXT[self.phase]:
             self.go_on(now)
             return
+        self.telling.finish(now)
         if self.phase is State.COMPLETING:
             self.lose_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.rebalances.add(self.id, Rebalance(now.wall, self.generation, reason))
@@ -145,6 +148,13 @@ class Rebalancing:
     def go_on(self, now: Moment) -> None:
         """Somebody joined or left: are all here that are waited for?"""
         if self.phase is State.PREPARING and not self._is_first and self.members.have_all_joined:
+            if len(self.members) > MEMBERS_PER_TURN:  # In a turn of its own: it takes some time.
+                self.shard.runtime.timers.at(now.steady + PAUSE_MS, self._complete_if_all_joined)
+            else:
+                self._complete_join(now)
+
+    def _complete_if_all_joined(self, now: Moment) -> None:
+        if self.phase is State.PREPARING and self.members.have_all_joined:
             self._complete_join(now)
 
     def _complete_join(self, now: Moment) -> None:
@@ -175,13 +185,20 @@ class Rebalancing:
         self.protocol_name = members.chosen_protocol()
         self.is_assigned = False
         members.unsynced = {member.id for member in members}
-        everybody = self.everybody()
-        for member in members:
-            shown = everybody if member.id == members.leader else ()
-            members.answer_join(member, self.joined(member.id, shown))
-            member.is_new = False
-            member.heard_of(now)
+        everybody, told = self.everybody(), self.joined("")
+
+        def tell(member: Member, later: Moment) -> None:
+            if members.get(member.id) is member:
+                shown = everybody if member.id == told.leader else ()
+                members.answer_join(member, told._replace(member_id=member.id, members=shown))
+                member.is_new = False
+                member.heard_of(later)
+
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
+        leader = members.get(self.members.leader or "")
+        assert leader is not None, "a generation has a leader"
+        tell(leader, now)  # It has work to do, and its answer may be as large as all others.
+        self.telling.begin([member for member in members if member is not leader], tell, now)
 
     def _become_empty(self, now: Moment) -> None:
         self.move(Event.ALL_LEFT, now)

@@ -75,7 +75,11 @@ def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment
     group.move(Event.ASSIGNED, now)
     for member in group.members:
         member.assignment = assignments.get(member.id, b"")
-        group.answer_sync(member, _share(group, member), now)
+
+    def tell(member: Member, later: Moment) -> None:
+        group.answer_sync(member, _share(group, member), later)
+
+    group.telling.begin(group.members, tell, now)
 
 
 def _share(group: ClassicGroup, member: Member) -> Synced:

@@ -1,0 +1,59 @@
+"""The members of a group are told in portions what has become of it: a thousand in one turn hold up everybody else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from odradek.core.groups.classic.members import Member
+from odradek.core.moment import Moment
+from odradek.core.timers import Timer, Timers
+
+MEMBERS_PER_TURN = 100  # 1 ms, and their answers take 5.
+PAUSE_MS = 1
+
+Tell = Callable[[Member, Moment], None]
+
+
+class Telling:
+    """One thing at a time: who has more to say, or changes what is said, has the rest told at once."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self.left: deque[Member] = deque()  # Who has not been told yet.
+        self._tell: Tell | None = None
+        self._timer: Timer | None = None
+
+    def begin(self, members: Iterable[Member], tell: Tell, now: Moment) -> None:
+        """`tell` gets each of them, also those that have left meanwhile."""
+        self.finish(now)
+        self.left.extend(members)
+        self._tell = tell
+        if len(self.left) > MEMBERS_PER_TURN:
+            self._pause(now)  # To have come so far took some time, too.
+        else:
+            self.finish(now)
+
+    def finish(self, now: Moment) -> None:
+        self._tell_next(len(self.left), now)
+        self.drop()
+
+    def drop(self) -> None:
+        """The rest is told nothing."""
+        self.left.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _pause(self, now: Moment) -> None:
+        self._timer = self._timers.at(now.steady + PAUSE_MS, self._go_on)
+
+    def _go_on(self, now: Moment) -> None:
+        self._tell_next(min(len(self.left), MEMBERS_PER_TURN), now)
+        if self.left:
+            self._pause(now)
+
+    def _tell_next(self, count: int, now: Moment) -> None:
+        for _ in range(count):
+            assert self._tell is not None
+            self._tell(self.left.popleft(), now)
