@@ -4,8 +4,10 @@ uvloop takes 1024 events at a time from the system, and as long as it gets so ma
 it calls what `call_soon` was given, or looks at a timer.  With 2,000 busy connections that takes seconds.  So it must
 never see as many: all but the first connections are one descriptor for it, that of a set which we ask ourselves, for
 some at a time and for some milliseconds.  The system gives those that are ready in turn, so that nobody is forgotten.
+But whoever comes, and has sent nothing yet, would wait behind all that are busy, a tenth of a second for 2,000: until
+their first bytes newcomers have a set of their own.
 
-The set costs one more system call for each batch of events, which a client that is alone would have to wait for.
+A set costs one more system call for each batch of events, which a client that is alone would have to wait for.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ DIRECT_MAX = 16
 # Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
 PER_TURN = 128
 TURN_SECONDS = 0.01
-CROWDED_TURN_SECONDS = 0.0025  # While others wait to be let in, who shall not wait longer than those inside.
+CROWDED_TURN_SECONDS = 0.001  # While others wait to be let in, who have no answer at all yet,
+CROWD_SECONDS = 0.3  # unless more and more come.
 
-Callback = Callable[[], None]
+Callback = Callable[[], object]
 
 
 class Readers:
@@ -42,17 +45,29 @@ class Readers:
         self._clock = clock
         self._around = nullcontext() if around is None else around
         self._turn_seconds = TURN_SECONDS
+        self._crowded_since: float | None = None
         self._direct: set[int] = set()
         self._callbacks: dict[int, Callback] = {}  # Of those in the set.
+        self._newcomers: dict[int, Callback] = {}  # Of those in theirs.
         self._set: select.epoll | None = None
+        self._newcomers_set: select.epoll | None = None
         self._ready: deque[tuple[int, int]] = deque()  # Of the set, and not called yet.
 
-    def add(self, descriptor: int, callback: Callback, *, is_paused_at_times: bool = False) -> None:
-        """`is_paused_at_times`: it will be removed and added again, which costs uvloop five system calls, a set two."""
-        if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._has_set():
-            assert self._set is not None
-            self._set.register(descriptor, select.EPOLLIN)
-            self._callbacks[descriptor] = callback
+    def add(
+        self, descriptor: int, callback: Callback, *, is_newcomer: bool = False, is_paused_at_times: bool = False
+    ) -> None:
+        """`is_newcomer`: it has sent nothing yet.
+
+        `is_paused_at_times`: it will be removed and added again, which costs uvloop five system calls, a set two.
+        """
+        if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._has_sets():
+            assert self._set is not None and self._newcomers_set is not None
+            if is_newcomer:
+                self._newcomers_set.register(descriptor, select.EPOLLIN)
+                self._newcomers[descriptor] = callback
+            else:
+                self._set.register(descriptor, select.EPOLLIN)
+                self._callbacks[descriptor] = callback
         else:
             self._loop.add_reader(descriptor, callback)
             self._direct.add(descriptor)
@@ -65,26 +80,67 @@ class Readers:
         elif self._callbacks.pop(descriptor, None) is not None:
             assert self._set is not None
             self._set.unregister(descriptor)
+        elif self._newcomers.pop(descriptor, None) is not None:
+            assert self._newcomers_set is not None
+            self._newcomers_set.unregister(descriptor)
 
     def make_way(self, is_crowded: bool) -> None:
         """Others wait to be let in, or none does any more."""
-        self._turn_seconds = CROWDED_TURN_SECONDS if is_crowded else TURN_SECONDS
+        self._turn_seconds = TURN_SECONDS
+        if not is_crowded:
+            self._crowded_since = None
+            return
+        now = self._clock()
+        if self._crowded_since is None:
+            self._crowded_since = now
+        if now < self._crowded_since + CROWD_SECONDS:
+            self._turn_seconds = CROWDED_TURN_SECONDS
 
     def close(self) -> None:
         """When nobody is watched any more."""
-        if self._set is not None:
-            self._loop.remove_reader(self._set.fileno())
-            self._set.close()
-            self._set = None
+        for one in (self._set, self._newcomers_set):
+            if one is not None:
+                self._loop.remove_reader(one.fileno())
+                one.close()
+        self._set = self._newcomers_set = None
 
-    def _has_set(self) -> bool:
+    def _has_sets(self) -> bool:
         if self._set is None and hasattr(select, "epoll"):
             try:
-                self._set = select.epoll()
-            except OSError:  # No descriptor is left for it.
+                self._set, self._newcomers_set = _two_sets()
+            except OSError:  # No descriptor is left for them.
                 return False
             self._loop.add_reader(self._set.fileno(), self._look)
+            self._loop.add_reader(self._newcomers_set.fileno(), self._look_at_newcomers)
         return self._set is not None
+
+    def _look_at_newcomers(self) -> None:
+        with self._around:
+            self._call_newcomers()
+
+    def _call_newcomers(self) -> None:
+        """From now on they are as all others."""
+        assert self._newcomers_set is not None
+        clock = self._clock
+        end = clock() + TURN_SECONDS
+        for descriptor, _ in self._newcomers_set.poll(0, PER_TURN):
+            callback = self._newcomers.get(descriptor)
+            if callback is None:
+                continue  # One before it has removed it.
+            self._settle(descriptor, callback)
+            callback()
+            if clock() > end:
+                return
+
+    def _settle(self, descriptor: int, callback: Callback) -> None:
+        assert self._set is not None and self._newcomers_set is not None
+        try:
+            self._set.register(descriptor, select.EPOLLIN)
+        except OSError:  # The system watches no more for us at the moment.
+            return
+        self._newcomers_set.unregister(descriptor)
+        self._callbacks[descriptor] = callback
+        del self._newcomers[descriptor]
 
     def _look(self) -> None:
         with self._around:
@@ -104,3 +160,12 @@ class Readers:
             callback()
             if clock() > end:
                 return
+
+
+def _two_sets() -> tuple[select.epoll, select.epoll]:
+    one = select.epoll()
+    try:
+        return one, select.epoll()
+    except OSError:
+        one.close()
+        raise

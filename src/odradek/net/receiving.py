@@ -39,13 +39,18 @@ class Receiving:
         self._is_closing = False
         self._is_paused = False
         self._is_watched = False
+        self._is_new = True  # And not with the readers yet.
 
     def begin(self) -> None:
         """Tells the protocol of the connection, and of what it has sent already."""
         self._protocol.connection_made(cast(asyncio.Transport, self))
-        self._watch()
-        if self._is_watched:
-            self._read()
+        if not self._is_new or not self.is_reading():
+            return
+        self._is_watched = True
+        has_sent = self._read()
+        if self._is_new and self._is_watched:
+            self._is_new = False
+            self._add(is_newcomer=not has_sent)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "socket":
@@ -85,20 +90,28 @@ class Receiving:
         is_wanted = self.is_reading()
         if is_wanted == self._is_watched:
             return
-        if not is_wanted:
-            self._is_watched = False
+        self._is_watched, was_new, self._is_new = is_wanted, self._is_new, False
+        if is_wanted:
+            self._add(is_paused_at_times=is_again)
+        elif not was_new:
             self._readers.remove(self._socket.fileno())
-            return
+
+    def _add(self, *, is_newcomer: bool = False, is_paused_at_times: bool = False) -> None:
         try:
-            self._readers.add(self._socket.fileno(), self._read, is_paused_at_times=is_again)
-            self._is_watched = True
+            self._readers.add(
+                self._socket.fileno(), self._read, is_newcomer=is_newcomer, is_paused_at_times=is_paused_at_times
+            )
         except OSError as error:  # The system watches no more for us.
+            self._is_watched = False
             self._close(error)
 
-    def _read(self) -> None:
-        """Whatever escapes the protocol costs this connection alone, unless the loop's handler finds it worse."""
+    def _read(self) -> bool:
+        """True if something came.
+
+        Whatever escapes the protocol costs this connection alone, unless the loop's handler finds it worse.
+        """
         try:
-            self._receive()
+            return self._receive()
         except OSError as error:  # The socket's: it was reset, or the peer is unreachable.
             self._close(error)
         except Exception as error:
@@ -112,22 +125,24 @@ class Receiving:
                 }
             )
             self._close(error)
+        return False
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
         protocol = self._protocol
-        for _ in range(READS_PER_EVENT_MAX):
+        for number in range(READS_PER_EVENT_MAX):
             space: memoryview = protocol.get_buffer(-1)  # type: ignore[assignment]  # Ours gives views.
             try:
                 received = self._socket.recv_into(space)
             except BlockingIOError:
-                return
+                return number > 0
             if not received:
                 if not protocol.eof_received():
                     self._close(None)
-                return
+                return True
             protocol.buffer_updated(received)
             if received < len(space) or not self._is_watched:
-                return
+                return True
+        return True
 
     def _close(self, error: Exception | None) -> None:
         if self._is_closing:

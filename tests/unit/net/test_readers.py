@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 import uvloop
 
-from odradek.net.readers import DIRECT_MAX, PER_TURN, TURN_SECONDS, Readers
+from odradek.net.readers import CROWD_SECONDS, DIRECT_MAX, PER_TURN, TURN_SECONDS, Readers
 from odradek.net.receiving import Receiving
 from support.crowd import need_files
 
@@ -92,6 +92,11 @@ def test_those_that_take_long_leave_turns_for_others(loop: asyncio.AbstractEvent
         readers.make_way(is_crowded=True)
         turns(loop, 12, lambda: in_turn.append(read.total()))
         assert max(after - before for before, after in pairwise(in_turn)) == 1, "those who wait at the door come first"
+        in_turn.clear()
+        now += CROWD_SECONDS
+        readers.make_way(is_crowded=True)
+        turns(loop, 12, lambda: in_turn.append(read.total()))
+        assert max(after - before for before, after in pairwise(in_turn)) == 3, "but not for ever"
         for one in descriptors:
             readers.remove(one)
             os.close(one)
@@ -113,6 +118,66 @@ def test_what_was_removed_in_the_same_turn_is_not_called(loop: asyncio.AbstractE
         assert len(called) == 1
         for one in descriptors:
             os.close(one)
+
+
+def test_a_newcomer_does_not_wait_behind_those_who_are_busy(loop: asyncio.AbstractEventLoop, readers: Readers) -> None:
+    descriptors = [os.eventfd(1) for _ in range(BUSY)]
+    called: list[int] = []
+    for one in descriptors:
+        readers.add(one, lambda one=one: called.append(one))  # type: ignore[misc]
+    turns(loop, 3, lambda: None)
+    newcomer = os.eventfd(0)
+    readers.add(newcomer, lambda: called.append(newcomer), is_newcomer=True)
+    turns(loop, 3, lambda: None)
+    assert newcomer not in called, "it has sent nothing"
+    os.eventfd_write(newcomer, 1)
+    called.clear()
+    turns(loop, 2, lambda: None)
+    assert called.count(newcomer) == 1
+    called.clear()
+    turns(loop, 10, lambda: None)
+    assert newcomer not in called, "by now it is as all others"
+    turns(loop, 2 * BUSY // PER_TURN, lambda: None)
+    assert 1 <= called.count(newcomer) <= 3
+    for one in [*descriptors, newcomer]:
+        readers.remove(one)
+        os.close(one)
+
+
+def test_a_newcomer_that_goes_is_not_called(loop: asyncio.AbstractEventLoop) -> None:
+    with closing(Readers(loop, direct_max=0)) as readers:
+        one, other = os.eventfd(1), os.eventfd(1)
+        called = []
+
+        def take(mine: int, others: int) -> None:
+            called.append(mine)
+            readers.remove(others)
+
+        readers.add(one, lambda: take(one, other), is_newcomer=True)
+        readers.add(other, lambda: take(other, one), is_newcomer=True)
+        turns(loop, 5, lambda: None)
+        assert len(set(called)) == 1
+        for each in (one, other):
+            readers.remove(each)
+            os.close(each)
+
+
+def test_a_newcomer_of_which_the_set_takes_no_note_is_called_all_the_same(loop: asyncio.AbstractEventLoop) -> None:
+    with closing(Readers(loop, direct_max=0)) as readers:
+        one = os.eventfd(1)
+        called = []
+        readers.add(one, lambda: called.append(one), is_newcomer=True)
+        assert readers._set is not None
+        readers._set.register(one, 0)  # What it has it does not take again: OSError, as without memory.
+        turns(loop, 5, lambda: None)
+        assert len(called) >= 2
+        readers._set.unregister(one)
+        turns(loop, 5, lambda: None)
+        readers.remove(one)
+        called.clear()
+        turns(loop, 5, lambda: None)
+        assert not called
+        os.close(one)
 
 
 class Protocol(asyncio.BufferedProtocol):
@@ -178,6 +243,18 @@ def test_what_came_with_the_connection_is_read_at_once(pair: Pair) -> None:
     pair.peer.sendall(b"first")
     pair.transport.begin()
     assert pair.protocol.heard == ["made", b"first"]
+
+
+def test_who_has_sent_nothing_yet_is_a_newcomer_until_it_does(loop: asyncio.AbstractEventLoop) -> None:
+    with closing(Pair(loop, direct_max=0)) as pair:
+        pair.transport.begin()
+        assert pair.turn() == ["made"]
+        assert pair.accepted.fileno() in pair.readers._newcomers
+        pair.peer.sendall(b"a")
+        assert pair.turn() == [b"a"]
+        assert not pair.readers._newcomers and pair.accepted.fileno() in pair.readers._callbacks
+        pair.peer.sendall(b"b")
+        assert pair.turn() == [b"b"]
 
 
 def test_a_full_buffer_is_read_again_in_the_same_turn(pair: Pair) -> None:
