@@ -13,6 +13,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import frames
@@ -23,6 +24,7 @@ from load import Crowd
 NAMES = ("odradek", "kafka")
 LIMITS = {"odradek": "max.connections", "odradek-interpreted": "max.connections", "kafka": "max.connections.per.ip"}
 WARM_UP = 50
+REST_SECONDS = 10  # A JVM that has just started takes the processor from whoever is beside it.
 CONTROLS = 1  # Connections of the measurement itself.
 COLUMNS = (
     "opening_ms",
@@ -68,6 +70,7 @@ def compared(options: argparse.Namespace, connections: int, folder: Path) -> Non
         for name in options.targets:
             brokers.append(started(name, folder, connections if options.full else None))
             measured(brokers[-1], WARM_UP, is_full=False)
+        time.sleep(REST_SECONDS)
         for _ in range(options.rounds):
             for broker in brokers:
                 found = measured(broker, connections, is_full=options.full)
