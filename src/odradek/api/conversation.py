@@ -34,7 +34,7 @@ from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
-from odradek.wire.primitives import Buffer, Chunk
+from odradek.wire.primitives import IN_MEMORY, Buffer, Chunk
 from odradek.wire.request import Request
 
 log = logging.getLogger(__name__)
@@ -423,6 +423,6 @@ def in_memory(chunks: list[Chunk]) -> int:
     """Bytes of answers that are in memory, and not slices of files."""
     size = 0
     for chunk in chunks:
-        if isinstance(chunk, bytes):
+        if isinstance(chunk, IN_MEMORY):
             size += len(chunk)
     return size

@@ -32,7 +32,7 @@ from odradek.net.shell import Shell
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.catalog import APIS
 from odradek.wire.client import decode_response
-from odradek.wire.primitives import Chunk, Primitive
+from odradek.wire.primitives import IN_MEMORY, Chunk, Primitive
 from odradek.wire.request import Request
 from odradek.wire.schema import schema_of
 
@@ -124,7 +124,7 @@ def _write(came: _Came, outcome: str, of_outcome: Fields) -> None:
 
 
 def _of_answer(request: Request, answer: list[Chunk]) -> Fields:
-    size = sum(len(chunk) if isinstance(chunk, bytes) else chunk.size for chunk in answer)
+    size = sum(len(chunk) if isinstance(chunk, IN_MEMORY) else chunk.size for chunk in answer)
     fields: Fields = {"response_bytes": size}
     if len(answer) == 1 and size <= DECODED_BYTES_MAX:
         errors = _errors_in(request, cast(bytes, answer[0]))

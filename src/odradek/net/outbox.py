@@ -25,7 +25,7 @@ from odradek.core.access import ANONYMOUS, Principal
 from odradek.net.descriptors import are_left
 from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
-from odradek.wire.primitives import Chunk
+from odradek.wire.primitives import IN_MEMORY, Chunk
 
 if TYPE_CHECKING:
     from odradek.net.native.mover import Transfer
@@ -125,7 +125,7 @@ class Outbox:
         self._loop = loop
         self._traffic = loop.traffic
         self._drained = drained  # Called when room may have come without anybody having put something.
-        self._chunks: deque[Chunk | memoryview] = deque()
+        self._chunks: deque[Chunk] = deque()
         self._second: socket.socket | None = None
         self._is_watched = False  # The loop tells when there is room.
         self._is_full = False  # The socket.
@@ -396,7 +396,6 @@ def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], No
     return Outbox(transport, loop, drained)
 
 
-IN_MEMORY = (bytes, memoryview)
 ROOM_POLL_SECONDS = 0.01
 COPIED_BYTES_MAX = 16 * 1024  # By one write.
 MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.

@@ -11,10 +11,10 @@ import asyncio
 import os
 from typing import cast
 
-from odradek.net.outbox import IN_MEMORY, FileBytes, Loop, Outbox
+from odradek.net.outbox import FileBytes, Loop, Outbox
 from odradek.tls.errors import TlsFailed
 from odradek.tls.session import Session
-from odradek.wire.primitives import Chunk
+from odradek.wire.primitives import IN_MEMORY, Chunk
 
 PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
 
@@ -94,7 +94,7 @@ class SecureOutbox(Outbox):
             filled += size
         return space[:filled]
 
-    def _put_back(self, chunk: Chunk | memoryview, taken: int) -> None:
+    def _put_back(self, chunk: Chunk, taken: int) -> None:
         if isinstance(chunk, IN_MEMORY):
             if taken < len(chunk):
                 self._chunks.appendleft(memoryview(chunk)[taken:])

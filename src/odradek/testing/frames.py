@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import cast
 
 from odradek.net.outbox import FileBytes
-from odradek.wire.primitives import Chunk
+from odradek.wire.primitives import IN_MEMORY, Chunk
 
 
 def frame_of(chunks: Iterable[Chunk] | None) -> bytes:
     """The whole frame, with its length."""
     assert chunks is not None, "a request that gets an answer"
-    return b"".join(chunk if isinstance(chunk, bytes) else cast(FileBytes, chunk).read() for chunk in chunks)
+    return b"".join(chunk if isinstance(chunk, IN_MEMORY) else cast(FileBytes, chunk).read() for chunk in chunks)

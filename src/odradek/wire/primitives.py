@@ -27,7 +27,8 @@ class Splice(Protocol):
 
 
 Splices: TypeAlias = list[tuple[int, Splice]]  # Position in the encoded bytes where each belongs.
-Chunk: TypeAlias = bytes | Splice
+Chunk: TypeAlias = bytes | memoryview | Splice
+IN_MEMORY = (bytes, memoryview)  # The chunks that are no splices.
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from odradek.wire.primitives import Chunk, Splices
 from odradek.wire.request import Request
 from odradek.wire.schema import schema_of
 
+COPIED_BYTES_MAX = 1024 * 1024  # A bytearray has room to grow, and what is sent needs none; but copying takes time.
+
 _pack_front = Struct(">ii").pack_into
 _ROOM_FOR_HEADER = (bytes(8), bytes(9))  # By header version; the ninth byte counts no tagged fields.
 
@@ -35,7 +37,9 @@ def encode_response(request: Request, message: object) -> list[Chunk]:
         _pack_front(out, 0, size, request.correlation_id)
     except struct_error as error:
         raise ValueError(f"{type(message).__name__} v{version}: {error}") from None
-    return cut(out, splices) if splices else [bytes(out)]
+    if splices:
+        return cut(out, splices)
+    return [bytes(out) if len(out) < COPIED_BYTES_MAX else memoryview(out)]
 
 
 def _way(cls: type, version: int) -> tuple[Writer[object], bytes]:

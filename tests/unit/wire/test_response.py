@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from struct import pack
+from struct import pack, unpack
 
 import pytest
 
+from odradek.api.conversation import in_memory
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
@@ -13,7 +14,14 @@ from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, A
 from odradek.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.wire.messages.header import RequestHeader
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from odradek.wire.primitives import Buffer, Chunk, SplicedRecords
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
@@ -75,6 +83,16 @@ def test_api_versions_is_answered_with_the_oldest_header() -> None:
     (frame,) = encode_response(asked, answer)
     assert bytes_of(frame)[4:10] == pack(">ih", 42, 0)
     assert decode_response(ApiVersionsResponse, 3, bytes_of(frame)[4:]) == (42, answer)
+
+
+def test_a_large_answer_is_not_copied_once_more() -> None:
+    topic = PartitionProduceResponse(index=0, error_code=0, base_offset=1, error_message=None)
+    topics = [TopicProduceResponse(name="t" * 10_000, partition_responses=[topic]) for _ in range(200)]
+    answer = ProduceResponse(responses=topics)
+    (frame,) = encode_response(request(ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9), answer)
+    assert isinstance(frame, memoryview)
+    assert in_memory([frame]) == len(frame) == 4 + unpack(">i", frame[:4])[0]
+    assert decode_response(ProduceResponse, 9, frame[4:]) == (42, answer)
 
 
 def test_an_answer_that_the_version_can_not_carry() -> None:

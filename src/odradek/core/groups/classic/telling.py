@@ -41,6 +41,7 @@ class Telling:
     def drop(self) -> None:
         """The rest is told nothing."""
         self.left.clear()
+        self._tell = None  # It may have what all members say.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -52,6 +53,8 @@ class Telling:
         self._tell_next(min(len(self.left), MEMBERS_PER_TURN), now)
         if self.left:
             self._pause(now)
+        else:
+            self.drop()
 
     def _tell_next(self, count: int, now: Moment) -> None:
         for _ in range(count):
