@@ -17,7 +17,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 DIRECT_MAX = 16
 # Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
@@ -27,6 +27,25 @@ CROWDED_TURN_SECONDS = 0.001  # While others wait to be let in, who have no answ
 CROWD_SECONDS = 0.3  # unless more and more come.
 
 Callback = Callable[[], object]
+
+
+class _Set:
+    """An epoll set, and what is to be called for those in it."""
+
+    def __init__(self) -> None:
+        self.epoll = select.epoll()
+        self.callbacks: dict[int, Callback] = {}
+
+    def add(self, descriptor: int, callback: Callback) -> None:
+        self.epoll.register(descriptor, select.EPOLLIN)
+        self.callbacks[descriptor] = callback
+
+    def remove(self, descriptor: int) -> bool:
+        """False if it is not there."""
+        if self.callbacks.pop(descriptor, None) is None:
+            return False
+        self.epoll.unregister(descriptor)
+        return True
 
 
 class Readers:
@@ -47,11 +66,8 @@ class Readers:
         self._turn_seconds = TURN_SECONDS
         self._crowded_since: float | None = None
         self._direct: set[int] = set()
-        self._callbacks: dict[int, Callback] = {}  # Of those in the set.
-        self._newcomers: dict[int, Callback] = {}  # Of those in theirs.
-        self._set: select.epoll | None = None
-        self._newcomers_set: select.epoll | None = None
-        self._ready: deque[tuple[int, int]] = deque()  # Of the set, and not called yet.
+        self._sets: tuple[_Set, _Set] | None = None  # Of those who are busy, and of newcomers.
+        self._ready: deque[tuple[int, int]] = deque()  # Of the busy, and not called yet.
 
     def add(
         self, descriptor: int, callback: Callback, *, is_newcomer: bool = False, is_paused_at_times: bool = False
@@ -61,13 +77,9 @@ class Readers:
         `is_paused_at_times`: it will be removed and added again, which costs uvloop five system calls, a set two.
         """
         if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._has_sets():
-            assert self._set is not None and self._newcomers_set is not None
-            if is_newcomer:
-                self._newcomers_set.register(descriptor, select.EPOLLIN)
-                self._newcomers[descriptor] = callback
-            else:
-                self._set.register(descriptor, select.EPOLLIN)
-                self._callbacks[descriptor] = callback
+            assert self._sets is not None
+            busy, newcomers = self._sets
+            (newcomers if is_newcomer else busy).add(descriptor, callback)
         else:
             self._loop.add_reader(descriptor, callback)
             self._direct.add(descriptor)
@@ -77,12 +89,9 @@ class Readers:
         if descriptor in self._direct:
             self._direct.discard(descriptor)
             self._loop.remove_reader(descriptor)
-        elif self._callbacks.pop(descriptor, None) is not None:
-            assert self._set is not None
-            self._set.unregister(descriptor)
-        elif self._newcomers.pop(descriptor, None) is not None:
-            assert self._newcomers_set is not None
-            self._newcomers_set.unregister(descriptor)
+        elif self._sets is not None:
+            busy, newcomers = self._sets
+            _ = busy.remove(descriptor) or newcomers.remove(descriptor)
 
     def make_way(self, is_crowded: bool) -> None:
         """Others wait to be let in, or none does any more."""
@@ -98,21 +107,23 @@ class Readers:
 
     def close(self) -> None:
         """When nobody is watched any more."""
-        for one in (self._set, self._newcomers_set):
-            if one is not None:
-                self._loop.remove_reader(one.fileno())
-                one.close()
-        self._set = self._newcomers_set = None
+        if self._sets is not None:
+            for one in self._sets:
+                self._loop.remove_reader(one.epoll.fileno())
+                one.epoll.close()
+            self._sets = None
 
     def _has_sets(self) -> bool:
-        if self._set is None and hasattr(select, "epoll"):
+        if self._sets is None and hasattr(select, "epoll"):
             try:
-                self._set, self._newcomers_set = _two_sets()
+                busy = _Set()
+                newcomers = _Set()
             except OSError:  # No descriptor is left for them.
                 return False
-            self._loop.add_reader(self._set.fileno(), self._look)
-            self._loop.add_reader(self._newcomers_set.fileno(), self._look_at_newcomers)
-        return self._set is not None
+            self._loop.add_reader(busy.epoll.fileno(), self._look)
+            self._loop.add_reader(newcomers.epoll.fileno(), self._look_at_newcomers)
+            self._sets = busy, newcomers
+        return self._sets is not None
 
     def _look_at_newcomers(self) -> None:
         with self._around:
@@ -120,37 +131,31 @@ class Readers:
 
     def _call_newcomers(self) -> None:
         """From now on they are as all others."""
-        assert self._newcomers_set is not None
+        assert self._sets is not None
+        busy, newcomers = self._sets
         clock = self._clock
         end = clock() + TURN_SECONDS
-        for descriptor, _ in self._newcomers_set.poll(0, PER_TURN):
-            callback = self._newcomers.get(descriptor)
+        for descriptor, _ in newcomers.epoll.poll(0, PER_TURN):
+            callback = newcomers.callbacks.get(descriptor)
             if callback is None:
                 continue  # One before it has removed it.
-            self._settle(descriptor, callback)
+            with suppress(OSError):  # The system watches no more for us at the moment: it stays where it is.
+                busy.add(descriptor, callback)
+                newcomers.remove(descriptor)
             callback()
             if clock() > end:
                 return
-
-    def _settle(self, descriptor: int, callback: Callback) -> None:
-        assert self._set is not None and self._newcomers_set is not None
-        try:
-            self._set.register(descriptor, select.EPOLLIN)
-        except OSError:  # The system watches no more for us at the moment.
-            return
-        self._newcomers_set.unregister(descriptor)
-        self._callbacks[descriptor] = callback
-        del self._newcomers[descriptor]
 
     def _look(self) -> None:
         with self._around:
             self._call_some()
 
     def _call_some(self) -> None:
-        assert self._set is not None
-        ready, callback_of, clock = self._ready, self._callbacks.get, self._clock
+        assert self._sets is not None
+        busy, _ = self._sets
+        ready, callback_of, clock = self._ready, busy.callbacks.get, self._clock
         if not ready:
-            ready.extend(self._set.poll(0, PER_TURN))
+            ready.extend(busy.epoll.poll(0, PER_TURN))
         end = clock() + self._turn_seconds
         while ready:
             descriptor, _ = ready.popleft()
@@ -160,12 +165,3 @@ class Readers:
             callback()
             if clock() > end:
                 return
-
-
-def _two_sets() -> tuple[select.epoll, select.epoll]:
-    one = select.epoll()
-    try:
-        return one, select.epoll()
-    except OSError:
-        one.close()
-        raise

@@ -167,11 +167,12 @@ def test_a_newcomer_of_which_the_set_takes_no_note_is_called_all_the_same(loop: 
         one = os.eventfd(1)
         called = []
         readers.add(one, lambda: called.append(one), is_newcomer=True)
-        assert readers._set is not None
-        readers._set.register(one, 0)  # What it has it does not take again: OSError, as without memory.
+        assert readers._sets is not None
+        busy, _ = readers._sets
+        busy.epoll.register(one, 0)  # What it has it does not take again: OSError, as without memory.
         turns(loop, 5, lambda: None)
         assert len(called) >= 2
-        readers._set.unregister(one)
+        busy.epoll.unregister(one)
         turns(loop, 5, lambda: None)
         readers.remove(one)
         called.clear()
@@ -249,10 +250,12 @@ def test_who_has_sent_nothing_yet_is_a_newcomer_until_it_does(loop: asyncio.Abst
     with closing(Pair(loop, direct_max=0)) as pair:
         pair.transport.begin()
         assert pair.turn() == ["made"]
-        assert pair.accepted.fileno() in pair.readers._newcomers
+        assert pair.readers._sets is not None
+        busy, newcomers = pair.readers._sets
+        assert pair.accepted.fileno() in newcomers.callbacks
         pair.peer.sendall(b"a")
         assert pair.turn() == [b"a"]
-        assert not pair.readers._newcomers and pair.accepted.fileno() in pair.readers._callbacks
+        assert not newcomers.callbacks and pair.accepted.fileno() in busy.callbacks
         pair.peer.sendall(b"b")
         assert pair.turn() == [b"b"]
 
