@@ -8,14 +8,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from odradek.testing import Broker
 from support.asking import created
-from support.loop_time import LoopTime, hold_ms_max, timed_loops
+from support.loop_time import Timing, nobody_is_held_up, timed_loops
 from support.many_topics import delete_topics, grow_topic, partition_counts
 from support.raw_client import RawClient
 from support.timed_serve import TimedServing
@@ -33,17 +33,12 @@ CONFIGS = {
 class Timed:
     """A broker whose callbacks are timed, and a client of it."""
 
-    def __init__(self, timing: LoopTime | TimedServing, port: int) -> None:
+    def __init__(self, timing: Timing, port: int) -> None:
         self._timing = timing
         self.client = RawClient(port)
 
-    @contextmanager
-    def nobody_is_held_up(self) -> Iterator[None]:
-        self._timing.begin()
-        yield
-        most = hold_ms_max()
-        too_long = [str(hold) for hold in self._timing.holds() if hold.ms > most]
-        assert not too_long, "\n".join(too_long)
+    def nobody_is_held_up(self) -> AbstractContextManager[None]:
+        return nobody_is_held_up(self._timing)
 
 
 @pytest.fixture(params=["testing", "serve"])

@@ -15,7 +15,7 @@ from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from odradek.wire.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 from support.crowd import need_files
-from support.loop_time import hold_ms_max
+from support.loop_time import nobody_is_held_up
 from support.members import OLD, joining, syncing
 from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
@@ -65,16 +65,13 @@ def test_a_thousand_members_come_together(tmp_path: Path) -> None:
         clients = [stack.enter_context(RawClient(broker.port)) for _ in range(MANY)]
         asked = FindCoordinatorRequest(key="g", key_type=0)
         until(lambda: not clients[0].ask(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
-        broker.begin()
-        for client in clients:
-            join(client)
-        for generation in (1, 2):
-            members = [told(client) for client in clients]
-            assert {(one.error_code, one.generation_id) for one in members} == {(ErrorCode.NONE, generation)}
-            assert [len(one.members) for one in members if leads(one)] == [MANY]
-            shares = synced(clients, members)
-            assert [bytes(one.assignment).decode() for one in shares] == [one.member_id for one in members]
-            join_again(clients, members)
-        most = hold_ms_max()
-        too_long = [str(hold) for hold in broker.holds() if hold.ms > most]
-        assert not too_long, "\n".join(too_long)
+        with nobody_is_held_up(broker):
+            for client in clients:
+                join(client)
+            for generation in (1, 2):
+                members = [told(client) for client in clients]
+                assert {(one.error_code, one.generation_id) for one in members} == {(ErrorCode.NONE, generation)}
+                assert [len(one.members) for one in members if leads(one)] == [MANY]
+                shares = synced(clients, members)
+                assert [bytes(one.assignment).decode() for one in shares] == [one.member_id for one in members]
+                join_again(clients, members)

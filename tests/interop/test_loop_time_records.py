@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ from odradek.wire.messages.list_offsets import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.asking import CREATE_TOPICS, FETCH, PRODUCE, fetch_request, produced
 from support.crowd import need_files
-from support.loop_time import hold_ms_max
+from support.loop_time import nobody_is_held_up
 from support.raw_client import RawClient, frame
 from support.timed_serve import TimedServing
 
@@ -49,15 +49,6 @@ def broker(tmp_path: Path) -> Iterator[TimedServing]:
     need_files(4 * MANY)
     with TimedServing(tmp_path, **CONFIGS) as serving:
         yield serving
-
-
-@contextmanager
-def nobody_is_held_up(broker: TimedServing) -> Iterator[None]:
-    broker.begin()
-    yield
-    most = hold_ms_max()
-    too_long = [str(hold) for hold in broker.holds() if hold.ms > most]
-    assert not too_long, "\n".join(too_long)
 
 
 def create(client: RawClient, name: str, partitions: int, **configs: str) -> None:

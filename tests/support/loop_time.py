@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import uvloop
 
@@ -213,6 +213,23 @@ def timed(base: type[asyncio.AbstractEventLoop], timing: LoopTime) -> asyncio.Ab
 
     loop: asyncio.AbstractEventLoop = Timed()
     return loop
+
+
+class Timing(Protocol):
+    """A broker's loop, in this process or in one of its own."""
+
+    def begin(self) -> None: ...
+
+    def holds(self) -> list[Hold]: ...
+
+
+@contextmanager
+def nobody_is_held_up(timing: Timing) -> Iterator[None]:
+    timing.begin()
+    yield
+    most = hold_ms_max()
+    too_long = [str(hold) for hold in timing.holds() if hold.ms > most]
+    assert not too_long, "\n".join(too_long)
 
 
 @contextmanager
