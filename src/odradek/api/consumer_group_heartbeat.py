@@ -13,10 +13,10 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups.assignors.spec import Assignment, Partitions
-from odradek.core.groups.consumer import heartbeating, steps
+from odradek.core.groups.consumer import REPLAYS, heartbeating, steps
 from odradek.core.groups.consumer.heartbeating import Beat, Heartbeat
 from odradek.core.groups.group import CONSUMER
-from odradek.record.internal.codec import GROUP_RECORDS, compile_writers
+from odradek.record.internal.codec import compile_writers
 from odradek.wire.messages import consumer_group_heartbeat as wire
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -24,7 +24,7 @@ Response = ConsumerGroupHeartbeatResponse
 
 
 def load() -> None:
-    compile_writers(GROUP_RECORDS)
+    compile_writers(REPLAYS)
 
 
 def handle(call: Call, body: ConsumerGroupHeartbeatRequest) -> Slices:

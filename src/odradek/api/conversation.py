@@ -69,7 +69,8 @@ class Ending:
     """Why a conversation is over.  Answers that are ready are sent first, unless a bug of ours has broken it."""
 
     def __init__(self, reason: Exception, request: Request | None = None, *, is_broken: bool = False) -> None:
-        self.reason = reason
+        # It is kept, and may have come through a frame that keeps it, too: with it all that was read would stay.
+        self.reason = reason.with_traceback(None)
         self.request = request
         self.is_broken = is_broken
 
@@ -370,8 +371,7 @@ class Conversation:
 
     def _end(self, reason: Exception, request: Request) -> None:
         self._unhandled.clear()
-        # It is kept, and may have come through a frame that keeps it, too: with it all that was read would stay.
-        self.ending = Ending(reason.with_traceback(None), request)
+        self.ending = Ending(reason, request)
 
     def _break(self, error: Exception, request: Request) -> None:
         """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""
@@ -379,7 +379,7 @@ class Conversation:
         fields = log_fields.of_request(peer, request)
         log.error("%r from %s failed here after it had waited", request, peer.address, extra=fields, exc_info=error)
         self._unhandled.clear()
-        self.ending = Ending(error.with_traceback(None), request, is_broken=True)
+        self.ending = Ending(error, request, is_broken=True)
 
     # Large produce requests, whose rest is received past the wire (large_produce.py).
 

@@ -195,7 +195,7 @@ class Rebalancing:
                 member.heard_of(later)
 
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
-        leader = members.get(self.members.leader or "")
+        leader = members.get(told.leader)
         assert leader is not None, "a generation has a leader"
         tell(leader, now)  # It has work to do, and its answer may be as large as all others.
         self.telling.begin([member for member in members if member is not leader], tell, now)
