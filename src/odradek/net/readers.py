@@ -23,8 +23,8 @@ DIRECT_MAX = 16
 # Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
 PER_TURN = 128
 TURN_SECONDS = 0.01
-CROWDED_TURN_SECONDS = 0.001  # While others wait to be let in, who have no answer at all yet,
-CROWD_SECONDS = 0.3  # unless more and more come.
+CROWDED_TURN_SECONDS = 0.001  # While so many come that some have no answer at all yet,
+CROWD_SECONDS = 0.3  # unless more and more do.
 
 Callback = Callable[[], object]
 
@@ -63,7 +63,8 @@ class Readers:
         self._direct_max = direct_max
         self._clock = clock
         self._around = nullcontext() if around is None else around
-        self._turn_seconds = TURN_SECONDS
+        self._is_door_crowded = False
+        self._are_newcomers_crowded = False
         self._crowded_since: float | None = None
         self._direct: set[int] = set()
         self._sets: tuple[_Set, _Set] | None = None  # Of those who are busy, and of newcomers.
@@ -95,15 +96,8 @@ class Readers:
 
     def make_way(self, is_crowded: bool) -> None:
         """Others wait to be let in, or none does any more."""
-        self._turn_seconds = TURN_SECONDS
-        if not is_crowded:
-            self._crowded_since = None
-            return
-        now = self._clock()
-        if self._crowded_since is None:
-            self._crowded_since = now
-        if now < self._crowded_since + CROWD_SECONDS:
-            self._turn_seconds = CROWDED_TURN_SECONDS
+        self._is_door_crowded = is_crowded
+        self._note_crowd()
 
     def close(self) -> None:
         """When nobody is watched any more."""
@@ -135,7 +129,11 @@ class Readers:
         busy, newcomers = self._sets
         clock = self._clock
         end = clock() + TURN_SECONDS
+        self._are_newcomers_crowded = False
         for descriptor, _ in newcomers.epoll.poll(0, PER_TURN):
+            if clock() > end:
+                self._are_newcomers_crowded = True
+                break
             callback = newcomers.callbacks.get(descriptor)
             if callback is None:
                 continue  # One before it has removed it.
@@ -143,8 +141,18 @@ class Readers:
                 busy.add(descriptor, callback)
                 newcomers.remove(descriptor)
             callback()
-            if clock() > end:
-                return
+        self._note_crowd()
+
+    def _note_crowd(self) -> None:
+        if not (self._is_door_crowded or self._are_newcomers_crowded):
+            self._crowded_since = None
+        elif self._crowded_since is None:
+            self._crowded_since = self._clock()
+
+    def _turn_seconds(self, now: float) -> float:
+        """Of those who are busy."""
+        is_crowded = self._crowded_since is not None and now < self._crowded_since + CROWD_SECONDS
+        return CROWDED_TURN_SECONDS if is_crowded else TURN_SECONDS
 
     def _look(self) -> None:
         with self._around:
@@ -156,7 +164,8 @@ class Readers:
         ready, callback_of, clock = self._ready, busy.callbacks.get, self._clock
         if not ready:
             ready.extend(busy.epoll.poll(0, PER_TURN))
-        end = clock() + self._turn_seconds
+        now = clock()
+        end = now + self._turn_seconds(now)
         while ready:
             descriptor, _ = ready.popleft()
             callback = callback_of(descriptor)

@@ -94,10 +94,39 @@ def test_those_that_take_long_leave_turns_for_others(loop: asyncio.AbstractEvent
         assert max(after - before for before, after in pairwise(in_turn)) == 1, "those who wait at the door come first"
         in_turn.clear()
         now += CROWD_SECONDS
-        readers.make_way(is_crowded=True)
         turns(loop, 12, lambda: in_turn.append(read.total()))
         assert max(after - before for before, after in pairwise(in_turn)) == 3, "but not for ever"
         for one in descriptors:
+            readers.remove(one)
+            os.close(one)
+
+
+def test_those_who_are_busy_leave_turns_for_a_crowd_of_newcomers(loop: asyncio.AbstractEventLoop) -> None:
+    now = 0.0
+    called: list[int] = []
+
+    def take(one: int) -> None:
+        nonlocal now
+        now += TURN_SECONDS / 4
+        called.append(one)
+
+    with closing(Readers(loop, direct_max=0, clock=lambda: now)) as readers:
+        busy, newcomers = ([os.eventfd(1) for _ in range(count)] for count in (20, 40))
+        for one in busy:
+            readers.add(one, lambda one=one: take(one))  # type: ignore[misc]
+        turns(loop, 2, lambda: None)
+        called.clear()
+        for one in newcomers:
+            readers.add(one, lambda one=one: take(one), is_newcomer=True)  # type: ignore[misc]
+        while not set(newcomers) <= set(called):
+            turns(loop, 1, lambda: None)
+        before = max(called.index(one) for one in newcomers)
+        assert before <= len(newcomers) + 5 + 8, "one whole turn of the busy at most, then one call of theirs in each"
+        assert now < CROWD_SECONDS
+        called.clear()
+        turns(loop, 4, lambda: None)
+        assert len(called) >= 3 * 5, "whole turns again, when the crowd is in"
+        for one in (*busy, *newcomers):
             readers.remove(one)
             os.close(one)
 
