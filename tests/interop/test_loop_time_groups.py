@@ -27,8 +27,8 @@ PROTOCOLS = [JoinGroupRequestProtocol(name="range", metadata=bytes(200))]
 CONFIGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "1000"}
 
 
-def join(client: RawClient, member_id: str = "") -> None:
-    client.send(frame(joining(member_id, protocols=PROTOCOLS, session_timeout_ms=60_000), OLD))
+def join(client: RawClient, member_id: str = "", protocols: list[JoinGroupRequestProtocol] = PROTOCOLS) -> None:
+    client.send(frame(joining(member_id, protocols=protocols, session_timeout_ms=60_000), OLD))
 
 
 def told(client: RawClient) -> JoinGroupResponse:
@@ -59,12 +59,17 @@ def synced(clients: list[RawClient], members: list[JoinGroupResponse]) -> list[S
     return [decode_response(SyncGroupResponse, SYNC, client.read_frame())[1] for client in clients]
 
 
+def connected(broker: TimedServing, stack: ExitStack, count: int) -> list[RawClient]:
+    clients = [stack.enter_context(RawClient(broker.port)) for _ in range(count)]
+    asked = FindCoordinatorRequest(key="g", key_type=0)
+    until(lambda: not clients[0].ask(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
+    return clients
+
+
 def test_a_thousand_members_come_together(tmp_path: Path) -> None:
     need_files(4 * MANY)
     with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
-        clients = [stack.enter_context(RawClient(broker.port)) for _ in range(MANY)]
-        asked = FindCoordinatorRequest(key="g", key_type=0)
-        until(lambda: not clients[0].ask(asked, FIND_COORDINATOR, FindCoordinatorResponse).error_code)
+        clients = connected(broker, stack, MANY)
         with nobody_is_held_up(broker):
             for client in clients:
                 join(client)
@@ -75,3 +80,16 @@ def test_a_thousand_members_come_together(tmp_path: Path) -> None:
                 shares = synced(clients, members)
                 assert [bytes(one.assignment).decode() for one in shares] == [one.member_id for one in members]
                 join_again(clients, members)
+
+
+def test_a_leader_is_told_thirty_megabytes(tmp_path: Path) -> None:
+    large = [JoinGroupRequestProtocol(name="range", metadata=bytes(100_000))]
+    members = 300
+    with TimedServing(tmp_path, **CONFIGS) as broker, ExitStack() as stack:
+        clients = connected(broker, stack, members)
+        with nobody_is_held_up(broker):
+            for client in clients:
+                join(client, protocols=large)
+            answers = [told(client) for client in clients]
+            (leading,) = (one for one in answers if leads(one))
+            assert [len(one.metadata) for one in leading.members] == [100_000] * members

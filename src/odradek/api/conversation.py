@@ -20,7 +20,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias, cast
 
 from odradek.api import large_produce, log_fields
 from odradek.api.call import Peer
@@ -317,9 +318,13 @@ class Conversation:
         if parked is self._waits_for:
             self._waits_for, self._came = PAUSE, (parked.then(), None)
             return
-        waiting = self._parked.pop(parked, None)
+        waiting = self._parked.get(parked)
         if waiting is None:
             return
+        if parked.takes_long is not None and parked.takes_long():
+            self._answer_beside(parked)
+            return
+        del self._parked[parked]
         try:
             answer = parked.then()
         except AssertionError:
@@ -328,6 +333,14 @@ class Conversation:
             self._break(error, waiting[0])
             return
         self._answer(waiting, answer, now)
+
+    def _answer_beside(self, parked: Parked[Encoded]) -> None:
+        """Has a thread make the answer; then it is completed once more."""
+        broker = self._host.broker
+        work = Work(parked.then)
+        work.then = partial(broker.lot.complete, parked)
+        parked.takes_long, parked.then = None, partial(_made, work)
+        broker.works.append(work)
 
     def send(self) -> None:
         """Called when all parked requests that something has completed are answered."""
@@ -413,6 +426,15 @@ class Conversation:
     def hand_back(self, parts: Sequence[Buffer], size: int) -> None:
         """The request of `size` bytes that was begun as a large one is received here after all.  Raises Malformed."""
         self._unhandled.extend(self.wire.hand_back(parts, size))
+
+
+def _made(work: Work) -> Encoded:
+    """What it came to; raises what it failed of."""
+    value, error = work.value, work.error
+    work.value = work.error = None
+    if error is not None:
+        raise error
+    return cast(Encoded, value)
 
 
 def _nobody() -> None:

@@ -11,9 +11,14 @@ each rebalance, would count all of them again.
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.api.call import Call
+from odradek.api.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE_MAX
 from odradek.core.access import Operation, ResourceType
+from odradek.core.effects import Work
 from odradek.core.groups import membership
 from odradek.core.groups.classic.messages import Join, Joined
 from odradek.core.parked import NEVER, Parked
@@ -25,7 +30,7 @@ PROTOCOLS_MAX = 1_000  # Clients name a handful.
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
 
 
-def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse]:
+def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[JoinGroupResponse] | Slices:
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     if body.group_id:
         _check_session_timeout(call, body)
@@ -36,9 +41,12 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
     shard = call.broker.groups.shard_of(body.group_id)
     promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
     stopped = Joined(ErrorCode.NOT_COORDINATOR, body.member_id)
-    if promise.value is not None:
-        return _answer(call, promise.value)
-    return Parked(promise, NEVER, lambda: _answer(call, promise.value or stopped))
+    joined = promise.value
+    if joined is not None:
+        return _answer_beside(call, joined) if _takes_long(joined) else _answer(call, joined)
+    parked = Parked(promise, NEVER, lambda: _answer(call, promise.value or stopped))
+    parked.takes_long = lambda: _takes_long(promise.value or stopped)
+    return parked
 
 
 def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
@@ -71,6 +79,18 @@ def _asked(call: Call, body: JoinGroupRequest) -> Join:
         skips_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
         sees=call.sees,
     )
+
+
+def _takes_long(joined: Joined) -> bool:
+    """True for the leader of a group that is large."""
+    members = joined.members
+    if len(members) > REQUEST_ELEMENTS_INLINE_MAX:
+        return True
+    return sum(len(one.metadata) for one in members) > ANSWER_BYTES_INLINE_MAX
+
+
+def _answer_beside(call: Call, joined: Joined) -> Slices:
+    return (yield Work(partial(_answer, call, joined)))
 
 
 def _answer(call: Call, joined: Joined) -> JoinGroupResponse:

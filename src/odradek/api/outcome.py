@@ -62,7 +62,9 @@ Slices: TypeAlias = Generator[Wait, object, object]
 def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | Parked[Encoded]:
     """A handler's answer in the request's version: a message, None, or a message parked."""
     if isinstance(answer, Parked):
-        return Parked(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
+        parked = Parked(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
+        parked.takes_long = answer.takes_long
+        return parked
     if throttle_ms:
         tell_throttled(answer, throttle_ms)
     return None if answer is None else encode_response(request, answer)

@@ -138,7 +138,7 @@ def _retain_one(now: Moment, partition: Partition) -> bool:
     if not partition.is_online:
         return False
     try:
-        return partition.log.delete_old_segments(now.wall, partition.positions.high_watermark) > 0
+        return partition.delete_old_segments(now.wall)
     except DiskFailed as failed:
         _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
         if not failed.is_full:  # Of a full disk the next round may get something back.

@@ -11,12 +11,12 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 # Deadlines are kept in buckets: an acks=all answer is nearly always completed long before its deadline, and taking
-# one out of a set costs a tenth of what it would cost to leave it in a heap for thirty seconds.
+# one out of a dict costs a tenth of what it would cost to leave it in a heap for thirty seconds.
 BUCKET_MS = 4
 NEVER = 1 << 62  # The deadline of what ends by itself: all of them share one bucket.
 
 Answer_co = TypeVar("Answer_co", covariant=True)
-_NOBODY: set[object] = set()
+_NOBODY: dict[Parked[object], None] = {}
 
 
 class Condition(Protocol):
@@ -31,21 +31,25 @@ class Condition(Protocol):
 
 
 class Parked(Generic[Answer_co]):
-    """One request that waits.  `deadline` is on the steady clock; `owner` is the shell's, to find its connection."""
+    """One request that waits.  `deadline` is on the steady clock; `owner` is the shell's, to find its connection.
+
+    `takes_long` is asked when it is time: if it says so, `then` is called in a thread.
+    """
 
     def __init__(self, condition: Condition, deadline: int, then: Callable[[], Answer_co]) -> None:
         self.condition = condition
         self.deadline = deadline
         self.then = then
+        self.takes_long: Callable[[], bool] | None = None
         self.owner: object = None
 
 
 class ParkingLot:
-    """Every parked request of a broker, found by what wakes it and by its deadline."""
+    """Every parked request of a broker, found by what wakes it and by its deadline, in the order of arrival."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, dict[Parked[object], None]] = {}  # A dict keeps the order of arrival.
-        self._by_bucket: dict[int, set[Parked[object]]] = {}
+        self._by_key: dict[Hashable, dict[Parked[object], None]] = {}
+        self._by_bucket: dict[int, dict[Parked[object], None]] = {}
         self._buckets: list[int] = []
         self._completed: list[Parked[object]] = []
 
@@ -58,9 +62,9 @@ class ParkingLot:
         bucket = _bucket(parked)
         waiting = self._by_bucket.get(bucket)
         if waiting is None:
-            waiting = self._by_bucket[bucket] = set()
+            waiting = self._by_bucket[bucket] = {}
             heapq.heappush(self._buckets, bucket)
-        waiting.add(parked)
+        waiting[parked] = None
 
     def happened(self, key: Hashable, news: object = None) -> None:
         """Something happened to the key: complete whoever had been waiting for just that."""
@@ -94,7 +98,7 @@ class ParkingLot:
 
     def forget(self, parked: Parked[object]) -> None:
         """Drop a request whose connection is gone.  Harmless for one that is no longer parked."""
-        self._by_bucket.get(_bucket(parked), _NOBODY).discard(parked)
+        self._by_bucket.get(_bucket(parked), _NOBODY).pop(parked, None)
         for key in parked.condition.keys:
             waiting = self._by_key.get(key)
             if waiting is not None:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from odradek.api.conversation import Conversation
 from odradek.base.errors import ErrorCode
+from odradek.base.limits import ANSWER_BYTES_INLINE_MAX
+from odradek.core.effects import Work
 from odradek.wire.client import encode_request
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
-from support.in_memory import CLIENT, Harness
+from support.in_memory import CLIENT, Harness, frame_of
 from support.members import JOIN, OLD, coordinator, group_of, join, joining, parked, stable, sync
 
 ID = re.compile(r"(.+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -192,6 +195,67 @@ def test_who_waits_when_the_broker_stops_looks_for_the_coordinator_again(harness
     assert harness.broker.lot.take_completed() == [waiting]
     answer = harness.decoded(waiting.then(), OLD, JoinGroupResponse)
     assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+
+
+LARGE = [JoinGroupRequestProtocol(name="range", metadata=bytes(ANSWER_BYTES_INLINE_MAX * 2 // 3))]
+
+
+def leader_told(harness: Harness) -> tuple[Conversation, Work]:
+    """Of two large members: the conversation with the first, whose answer a thread is to make."""
+    leader = stable(harness, protocols=LARGE)
+    waiting = parked(harness.send(joining(protocols=LARGE), OLD))
+    sync(harness, join(harness, member_id=leader.member_id, protocols=LARGE))
+    other = harness.decoded(harness.finished(waiting), OLD, JoinGroupResponse)
+    leading = parked(harness.send(joining(leader.member_id, protocols=LARGE), OLD))
+    assert not join(harness, member_id=other.member_id, protocols=LARGE).error_code
+    assert harness.broker.lot.take_completed() == [leading]
+    talk = leading.owner
+    assert isinstance(talk, Conversation)
+    talk.answer_parked(leading, harness.now)
+    (work,) = harness.broker.works
+    assert talk.is_waiting and not talk.data_to_send()
+    return talk, work
+
+
+def test_a_thread_answers_the_leader_of_a_large_group(harness: Harness) -> None:
+    talk, _ = leader_told(harness)
+    harness.go_on(talk)
+    answer = harness.decoded(harness.finished(*talk.parked), OLD, JoinGroupResponse)
+    assert [bytes(one.metadata) for one in answer.members] == [LARGE[0].metadata] * 2
+    assert not talk.is_waiting
+
+
+def test_the_leader_of_a_large_group_goes_before_its_answer_is_made(harness: Harness) -> None:
+    talk, _ = leader_told(harness)
+    talk.leave()
+    harness.go_on(talk)
+    for one in harness.broker.lot.take_completed():
+        talk.answer_parked(one, harness.now)
+    assert not talk.data_to_send() and talk.ending is None
+
+
+def test_a_bug_in_the_thread_that_answers_breaks_the_conversation(harness: Harness) -> None:
+    talk, work = leader_told(harness)
+    work.error = RuntimeError("a bug")
+    work.ended()
+    (one,) = harness.broker.lot.take_completed()
+    talk.answer_parked(one, harness.now)
+    assert talk.ending is not None and talk.ending.is_broken and not talk.is_waiting
+
+
+def test_a_static_leader_of_a_large_group_comes_back(harness: Harness) -> None:
+    """Nobody else has to, so that it waits for nothing but the thread."""
+    large = [JoinGroupRequestProtocol(name="range", metadata=bytes(ANSWER_BYTES_INLINE_MAX + 1))]
+    first = join(harness, 9, protocols=large, group_instance_id="one")
+    assert sync(harness, first, 5, group_instance_id="one", protocol_type="consumer", protocol_name="range")
+    talk = harness.talk()
+    talk.receive_data(frame_of(joining(protocols=large, group_instance_id="one"), 9, 1, CLIENT))
+    while talk.step(harness.now, 0):
+        pass
+    assert talk.is_in_steps and not talk.data_to_send()
+    harness.go_on(talk)
+    answer = harness.decoded(talk.data_to_send(), 9, JoinGroupResponse)
+    assert [bytes(one.metadata) for one in answer.members] == [large[0].metadata]
 
 
 def test_the_group_goes_to_another_broker(harness: Harness) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core import fetch_sessions
 from odradek.core.fetch_sessions import (
     EVICTION_MS,
     FINAL_EPOCH,
@@ -18,11 +19,12 @@ from odradek.core.fetch_sessions import (
     FetchSessions,
     Wanted,
 )
+from odradek.core.parked import ParkingLot
 
 
 def sessions(limit: int = 10) -> FetchSessions:
     numbers = itertools.count(100)
-    return FetchSessions(lambda: next(numbers), limit)
+    return FetchSessions(lambda: next(numbers), ParkingLot(), limit)
 
 
 def wanted(*partitions: int, offset: int = 0) -> list[Wanted]:
@@ -44,7 +46,7 @@ def begin(
 
 
 def partitions(fetch: FetchRound) -> list[int]:
-    return [one.key.partition for one in fetch.wanted]
+    return [one.key.partition for one in fetch.due()]
 
 
 def test_without_a_session_nothing_is_kept() -> None:
@@ -62,7 +64,7 @@ def test_a_session_remembers_adds_changes_and_forgets() -> None:
     assert again.is_incremental and partitions(again) == [1, 2]
     changed = begin(cache, 100, 2, wanted(2, 3, offset=7), forgotten=(FetchKey("t", 1),))
     assert partitions(changed) == [2, 3]
-    assert [one.fetch_offset for one in changed.wanted] == [7, 7]
+    assert [one.fetch_offset for one in changed.due()] == [7, 7]
 
 
 @pytest.mark.parametrize(
@@ -108,17 +110,44 @@ def test_the_cache_is_bounded_and_gives_up_who_was_idle_longest() -> None:
     assert begin(cache, 100, 2, [], steady=1 + EVICTION_MS).session_id == 100
 
 
+def test_a_session_that_ends_while_a_request_is_merged_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = sessions()
+    begin(cache, 0, INITIAL_EPOCH, wanted(1))
+    merging = cache.begin(100, 1, {one.key: one for one in wanted(1, 2, 3)}, (), uses_ids=False, steady=0)
+    next(merging)
+    begin(cache, 100, FINAL_EPOCH, wanted(1))
+    with pytest.raises(Refused) as refused:
+        whole(merging)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    monkeypatch.setattr(fetch_sessions, "FETCH_SESSION_PARTITIONS_MAX", 3)
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2, 3)).session_id, "nothing of it counts any more"
+
+
+def test_partitions_are_counted_in_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = sessions()
+    monkeypatch.setattr(fetch_sessions, "FETCH_SESSION_PARTITIONS_MAX", 5)
+    begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
+    begin(cache, 0, INITIAL_EPOCH, wanted(1, 2))
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2)).session_id == SESSIONLESS
+    begin(cache, 100, 1, wanted(2, 3))
+    with pytest.raises(Refused) as refused:
+        begin(cache, 101, 1, wanted(3))
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    begin(cache, 100, 2, wanted(4), forgotten=(FetchKey("t", 1), FetchKey("t", 9)))
+    assert begin(cache, 0, INITIAL_EPOCH, wanted(1, 2)).session_id
+
+
 def test_who_was_served_goes_to_the_end() -> None:
     cache = sessions()
     fetch = begin(cache, 0, INITIAL_EPOCH, wanted(1, 2, 3))
     assert fetch.session is not None
-    fetch.session.serve_last(FetchKey("t", 1))
+    fetch.session.serve_last(fetch.session.wanted[FetchKey("t", 1)])
     assert partitions(begin(cache, 100, 1, [])) == [2, 3, 1]
 
 
 def test_news_are_told_once() -> None:
     one = wanted(1)[0]
     assert one.is_news(5, 0)
+    one.told(5, 0)
     assert not one.is_news(5, 0)
-    assert one.is_news(6, 0)
-    assert one.is_news(6, 1)
+    assert one.is_news(6, 0) and one.is_news(5, 1)

@@ -48,6 +48,17 @@ def test_many_on_one_key_are_answered_in_order_of_arrival() -> None:
     assert answers(lot) == ["0", "1", "2", "3", "4"]
 
 
+def test_those_of_one_deadline_are_answered_in_order_of_arrival() -> None:
+    """Not in that of their addresses: one seed is to be one history."""
+    for end in (lambda lot: lot.tick(10_000), ParkingLot.complete_all):
+        lot = ParkingLot()
+        numbers = [str(number) for number in range(100)]
+        for number in numbers:
+            lot.park(parked(f"key {number}", answer=number))
+        end(lot)
+        assert answers(lot) == numbers
+
+
 def test_deadline_answers_not_before_its_time_and_hardly_after() -> None:
     lot = ParkingLot()
     lot.park(parked("a", deadline=1001))

@@ -38,7 +38,7 @@ class Expiry:
 
     def tick(self, shards: Iterable[GroupShard], now: Moment) -> Iterator[None]:
         """About once a second, in slices: between two of them groups and their offsets may change."""
-        here = set(shards)
+        here = dict.fromkeys(shards)
         if self._last is None:
             self._last = now.steady
         if now.steady - self._last >= self._interval_ms and not self._left:

@@ -79,7 +79,7 @@ class GroupOffsets:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The transaction's marker was written."""
         pending = self._pending.pop(producer_id, {})
-        for group in {place[0] for place in pending}:
+        for group in dict.fromkeys(place[0] for place in pending):
             self._close(group, producer_id)
         if is_commit:
             for place, (order, value) in pending.items():
@@ -158,9 +158,9 @@ class GroupOffsets:
         """How many are committed."""
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
-    def groups(self) -> set[str]:
+    def groups(self) -> list[str]:
         """Those that have committed anything that is still there, or are about to."""
-        return self._groups.keys() | self._open.keys()
+        return list(self._groups | self._open)
 
     def of_group(self, group: str) -> Topics:
         """By topic and partition.  Nobody changes it from outside."""

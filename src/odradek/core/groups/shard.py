@@ -96,7 +96,7 @@ class GroupShard:
     # As a shard.
 
     def begin(self, now: Moment) -> None:
-        for group_id in self.offsets.groups() - self.groups.keys():
+        for group_id in [one for one in self.offsets.groups() if one not in self.groups]:
             self.groups[group_id] = self.simple_group(group_id)
         for group in list(self.groups.values()):
             group.begin(now)
