@@ -17,6 +17,7 @@ from odradek.base.errors import ErrorCode
 from odradek.base.limits import FETCH_OUTLINES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.fetch_sessions import Wanted
 from odradek.core.parked import Parked
 from odradek.log.disk import FileSlice
 from odradek.log.flush import Flush
@@ -106,7 +107,16 @@ class Side(Harness):
         return talk.data_to_send()
 
     def sessions(self) -> list[object]:
-        return list(self.broker.sessions._sessions.values())
+        """Compared by what their clients want and know."""
+        return [
+            (one.id, one.uses_ids, one.epoch, one.last_used, set(map(_facts, one.wanted.values())))
+            for one in self.broker.sessions._sessions.values()
+        ]
+
+
+def _facts(wanted: Wanted) -> object:
+    asked = wanted.fetch_offset, wanted.max_bytes, wanted.current_leader_epoch, wanted.last_fetched_epoch
+    return wanted.key, *asked, wanted.told_high_watermark, wanted.told_log_start
 
 
 def _flushed(flush: Flush) -> Flush:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 from pathlib import Path
@@ -46,6 +47,14 @@ def test_none_of_them_has_slots(room: str) -> None:
     """Compiled they all have, and mypyc takes a name in __slots__ for the attribute of the class that it then is."""
     source = (REPOSITORY / "src" / f"{room.replace('.', '/')}.py").read_text()
     assert "__slots__" not in source and "slots=True" not in source
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_field_is_left_out_of_a_dataclasses_init(room: str) -> None:
+    """Compiled it has no value then, whatever its default."""
+    for one in classes_of(room):
+        fields = dataclasses.fields(one) if dataclasses.is_dataclass(one) else ()
+        assert all(field.init or field.default is dataclasses.MISSING for field in fields), one.__qualname__
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -13,9 +13,10 @@ Differs from Apache Kafka: never a batch cut short at the end of an answer.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from odradek.api.call import Call
+from odradek.api.gate import Admission
 from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.api.outcome import Slices
 from odradek.api.parts import Parts, nothing, whole
@@ -24,7 +25,7 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
-from odradek.core.fetch_sessions import FetchKey, FetchRound, Wanted
+from odradek.core.fetch_sessions import FetchKey, FetchRound, Rules, Session, Wanted
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.wire.messages.fetch import (
@@ -63,9 +64,15 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
     if _is_long(call, body):
         return _in_slices(call, body)
     try:
-        fetch = _Fetch(call, body, whole(_begin(call, body)))
+        begun = whole(_begin(call, body))
     except Refused as refused:
         return FetchResponse(error_code=refused.code, responses=[])
+    return answer_begun(call, body, begun)
+
+
+def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse]:
+    """The answer of a short request; what `body` names is in `begun`, or due in its session."""
+    fetch = _Fetch(call, body, begun)
     read = whole(fetch.read())
     if body.max_wait_ms <= 0 or fetch.is_enough:
         return whole(fetch.respond(read))
@@ -80,7 +87,10 @@ def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchRe
 def _is_long(call: Call, body: FetchRequest) -> bool:
     """True if it is about more partitions than are looked at in a slice."""
     session = call.broker.sessions.find(body.session_id)
-    count = 0 if session is None else len(session.wanted)
+    count = 0
+    if session is not None:
+        is_as_before = session.rules == rules_of(call.admission, body.isolation_level)
+        count = len(session.due) if is_as_before else len(session.wanted)
     if count <= SLICE_ELEMENTS:
         count += sum(len(topic.partitions) for topic in body.topics)
         count += sum(len(topic.partitions) for topic in body.forgotten_topics_data)
@@ -117,7 +127,7 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
 class _Fetch:
     """One fetch and what it needs to be tried again when data has come.  Holds nothing of the request's bytes.
 
-    Every partition is asked about at each fetch of a session; one that waits is answered by the rights it came with.
+    One that waits is answered by the rights it came with.
     """
 
     def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
@@ -134,10 +144,14 @@ class _Fetch:
         self._size = 0  # Bytes of records that were read last.
         self._has_final = False  # Something was read that waiting would not better.
 
-    def is_served_by_any(self, key: TopicPartition, wanted: Wanted) -> bool:
+    def partition(self, wanted: Wanted) -> Partition | None:
+        """None if it is not here."""
+        name = self._name(wanted.key)
+        return None if name is None else self.broker.partitions.get(TopicPartition(name, wanted.key.partition))
+
+    def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
         """True if one record is enough, and the partition has one: thousands may wait for the same."""
-        partition = self.broker.partitions.get(key)
-        if partition is None or self.min_bytes > 1:
+        if self.min_bytes > 1:
             return False
         return wanted.fetch_offset < partition.readable_end(read_committed=self._read_committed)
 
@@ -146,27 +160,34 @@ class _Fetch:
         data = self._read(wanted, self._max_bytes, at_least_one=True)
         return None if _is_final(data) else _size(data)
 
-    def partition_of(self, key: FetchKey) -> TopicPartition | None:
-        name = self._name(key)
-        return None if name is None else TopicPartition(name, key.partition)
-
     def _name(self, key: FetchKey) -> TopicName | None:
         return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
 
     @property
     def is_enough(self) -> bool:
         """True if what was read is min_bytes of records, or an error, or there is nothing to wait for."""
-        return self._size >= self.min_bytes or self._has_final or not self._round.wanted
+        if self._size >= self.min_bytes or self._has_final:
+            return True
+        return not (self._round.wanted or self._round.is_incremental)
+
+    @property
+    def session(self) -> Session | None:
+        """None if it is not incremental: what it waits for is no other than what it named."""
+        return self._round.session if self._round.is_incremental else None
 
     def answer(self) -> FetchResponse:
-        """Whatever there is now."""
-        return whole(self.respond(whole(self.read())))
+        """Whatever there is now, as much as is looked at in a slice."""
+        return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
 
-    def read(self) -> Parts[Read]:
+    def read(self, count: int | None = None) -> Parts[Read]:
+        """What is due, `count` partitions at most; those of an incremental fetch with nothing new rest from now on."""
         self._size, self._has_final = 0, False
         left = self._max_bytes
         read = []
-        for wanted in self._round.wanted:
+        for wanted in self._round.due(count):
+            if self._rests(wanted):
+                yield
+                continue
             # The first records go out whole, however small the limits: a reader must get on (KIP-74).
             at_least_one = left == self._max_bytes
             data = self._read(wanted, left, at_least_one)
@@ -177,6 +198,30 @@ class _Fetch:
             read.append((wanted, data))
             yield
         return read
+
+    def _rests(self, wanted: Wanted) -> bool:
+        """True if there is nothing to tell of a session's partition; found without reading it."""
+        session = self.session
+        if session is None or wanted.session is not session or self._is_follower or self._max_bytes < 0:
+            return False
+        partition = self.partition(wanted)
+        if partition is None or not partition.is_online:
+            return False
+        log = partition.log
+        if wanted.is_news(partition.positions.high_watermark, log.start_offset) or wanted.max_bytes < 0:
+            return False
+        end = partition.readable_end(read_committed=self._read_committed)
+        if not max(end, log.start_offset) <= wanted.fetch_offset <= log.end_offset:
+            return False
+        try:
+            self._allowed(wanted.key)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            if partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset) is not None:
+                return False
+        except Refused:
+            return False
+        session.rest(wanted, partition.watchers)
+        return True
 
     def _read(self, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
         index = wanted.key.partition
@@ -222,70 +267,91 @@ class _Fetch:
         begun = self._round
         topics: dict[str | Uuid, FetchableTopicResponse] = {}
         for wanted, data in read:
-            moved = wanted.is_news(data.high_watermark, data.log_start_offset)
-            if moved or not begun.is_incremental or data.records or _is_final(data):
+            is_news = wanted.is_news(data.high_watermark, data.log_start_offset)
+            if is_news or not begun.is_incremental or data.records or _is_final(data):
+                wanted.told(data.high_watermark, data.log_start_offset)
                 topic = wanted.key.topic
                 answer = topics.get(topic)
                 if answer is None:
                     answer = topics[topic] = _topic_answer(topic)
                 answer.partitions.append(data)
                 if begun.session is not None and (data.records or data.error_code):
-                    begun.session.serve_last(wanted.key)
+                    begun.session.serve_last(wanted)
             yield
         return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
 
 
 class _DataArrived:
-    """A long poll's condition: enough bytes, or an error, in the partitions that moved since they were read."""
+    """A long poll's condition: enough bytes, or an error, in the partitions that changed since they were read.
+
+    An incremental one hears of any partition of its session; what was read and is still due it watches meanwhile.
+    """
 
     def __init__(self, fetch: _Fetch) -> None:
         self._fetch = fetch
-        self._wanted: dict[TopicPartition, Wanted] = {}
-        self._found: dict[TopicPartition, int] = {}
+        self._session = fetch.session
+        self._named: dict[TopicPartition, Wanted] = {}
+        self._sizes: dict[Wanted, int] = {}
         self._total = 0
-        self._read: list[tuple[TopicPartition, Partition | None, PartitionData]] = []
+        self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
 
     def watch(self, read: Read) -> Parts[_DataArrived]:
         """Starts from what was found."""
         for wanted, data in read:
-            key = self._fetch.partition_of(wanted.key)
-            if key is not None:
-                self._wanted[key] = wanted
-                self._found[key] = size = _size(data)
-                self._total += size
-                self._read.append((key, self._fetch.broker.partitions.get(key), data))
+            partition = self._fetch.partition(wanted)
+            if partition is not None:
+                self._watch(wanted, partition)
+            self._sizes[wanted] = size = _size(data)
+            self._total += size
+            self._read.append((wanted, partition, data))
             yield
         return self
 
+    def _watch(self, wanted: Wanted, partition: Partition) -> None:
+        if self._session is None:
+            self._named[partition.topic_partition] = wanted
+        elif wanted.session is self._session:
+            wanted.watch(partition.watchers)
+
     @property
-    def keys(self) -> Iterable[TopicPartition]:
-        return self._found
+    def keys(self) -> Iterable[Hashable]:
+        return self._named if self._session is None else (self._session,)
 
     def has_come_since(self) -> bool:
         """True if enough has come since it was read: others had their turns meanwhile."""
-        find = self._fetch.broker.partitions.get
-        for key, partition, data in self._read:
-            has_moved = (
+        read, self._read = self._read, []
+        for wanted, partition, data in read:
+            has_changed = (
                 partition is None
                 or partition.positions.high_watermark != data.high_watermark
                 or partition.last_stable_offset != data.last_stable_offset
-                or find(key) is not partition
+                or self._fetch.partition(wanted) is not partition
             )
-            if has_moved and self.fulfilled_by(key, None):
+            if has_changed and self._is_enough_with(wanted):
                 return True
-        self._read = []
-        return False
+        session = self._session
+        if session is None:
+            return False
+        due_again = [wanted for wanted in session.due if wanted not in self._sizes]
+        return not session.is_open or any(map(self._is_enough_with, due_again))
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        assert isinstance(key, TopicPartition)
-        wanted = self._wanted[key]
-        if self._fetch.is_served_by_any(key, wanted):
-            return True
+        if isinstance(key, TopicPartition):
+            return self._is_enough_with(self._named[key])
+        return news is None or self._is_enough_with(cast(Wanted, news))  # Or the session is over.
+
+    def _is_enough_with(self, wanted: Wanted) -> bool:
+        """Of this one there is something new."""
+        partition = self._fetch.partition(wanted)
+        if partition is not None:
+            if self._fetch.is_served_by_any(partition, wanted):
+                return True
+            self._watch(wanted, partition)
         size = self._fetch.available(wanted)
         if size is None:
             return True
-        self._total += size - self._found[key]
-        self._found[key] = size
+        self._total += size - self._sizes.get(wanted, 0)
+        self._sizes[wanted] = size
         return self._total >= self._fetch.min_bytes
 
 
@@ -314,11 +380,20 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
         for index in left_out.partitions:
             forgotten.append(FetchKey(named, index))
             yield
-    return (
-        yield from call.broker.sessions.begin(
-            body.session_id, body.session_epoch, wanted, forgotten, uses_ids=by_id, steady=call.now.steady
-        )
+    begun = yield from call.broker.sessions.begin(
+        body.session_id, body.session_epoch, wanted, forgotten, uses_ids=by_id, steady=call.now.steady
     )
+    session = begun.session
+    if session is not None and session.rules != (rules := rules_of(call.admission, body.isolation_level)):
+        session.rules = rules
+        for one in session.wanted.values():
+            session.due[one] = None
+            yield
+    return begun
+
+
+def rules_of(admission: Admission, isolation_level: int) -> Rules:
+    return Rules(admission.principal, admission.version, isolation_level)
 
 
 def _read_partition(

@@ -9,6 +9,7 @@ be read again, and its answer is the earlier one with other numbers.  Learned as
 
 from __future__ import annotations
 
+from copy import copy
 from struct import Struct
 from typing import NamedTuple
 
@@ -66,10 +67,13 @@ class FetchOutline(OnePartition):
         (topic,) = body.topics
         super().__init__(name, Uuid(topic.topic_id))
         self.wanted = wanted
+        self.body = copy(body)  # Of any such request, without what it named.
+        self.body.topics = []
         self.session_id = SESSIONLESS if body.session_epoch == FINAL_EPOCH else body.session_id
         self.max_wait_ms = body.max_wait_ms
         self.min_bytes = body.min_bytes
         self.max_bytes = body.max_bytes
+        self.isolation_level = body.isolation_level
         self.is_read_committed = body.isolation_level == READ_COMMITTED
         self.answer = FetchAnswer(version, self._sample(topic))
 

@@ -1,21 +1,22 @@
-"""The fetch that brings most: one partition, and a request like one before (fetch_outlines.py).
+"""The fetch that brings most: it names one partition, and is like a request before (fetch_outlines.py).
 
 Reading, handling and answering it costs half of what it costs in fetch.py.  Whatever is not plain, finds less than was
 asked for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One that is to
-wait for the first record waits here; if its answer is not plain then, fetch.py makes it.
+wait for the first record waits here; if its answer is not plain then, fetch.py makes it.  That of a session with more
+partitions is plain if nothing else is due; if not it need not be read, but fetch.py handles it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 
 from odradek.api.call import Call, Peer
-from odradek.api.fetch import TOPIC_IDS_SINCE, answer_waiting, wanted_of
+from odradek.api.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
 from odradek.api.fetch_outlines import FetchOutline
 from odradek.api.isolation import ISOLATION_LEVELS
-from odradek.api.outcome import NO_BODY, Encoded
+from odradek.api.outcome import NO_BODY, Encoded, encoded
 from odradek.base.errors import Refused
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
@@ -24,7 +25,6 @@ from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS,
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition, Readable
-from odradek.wire.compile import decode
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
@@ -45,6 +45,8 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     session = broker.sessions.find(outline.session_id)
     if not _is_next_of(session, epoch, outline):
         return None
+    if session is not None and len(session.wanted) > 1:
+        return _answer_of_many(broker, peer, request, now, outline, session, offset)
     readable = _read(broker, partition, outline, offset)
     if readable is None:
         return None
@@ -52,16 +54,43 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     if not size and outline.may_wait:
         if session is not None:
             _goes_on(broker, session, outline, offset, now)
-        correlation_id = CorrelationId(request.correlation_id)
-        call = Call(broker, peer, request.api_version, request.client_id, correlation_id, now)
-        waiting = _Waiting(call, request, outline, partition, session, offset)
+        waiting = _Waiting(_call(broker, peer, request, now), request, outline, partition, session, offset)
         return Parked(waiting, now.steady + outline.max_wait_ms, waiting.answer)
     if not size or size < outline.min_bytes:
         return None
     if session is not None:
         _goes_on(broker, session, outline, offset, now)
-        session.wanted[outline.wanted.key].is_news(readable.high_watermark, readable.log_start_offset)
+        session.wanted[outline.wanted.key].told(readable.high_watermark, readable.log_start_offset)
     return _encoded(request, outline, readable)
+
+
+def _answer_of_many(  # noqa: PLR0917
+    broker: Broker,
+    peer: Peer,
+    request: Request,
+    now: Moment,
+    outline: FetchOutline,
+    session: Session,
+    offset: Offset,
+) -> Encoded | Parked[Encoded]:
+    """The session has more partitions than the request names."""
+    if session.rules != rules_of(peer.admission, outline.isolation_level) or len(session.due) > SLICE_ELEMENTS:
+        return None
+    _goes_on(broker, session, outline, offset, now)
+    if len(session.due) == 1:
+        partition = _partition(broker, outline)
+        readable = None if partition is None else _read(broker, partition, outline, offset)
+        if readable is not None and readable.records.size >= max(outline.min_bytes, 1):
+            session.wanted[outline.wanted.key].told(readable.high_watermark, readable.log_start_offset)
+            return _encoded(request, outline, readable)
+    request.body = NO_BODY
+    begun = FetchRound([], session, is_incremental=True)
+    return encoded(request, answer_begun(_call(broker, peer, request, now), outline.body, begun))
+
+
+def _call(broker: Broker, peer: Peer, request: Request, now: Moment) -> Call:
+    correlation_id = CorrelationId(request.correlation_id)
+    return Call(broker, peer, request.api_version, request.client_id, correlation_id, now)
 
 
 def _goes_on(broker: Broker, session: Session, outline: FetchOutline, offset: Offset, now: Moment) -> None:
@@ -69,6 +98,7 @@ def _goes_on(broker: Broker, session: Session, outline: FetchOutline, offset: Of
     wanted = session.wanted[outline.wanted.key]
     wanted.asks_again(outline.wanted)
     wanted.fetch_offset = offset
+    session.due[wanted] = None
 
 
 def _encoded(request: Request, outline: FetchOutline, readable: Readable) -> Encoded:
@@ -89,12 +119,10 @@ def _partition(broker: Broker, outline: FetchOutline) -> Partition | None:
 
 
 def _is_next_of(session: Session | None, epoch: int, outline: FetchOutline) -> bool:
-    """And asks for all that the session has; or the request is of none."""
+    """And asks for what the session has; or the request is of none."""
     if outline.session_id == SESSIONLESS:
         return epoch == FINAL_EPOCH
-    if session is None or session.epoch != epoch:
-        return False
-    return len(session.wanted) == 1 and outline.wanted.key in session.wanted
+    return session is not None and session.epoch == epoch and outline.wanted.key in session.wanted
 
 
 def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: Offset) -> Readable | None:
@@ -124,7 +152,6 @@ class _Waiting:
         self.keys = (outline.name,)
         self._call = call
         self._request = request
-        self._body = request.body.tobytes()
         request.body = NO_BODY
         self._outline = outline
         self._partition = partition
@@ -148,16 +175,17 @@ class _Waiting:
         if readable is None:
             return self._answer_in_full()
         wanted = self._wanted
-        is_told = wanted is None or wanted.is_news(readable.high_watermark, readable.log_start_offset)
-        if not is_told and not readable.records.size:
-            return encode_response(self._request, FetchResponse(session_id=self._outline.session_id, responses=[]))
+        if wanted is not None:
+            is_news = wanted.is_news(readable.high_watermark, readable.log_start_offset)
+            if not is_news and not readable.records.size:
+                return encode_response(self._request, FetchResponse(session_id=self._outline.session_id, responses=[]))
+            wanted.told(readable.high_watermark, readable.log_start_offset)
         return _encoded(self._request, self._outline, readable)
 
     def _answer_in_full(self) -> Encoded:
-        wanted = self._wanted or replace(self._outline.wanted, fetch_offset=self._offset)
+        wanted = self._wanted or self._outline.wanted.at(self._offset)
         begun = FetchRound([wanted], self._session, is_incremental=self._session is not None)
-        body = decode(FetchRequest, self._call.version, self._body)
-        return encode_response(self._request, answer_waiting(self._call, body, begun))
+        return encode_response(self._request, answer_waiting(self._call, self._outline.body, begun))
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:

@@ -75,6 +75,7 @@ SEARCHES_PER_LOOKUP_MAX = 64  # A thread costs ten times what a search of a smal
 TOPIC_NAME_CHARACTERS_MAX = 249
 
 # Answers.
+ANSWER_BYTES_INLINE_MAX = 1 * MIB  # Of a group, to its leader; a larger one is made by a thread: 2 ms for each MiB.
 SEND_CHUNK_BYTES = 1 * MIB  # What is read at once where a disk has to be waited for.
 SEND_BUFFER_HIGH_BYTES = 1 * MIB  # Answers of one connection in memory, files not counted.
 SEND_BYTES_PER_TURN = 4 * MIB  # Then it is the other connections' turn.

@@ -85,7 +85,8 @@ class Broker:
         self.lot = ParkingLot()
         self.large_requests = LargeRequests(self.lot)
         self.lookups = Lookups(self.lot)
-        self.sessions = FetchSessions(entropy.random_int31, configs.int("max.incremental.fetch.session.cache.slots"))
+        sessions_max = configs.int("max.incremental.fetch.session.cache.slots")
+        self.sessions = FetchSessions(entropy.random_int31, self.lot, sessions_max)
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
         self.partitions: dict[TopicPartition, Partition] = {}
         self.planner = Planner(
@@ -367,7 +368,7 @@ class Broker:
             name = TopicPartition(topic.name, index)
             present = self.partitions.get(name)
             if present is not None:
-                present.info = info
+                present.lead(info)
             else:
                 log = self._log(name, topic.id, configs, now, unopened)
                 opened[name] = Partition(name, log, info, configs)

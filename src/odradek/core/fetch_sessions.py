@@ -4,13 +4,22 @@ The broker keeps, for each session, what was asked of every partition and what w
 holds only partitions with something new.  A session is one client's; its epoch rises with each request, and a request
 that was lost shows as a gap.  Sessions beyond the limit are not made: the client is told id 0 and goes on sending
 whole requests.
+
+A request reads only the partitions that are due: those that it names, those that changed, and those of which there was
+more to tell than an answer holds.
+
+    due ── read, and nothing is new ──> watches its partition
+     ^                                          │
+     └───── named again, or it changed ─────────┘
+
+One change ends the watch, so that a session that nobody uses any more costs a busy partition next to nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import (
@@ -20,6 +29,8 @@ from odradek.base.limits import (
 )
 from odradek.base.units import INT32_MAX, MINUTE_MS
 from odradek.base.uuids import Uuid
+from odradek.core.access import Principal
+from odradek.core.parked import ParkingLot
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
@@ -34,17 +45,30 @@ class FetchKey(NamedTuple):
     partition: int
 
 
-@dataclass
 class Wanted:
     """What a client wants of one partition, and what it was last told of it."""
 
-    key: FetchKey
-    fetch_offset: int
-    max_bytes: int
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    told_high_watermark: int = -1
-    told_log_start: int = -1
+    def __init__(
+        self,
+        key: FetchKey,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> None:
+        self.key = key
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.told_high_watermark = -1
+        self.told_log_start = -1
+        self.session: Session | None = None  # None for a request without one.
+        self._watched: Watchers | None = None
+
+    def at(self, offset: int) -> Wanted:
+        """The same from another offset on, of which nothing was told."""
+        return Wanted(self.key, offset, self.max_bytes, self.current_leader_epoch, self.last_fetched_epoch)
 
     def asks_again(self, newer: Wanted) -> None:
         self.fetch_offset = newer.fetch_offset
@@ -53,35 +77,103 @@ class Wanted:
         self.last_fetched_epoch = newer.last_fetched_epoch
 
     def is_news(self, high_watermark: int, log_start: int) -> bool:
-        """Remember what the client is told now; True if that differs from the last time."""
-        if (high_watermark, log_start) == (self.told_high_watermark, self.told_log_start):
-            return False
+        return high_watermark != self.told_high_watermark or log_start != self.told_log_start
+
+    def told(self, high_watermark: int, log_start: int) -> None:
         self.told_high_watermark, self.told_log_start = high_watermark, log_start
+
+    def watch(self, watchers: Watchers) -> None:
+        """`watchers` are those of its partition, which calls `changed` once."""
+        if self._watched is not watchers:
+            self.stop_watching()
+            self._watched = watchers
+            watchers[self] = None
+
+    def stop_watching(self) -> None:
+        if self._watched is not None:
+            self._watched.pop(self, None)
+            self._watched = None
+
+    def changed(self) -> None:
+        """Its partition has something to tell, and has forgotten who wanted to hear of it."""
+        self._watched = None
+        session = self.session
+        if session is not None:
+            session.due[self] = None
+            session.lot.happened(session, self)
+
+
+Watchers: TypeAlias = dict[Wanted, None]
+
+
+class Session:
+    """One client's session.  A fetch of it that waits is parked under it as a key, with the Wanted as news."""
+
+    def __init__(self, lot: ParkingLot, steady: int, *, uses_ids: bool) -> None:
+        self.id = SESSIONLESS  # Until it is among the others.
+        self.lot = lot
+        self.uses_ids = uses_ids
+        self.epoch = 1
+        self.last_used = steady
+        self.wanted: dict[FetchKey, Wanted] = {}
+        self.due: dict[Wanted, None] = {}  # In the order of service: who got data goes to the end.
+        self.rules: Rules | None = None  # By those its client was last told.
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.wanted)
+
+    def serve_last(self, wanted: Wanted) -> None:
+        if wanted in self.due:
+            del self.due[wanted]
+            self.due[wanted] = None
+
+    def rest(self, wanted: Wanted, watchers: Watchers) -> None:
+        """There is nothing to tell of it until its partition changes."""
+        assert wanted.session is self, "what was forgotten would be watched for ever"
+        self.due.pop(wanted, None)
+        wanted.watch(watchers)
+
+    def forget(self, key: FetchKey) -> bool:
+        """False if it was not there."""
+        wanted = self.wanted.pop(key, None)
+        if wanted is None:
+            return False
+        self.due.pop(wanted, None)
+        wanted.session = None
+        wanted.stop_watching()
         return True
 
+    def close(self) -> None:
+        """A fetch of it that waits is answered; nobody tells it anything from now on."""
+        for wanted in self.wanted.values():
+            wanted.session = None
+            wanted.stop_watching()
+        self.wanted = {}
+        self.lot.happened(self)
 
-@dataclass
-class Session:
-    """One client's session.  The order of `wanted` is the order of service: who got data goes to the end."""
 
-    id: int
-    uses_ids: bool
-    epoch: int
-    last_used: int
-    wanted: dict[FetchKey, Wanted] = field(default_factory=dict)
+class Rules(NamedTuple):
+    """Whoever may read other topics, or other records, than at the last request is told of all anew."""
 
-    def serve_last(self, key: FetchKey) -> None:
-        wanted = self.wanted.pop(key, None)
-        if wanted is not None:
-            self.wanted[key] = wanted
+    principal: Principal
+    version: int  # Of what principals may do.
+    isolation_level: int
 
 
 class FetchRound(NamedTuple):
-    """One fetch: what to read, and the session it belongs to, if any."""
+    """One fetch: what it is about, and the session it belongs to, if any."""
 
-    wanted: list[Wanted]
+    wanted: list[Wanted]  # Of a whole request; an incremental one is about what is due in its session.
     session: Session | None
     is_incremental: bool
+
+    def due(self, count: int | None = None) -> list[Wanted]:
+        """What to read now; of an incremental fetch `count` at most, the rest stays due."""
+        if not self.is_incremental:
+            return self.wanted
+        assert self.session is not None
+        return list(islice(self.session.due, count))
 
     @property
     def session_id(self) -> int:
@@ -91,10 +183,14 @@ class FetchRound(NamedTuple):
 class FetchSessions:
     """Every session of a broker.  `random_int31` gives the ids, which must not be guessable by other clients."""
 
-    def __init__(self, random_int31: Callable[[], int], sessions_max: int = FETCH_SESSIONS_MAX) -> None:
+    def __init__(
+        self, random_int31: Callable[[], int], lot: ParkingLot, sessions_max: int = FETCH_SESSIONS_MAX
+    ) -> None:
         self._random_int31 = random_int31
+        self._lot = lot
         self._sessions_max = sessions_max
         self._sessions: dict[int, Session] = {}  # Least recently used first.
+        self._partitions = 0  # Of all of them.
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -118,38 +214,57 @@ class FetchSessions:
         client answers each with a whole request.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            session = None if epoch == FINAL_EPOCH else self._open(wanted, uses_ids, steady)
+            self._close(session_id)
+            session = None if epoch == FINAL_EPOCH else (yield from self._open(wanted, uses_ids, steady))
             return FetchRound(list(wanted.values()), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         self.goes_on(session, steady)
-        room = self._room_in(session)
         for key, one in wanted.items():
-            known = session.wanted.setdefault(key, one)
-            if known is not one:
+            if self._sessions.get(session_id) is not session:
+                raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session was ended meanwhile")
+            known = session.wanted.get(key)
+            if known is not None:
                 known.asks_again(one)
-            elif not room:
-                self._sessions.pop(session.id, None)  # Its client goes on without one.
+                session.due[known] = None
+            elif self._room_in(session) <= 0:
+                self._close(session.id)  # Its client goes on without one.
                 raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the sessions hold too many partitions")
             else:
-                room -= 1
+                one.session = session
+                session.wanted[key] = one
+                session.due[one] = None
+                self._partitions += 1
             yield
         for key in forgotten:
-            session.wanted.pop(key, None)
+            self._partitions -= session.forget(key)
             yield
         if not session.wanted:
-            self._sessions.pop(session.id, None)
+            self._close(session.id)
             # What is wanted and forgotten at once is answered this once, as Apache Kafka does.
             return FetchRound(list(wanted.values()), None, is_incremental=False)
-        return FetchRound(list(session.wanted.values()), session, is_incremental=True)
+        return FetchRound([], session, is_incremental=True)
 
-    def _open(self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int) -> Session | None:
-        session = Session(self._new_id(), uses_ids, 1, steady)
+    def _open(
+        self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int
+    ) -> Generator[None, object, Session | None]:
+        session = Session(self._lot, steady, uses_ids=uses_ids)
+        for one in wanted.values():
+            one.session = session
+            session.due[one] = None
+            yield
         if not self._has_room(steady) or len(wanted) > self._room_in(session):
             return None
+        session.id = self._new_id()
         session.wanted = wanted
         self._sessions[session.id] = session
+        self._partitions += len(wanted)
         return session
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.wanted)
+            session.close()
 
     def _continued(self, session_id: int, epoch: int, uses_ids: bool) -> Session:
         session = self._sessions.get(session_id)
@@ -167,12 +282,9 @@ class FetchSessions:
         session.last_used = steady
         self._sessions[session.id] = self._sessions.pop(session.id)
 
-    def _partitions(self) -> int:
-        return sum(len(session.wanted) for session in self._sessions.values())
-
     def _room_in(self, session: Session) -> int:
         """How many partitions more it may have."""
-        in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions()
+        in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions
         return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
 
     def _has_room(self, steady: int) -> bool:
@@ -181,7 +293,7 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or steady - oldest.last_used < EVICTION_MS:
             return False
-        del self._sessions[oldest.id]
+        self._close(oldest.id)
         return True
 
     def _new_id(self) -> int:

@@ -22,6 +22,7 @@ from odradek.base.units import (
 )
 from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.topic import TopicConfigs
+from odradek.core.fetch_sessions import Watchers
 from odradek.core.positions import Positions
 from odradek.core.staging import Append, Staging, written_before
 from odradek.log.arrival import Arrival
@@ -63,6 +64,7 @@ class Partition:
         self._arrivals_withdrawn = 0
         self.info = info
         self.configs = configs
+        self.watchers: Watchers = {}  # In fetch sessions, to be told once of what they don't know.
         durable = log.recovery_point if log else Offset(0)
         self.positions = Positions(high_watermark=durable, durable_end=durable)
         if log is not None:
@@ -86,6 +88,29 @@ class Partition:
 
     def take_offline(self) -> None:
         self._log = None
+        self.changed()
+
+    def lead(self, info: PartitionInfo) -> None:
+        """Who leads it, and in which epoch, may have changed."""
+        if info != self.info:
+            self.info = info
+            self.changed()
+
+    def changed(self) -> None:
+        """There is something else to tell whoever fetches: visible offsets, where the log begins, an error."""
+        watchers = self.watchers
+        if watchers:
+            told = list(watchers)
+            watchers.clear()
+            for one in told:
+                one.changed()
+
+    def delete_old_segments(self, now: TimestampMs) -> bool:
+        """Retention; True if something went.  Raises DiskFailed."""
+        count = self.log.delete_old_segments(now, self.positions.high_watermark)
+        if count:
+            self.changed()
+        return count > 0
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client whose metadata is older or newer than ours (KIP-320).  -1: the client does not say."""
@@ -246,6 +271,7 @@ class Partition:
         log = self._log
         if log is not None and log.producers.first_unstable < end:
             log.producers.made_visible(end)
+        self.changed()
         return True
 
     # Transactions.

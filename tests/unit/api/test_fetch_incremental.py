@@ -1,0 +1,357 @@
+"""Incremental fetches: what is due is read, and everything else is told as soon as it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.conversation import Conversation
+from odradek.api.gate import Admission
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
+from odradek.core.fetch_sessions import EVICTION_MS, FINAL_EPOCH, INITIAL_EPOCH, Session
+from odradek.core.moment import Moment
+from odradek.core.parked import Parked
+from odradek.core.partition import Partition
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.in_memory import NOW_MS, Harness
+from support.rights import Granted
+
+VERSION = 12
+MANY = SLICE_ELEMENTS + 50
+RETENTION_MS = 3_600_000
+FOR_LONG_MS = 60_000
+BATCH = bytes(encode_batch([(None, b"value", (), NOW_MS)]))
+
+
+class Reader:
+    """A client with a session about the topic t."""
+
+    def __init__(self, harness: Harness, *, isolation_level: int = 0, min_bytes: int = 1) -> None:
+        self.harness = harness
+        self.isolation_level = isolation_level
+        self.min_bytes = min_bytes
+        self.session_id, self.epoch = 0, INITIAL_EPOCH
+
+    def request(self, offsets: dict[int, int], *, wait: int = 0, forgotten: tuple[int, ...] = ()) -> FetchRequest:
+        """The next one; `offsets` are those of the partitions that it names."""
+        parts = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            for index, offset in offsets.items()
+        ]
+        self.epoch += 1
+        return FetchRequest(
+            max_wait_ms=wait,
+            min_bytes=self.min_bytes,
+            isolation_level=self.isolation_level,
+            session_id=self.session_id,
+            session_epoch=self.epoch - 1,
+            topics=[FetchTopic(topic="t", partitions=parts)] if parts else [],
+            forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[*forgotten])] if forgotten else [],
+        )
+
+    def told(self, outcome: object) -> dict[int, PartitionData]:
+        """The answer by partition; the wait is over by now, or a deadline is waited for."""
+        if isinstance(outcome, Parked) and not is_waiting(self.harness, outcome):
+            assert isinstance(outcome.owner, Conversation)
+            outcome.owner.answer_parked(outcome, self.harness.now)
+            outcome = outcome.owner.data_to_send()
+        response = self.harness.decoded(self.harness.finished(outcome), VERSION, FetchResponse)  # type: ignore[arg-type]
+        assert not response.error_code
+        self.session_id = response.session_id
+        return {part.partition_index: part for topic in response.responses for part in topic.partitions}
+
+    def fetch(
+        self, offsets: dict[int, int] | None = None, *, forgotten: tuple[int, ...] = ()
+    ) -> dict[int, PartitionData]:
+        return self.told(self.harness.send(self.request(offsets or {}, forgotten=forgotten), VERSION))
+
+    def wait(self, offsets: dict[int, int] | None = None) -> Parked[object]:
+        outcome = self.harness.send(self.request(offsets or {}, wait=FOR_LONG_MS), VERSION)
+        assert isinstance(outcome, Parked)
+        return outcome
+
+    @property
+    def session(self) -> Session:
+        session = self.harness.broker.sessions.find(self.session_id)
+        assert session is not None
+        return session
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path, transaction_partition_verification_enable="false")
+    create(made)
+    return made
+
+
+def create(harness: Harness) -> None:
+    configs = [CreatableTopicConfig(name="retention.ms", value=str(RETENTION_MS))]
+    topic = CreatableTopic(name="t", num_partitions=MANY, replication_factor=1, assignments=[], configs=configs)
+    (result,) = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse).topics
+    assert not result.error_code
+
+
+def delete(harness: Harness) -> None:
+    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5, DeleteTopicsResponse)
+
+
+def reader(harness: Harness, count: int = MANY, *, isolation_level: int = 0, min_bytes: int = 1) -> Reader:
+    """It knows all that there is to tell, which is nothing, of its partitions."""
+    made = Reader(harness, isolation_level=isolation_level, min_bytes=min_bytes)
+    assert len(made.fetch(dict.fromkeys(range(count), 0))) == count
+    assert not made.fetch()
+    assert not made.session.due
+    return made
+
+
+def partition(harness: Harness, index: int) -> Partition:
+    return harness.broker.partitions[TopicPartition(TopicName("t"), index)]
+
+
+def produce(harness: Harness, *indexes: int, batch: bytes = BATCH) -> None:
+    parts = [PartitionProduceData(index=index, records=batch) for index in indexes]
+    topic = TopicProduceData(name="t", partition_data=parts)
+    request = ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1_000, topic_data=[topic])
+    (answered,) = harness.ask(request, 9, ProduceResponse).responses
+    assert not any(part.error_code for part in answered.partition_responses)
+
+
+def transactional(sequence: int) -> bytes:
+    return bytes(
+        encode_batch(
+            [(None, b"value", (), NOW_MS)],
+            producer_id=ProducerId(1),
+            producer_epoch=ProducerEpoch(0),
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+    )
+
+
+def is_waiting(harness: Harness, parked: Parked[object]) -> bool:
+    return any(parked in bucket for bucket in harness.broker.lot._by_bucket.values())
+
+
+def test_what_has_changed_is_read_and_told(harness: Harness) -> None:
+    one = reader(harness)
+    produce(harness, 3, 5)
+    assert {wanted.key.partition for wanted in one.session.due} == {3, 5}
+    told = one.fetch()
+    assert [*told] == [3, 5] and all(part.records for part in told.values())
+    assert [*one.fetch({3: 1})] == [5], "whose records it has not read on in"
+    assert not one.fetch({5: 1})
+    assert not one.session.due
+
+
+def test_who_got_records_is_served_after_the_others(harness: Harness) -> None:
+    one = reader(harness)
+    produce(harness, 3)
+    assert [*one.fetch()] == [3]
+    produce(harness, 5)
+    assert [*one.fetch()] == [3, 5]
+    produce(harness, 4)
+    assert [*one.fetch({5: 0})] == [3, 5, 4]
+
+
+def test_it_waits_for_any_partition_of_its_session(harness: Harness) -> None:
+    one = reader(harness)
+    waiting = one.wait()
+    assert waiting.condition.keys == (one.session,)
+    produce(harness, MANY - 1)
+    assert not is_waiting(harness, waiting)
+    assert [*one.told(waiting)] == [MANY - 1]
+
+
+def test_it_waits_for_enough_of_them_together(harness: Harness) -> None:
+    one = reader(harness, min_bytes=3 * len(BATCH))
+    waiting = one.wait()
+    for index in (1, 2):
+        produce(harness, index)
+        assert is_waiting(harness, waiting)
+    produce(harness, 1)
+    assert not is_waiting(harness, waiting)
+    told = one.told(waiting)
+    assert {index: len(bytes(part.records or b"")) for index, part in told.items()} == {
+        1: 2 * len(BATCH),
+        2: len(BATCH),
+    }
+
+
+def test_what_is_left_over_counts_when_it_waits(harness: Harness) -> None:
+    one = reader(harness, min_bytes=2 * len(BATCH))
+    produce(harness, 1)
+    waiting = one.wait()
+    produce(harness, 1)
+    assert not is_waiting(harness, waiting)
+    assert [*one.told(waiting)] == [1]
+
+
+def test_a_high_watermark_is_told_once_and_the_transactions_end_is_waited_for(harness: Harness) -> None:
+    one = reader(harness, isolation_level=1)
+    waiting = one.wait()
+    produce(harness, 1, batch=transactional(0))
+    assert is_waiting(harness, waiting), "nothing of it is committed"
+    name = partition(harness, 1).topic_partition
+    partition(harness, 1).end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now.wall)
+    harness.broker._unsynced[name] = None
+    harness.settle()
+    assert not is_waiting(harness, waiting)
+    (part,) = one.told(waiting).values()
+    assert part.records and (part.high_watermark, part.last_stable_offset) == (2, 2)
+    produce(harness, 1, batch=transactional(1))
+    (part,) = one.fetch({1: 2}).values()
+    assert not part.records and (part.high_watermark, part.last_stable_offset) == (3, 2)
+    assert not one.fetch()
+    assert not one.session.due
+
+
+def test_another_isolation_level_sees_other_records(harness: Harness) -> None:
+    one = reader(harness, isolation_level=1)
+    produce(harness, 1, batch=transactional(0))
+    assert not one.fetch()[1].records
+    one.isolation_level = 0
+    assert one.fetch()[1].records
+
+
+def test_the_start_of_a_log_is_told(harness: Harness) -> None:
+    one = reader(harness)
+    produce(harness, 1)
+    one.fetch({1: 1})
+    assert not one.fetch()
+    harness.now = Moment(TimestampMs(harness.now.wall + RETENTION_MS + 1), harness.now.steady)
+    assert partition(harness, 1).delete_old_segments(harness.now.wall)
+    (part,) = one.fetch().values()
+    assert part.log_start_offset == 1
+
+
+def test_a_partition_that_goes_offline_is_told_until_it_is_back(harness: Harness) -> None:
+    one = reader(harness)
+    waiting = one.wait()
+    partition(harness, 7).take_offline()
+    assert not is_waiting(harness, waiting)
+    assert one.told(waiting)[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert one.fetch()[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    harness.broker._open_again(TopicPartition(TopicName("t"), 7), harness.now)
+    assert one.fetch()[7].error_code == ErrorCode.NONE
+    assert not one.fetch()
+
+
+def test_a_topic_that_is_deleted_is_told_until_it_is_there_again(harness: Harness) -> None:
+    one = reader(harness, 3)
+    waiting = one.wait()
+    delete(harness)
+    assert not is_waiting(harness, waiting)
+    told = one.told(waiting) | one.fetch()
+    assert {index: part.error_code for index, part in told.items()} == dict.fromkeys(
+        range(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    create(harness)
+    assert [part.error_code for part in one.fetch().values()] == [ErrorCode.NONE] * 3
+    assert not one.fetch()
+
+
+def test_a_new_leader_epoch_is_told(harness: Harness) -> None:
+    one = reader(harness, 3)
+    there = partition(harness, 2)
+    one.session.wanted[next(key for key in one.session.wanted if key.partition == 2)].current_leader_epoch = 0
+    there.lead(there.info._replace(leader_epoch=LeaderEpoch(1)))
+    assert one.fetch()[2].error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_who_may_read_less_than_before_is_told(harness: Harness) -> None:
+    class Rules:
+        admission = Admission()
+
+        def ask(self, *asked: object) -> Admission:
+            return self.admission
+
+    harness.gate = rules = Rules()
+    one = reader(harness)
+    rules.admission = Admission(rights=Granted(), version=1)
+    told = one.fetch()
+    assert len(told) == MANY
+    assert {part.error_code for part in told.values()} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    rules.admission = Admission(version=2)
+    assert {part.error_code for part in one.fetch().values()} == {ErrorCode.NONE}
+
+
+def test_what_is_forgotten_is_told_no_more(harness: Harness) -> None:
+    one = reader(harness)
+    assert not one.fetch(forgotten=(1, 2))
+    produce(harness, 1, 2, 3)
+    assert [*one.fetch()] == [3]
+    assert not partition(harness, 1).watchers
+
+
+def test_what_comes_back_is_told_anew(harness: Harness) -> None:
+    one = reader(harness)
+    one.fetch(forgotten=(1,))
+    assert [*one.fetch({1: 0})] == [1]
+
+
+def test_a_session_that_ends_is_told_nothing_and_leaves_nothing(harness: Harness) -> None:
+    one = reader(harness)
+    waiting = one.wait()
+    other = Reader(harness)
+    other.session_id, other.epoch = one.session_id, FINAL_EPOCH
+    other.fetch({0: 0})
+    assert not is_waiting(harness, waiting), "it is answered"
+    assert not one.told(waiting)
+    assert not any(partition(harness, index).watchers for index in range(MANY))
+
+
+def test_a_session_that_is_given_up_for_another_leaves_nothing(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, max_incremental_fetch_session_cache_slots="1")
+    create(harness)
+    reader(harness)
+    harness.pass_time(EVICTION_MS)
+    reader(harness, 1)
+    watched = [index for index in range(MANY) if partition(harness, index).watchers]
+    assert watched == [0]
+
+
+def test_nobody_is_told_of_what_nobody_asks_for(harness: Harness) -> None:
+    """One change ends the watch: a session that is not used any more costs a partition nothing."""
+    reader(harness)
+    produce(harness, 1)
+    assert not partition(harness, 1).watchers
+
+
+def test_one_that_waited_looks_at_no_more_than_a_slice(harness: Harness) -> None:
+    one = reader(harness)
+    waiting = one.wait()
+    produce(harness, *range(MANY))
+    assert len(one.told(waiting)) == SLICE_ELEMENTS
+    named = dict.fromkeys(range(SLICE_ELEMENTS), 1)
+    assert sorted(one.fetch(named)) == [*range(SLICE_ELEMENTS, MANY)]
+
+
+def test_records_that_are_not_visible_yet_are_told_when_they_are(harness: Harness) -> None:
+    one = reader(harness)
+    waiting = one.wait()
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=1, records=BATCH)])
+    written = harness.send(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]), 9)
+    assert isinstance(written, Parked) and is_waiting(harness, waiting)
+    assert partition(harness, 1).positions.high_watermark == Offset(0)
+    harness.settle()
+    assert not is_waiting(harness, waiting)
+    assert one.told(waiting)[1].records
