@@ -29,6 +29,7 @@ GROUPS = (
     "latency",
     "partitions",
     "many",
+    "sessions",
     "librdkafka",
     "groups",
     "commits",
@@ -56,6 +57,7 @@ class Case:
     codec: str = "none"
     clients: int = 1
     partitions: int = 1
+    named: int = 1  # By one request.
     window: int = IN_FLIGHT
     is_quick: bool = False  # Also in a quick run.
     is_cold: bool = False
@@ -67,8 +69,8 @@ class Case:
 
 
 def cases() -> list[Case]:
-    records = [*_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_many(), *_librdkafka()]
-    return [*_start(), *records, *_groups(), *_commits(), *_idempotent(), *_transactions()]
+    records = [*_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_many(), *_sessions()]
+    return [*_start(), *records, *_librdkafka(), *_groups(), *_commits(), *_idempotent(), *_transactions()]
 
 
 def _start() -> Iterator[Case]:
@@ -176,6 +178,34 @@ def _many() -> Iterator[Case]:
                 is_quick=clients in (10, 1000),
             )
     yield Case("many", "100 consume 1,000 records/s", "many_waiters", both, batch_bytes=1, clients=100, rate=1000)
+
+
+def _sessions() -> Iterator[Case]:
+    both = ("odradek", "kafka")
+    for partitions in (1, 8, 32, 1000):
+        of = f"{partitions:,} partition{'s' if partitions > 1 else ''}"
+        for kind, what in (("deliveries", f"a record in one of {of}"), ("nothing_new", f"nothing in {of}")):
+            yield Case(
+                "sessions",
+                what,
+                f"sessions_{kind}",
+                both,
+                batch_bytes=1,
+                partitions=partitions,
+                is_quick=partitions in (1, 32),
+                keeps_topic=True,
+            )
+    for named in (1, 2, 8):
+        yield Case(
+            "sessions",
+            f"produce a record to {named} partition{'s' if named > 1 else ''} at once",
+            "produce",
+            both,
+            batch_bytes=1,
+            partitions=8,
+            named=named,
+            is_quick=named == 8,
+        )
 
 
 def _librdkafka() -> Iterator[Case]:

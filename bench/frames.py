@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ LONG_POLL_MS = 500  # Its default for fetch.max.wait.ms.
 # │ i32 length │ i32 correlation id │ tags │ 1 topic │ name │ 1 partition │ i32 index │ i16 error │ i64 base offset │
 # │ i64 append time │ i64 log start offset │ no record errors │ no message │ tags │ tags │ i32 throttle │ tags │
 _BEFORE_NAME = 4 + 4 + 1 + 1
+_PART_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1
 _AFTER_ERROR = 8 + 8 + 8 + 1 + 1 + 1 + 1 + 4 + 1
 
 
@@ -51,30 +53,32 @@ class Batches(NamedTuple):
 
 
 class AckLayout(NamedTuple):
-    """Where the error code stands in each acknowledgement, and how long one is with its length."""
+    """Where the error codes stand in each acknowledgement, and how long one is with its length."""
 
     size_bytes: int
-    error_at: int
+    errors_at: tuple[int, ...]
 
     def check(self, acks: bytes, count: int) -> None:
         """Raises Refusal if any of `count` acknowledgements is one; strides, so that there is no loop over them."""
-        end = count * self.size_bytes
-        low, high = acks[self.error_at + 1 : end : self.size_bytes], acks[self.error_at : end : self.size_bytes]
-        sizes = acks[3 : end : self.size_bytes]
-        if not low.count(0) == high.count(0) == sizes.count(self.size_bytes - 4) == count:
+        size, end = self.size_bytes, count * self.size_bytes
+        are_right = acks[3:end:size].count((size - 4) & 0xFF) == count
+        for at in self.errors_at:
+            are_right = are_right and acks[at + 1 : end : size].count(0) == acks[at:end:size].count(0) == count
+        if not are_right:
             raise Refusal(f"a request was answered with error {self._first_error(acks, end)}")
 
     def _first_error(self, acks: bytes, end: int) -> int:
         """What comes behind it is not aligned: an error may bring a message."""
-        codes = (int.from_bytes(acks[at : at + 2], signed=True) for at in range(self.error_at, end, self.size_bytes))
+        starts = range(0, end, self.size_bytes)
+        codes = (int.from_bytes(acks[start + at :][:2], signed=True) for start in starts for at in self.errors_at)
         return next((code for code in codes if code), 0)
 
 
-def ack_layout(topic: str) -> AckLayout:
+def ack_layout(topic: str, partitions: int = 1) -> AckLayout:
+    """Of a request that names so many partitions."""
     error_at = _BEFORE_NAME + 1 + len(topic) + 1 + 4
-    size = error_at + 2 + _AFTER_ERROR
-    assert size - 4 < 256, "check() looks at the lowest byte of the length"
-    return AckLayout(size, error_at)
+    errors_at = tuple(range(error_at, error_at + partitions * _PART_BYTES, _PART_BYTES))
+    return AckLayout(errors_at[-1] + 2 + _AFTER_ERROR, errors_at)
 
 
 def ack_bytes(topic: str) -> bytes:
@@ -104,7 +108,12 @@ def batch(value_bytes: int, batch_bytes: int, codec: str = "none") -> Batches:
 
 
 def produce(topic: str, partition: int, acks: int, records: bytes) -> bytes:
-    data = [PartitionProduceData(index=partition, records=memoryview(records))]
+    return produce_to(topic, [partition], acks, records)
+
+
+def produce_to(topic: str, partitions: Sequence[int], acks: int, records: bytes) -> bytes:
+    """The same to each of them."""
+    data = [PartitionProduceData(index=partition, records=memoryview(records)) for partition in partitions]
     request = ProduceRequest(
         acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
@@ -159,6 +168,99 @@ class FetchLayout(NamedTuple):
 def fetch_layout(topic: str) -> FetchLayout:
     error_at = _FETCH_BEFORE_NAME + 1 + len(topic) + 1 + 4
     return FetchLayout(4 + 4 + 1 + 4, error_at, error_at + 2, error_at + 2 + 8 + 8 + 8 + 1 + 4)
+
+
+# A fetch session's requests and answers.
+
+
+def session_begin(topic: str, offsets: Sequence[int]) -> bytes:
+    """The first request: all partitions, from these offsets on."""
+    parts = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
+        for index, offset in enumerate(offsets)
+    ]
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        session_epoch=0,
+        topics=[FetchTopic(topic=topic, partitions=parts)],
+    )
+    return whole(request, FETCH_VERSION)
+
+
+class SessionRequests:
+    """Those that follow, of a frame for each kind, patched in place."""
+
+    def __init__(self, topic: str, session_id: int) -> None:
+        self._topic = topic
+        self._session_id = session_id
+        self._epoch = 0
+        self._of_one: dict[int, _Patched] = {}  # By how long to wait.
+        self._of_none: dict[int, _Patched] = {}
+
+    def next(self, partition: int | None, offset: int, max_wait_ms: int) -> bytearray:
+        self._epoch += 1
+        known = self._of_none if partition is None else self._of_one
+        patched = known.get(max_wait_ms)
+        if patched is None:
+            patched = known[max_wait_ms] = self._made(max_wait_ms, names_one=partition is not None)
+        patched.put(_EPOCH, self._epoch)
+        if partition is not None:
+            patched.put(_PARTITION, partition)
+            patched.put(_OFFSET, offset)
+        return patched.frame
+
+    def _made(self, max_wait_ms: int, *, names_one: bool) -> _Patched:
+        epoch, partition, offset = (int.from_bytes(os.urandom(size - 1)) for size in (4, 4, 8))
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            session_id=self._session_id,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic=self._topic, partitions=[wanted])] if names_one else [],
+        )
+        marks = {_EPOCH: epoch.to_bytes(4)}
+        if names_one:
+            marks |= {_PARTITION: partition.to_bytes(4), _OFFSET: offset.to_bytes(8)}
+        return _Patched(whole(request, FETCH_VERSION), marks)
+
+
+_EPOCH, _PARTITION, _OFFSET = "epoch", "partition", "offset"
+
+
+class _Patched:
+    def __init__(self, frame: bytes, marks: dict[str, bytes]) -> None:
+        self.frame = bytearray(frame)
+        self._places = {name: (frame.index(mark), len(mark)) for name, mark in marks.items()}
+
+    def put(self, name: str, value: int) -> None:
+        at, size = self._places[name]
+        self.frame[at : at + size] = value.to_bytes(size)
+
+
+def session_error(answer: bytes) -> int:
+    """Of the whole request."""
+    return int.from_bytes(answer[13:15], signed=True)
+
+
+def session_of(answer: bytes) -> int:
+    return int.from_bytes(answer[15:19])
+
+
+def has_topics(answer: bytes) -> bool:
+    return answer[_FETCH_BEFORE_NAME - 1] > 1
+
+
+def records_of_one(answer: bytes, layout: FetchLayout) -> tuple[int, int] | None:
+    """The partition and the first offset of the records, of an answer about one; None for an error, or without any."""
+    error = answer[layout.error_at : layout.error_at + 2]
+    size, start = read_uvarint(answer, layout.records_size_at)
+    if error != b"\0\0" or size < 2:
+        return None
+    return int.from_bytes(answer[layout.error_at - 4 : layout.error_at]), int.from_bytes(answer[start : start + 8])
 
 
 FETCH_TRAILER = b"\0\0\0"  # Tags of the partition, of the topic, of the answer.

@@ -24,7 +24,7 @@ _BEFORE_NAME = 4 + 4 + 1 + 4 + 1
 
 def answer_layout(topic: str) -> AckLayout:
     error_at = _BEFORE_NAME + 1 + len(topic) + 1 + 4
-    return AckLayout(error_at + 2 + 3, error_at)
+    return AckLayout(error_at + 2 + 3, (error_at,))
 
 
 class Commit:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import work
 import work_groups
 import work_many
+import work_sessions
 import work_transactions
 from cases import Case
 from work import Budget, Numbers, Target
@@ -19,6 +20,8 @@ KINDS: dict[str, Callable[[Target, Case, Budget, float], Numbers]] = {
     "librdkafka_consume": work.librdkafka_consume,
     "many_producers": work_many.producers,
     "many_waiters": work_many.waiters,
+    "sessions_deliveries": work_sessions.deliveries,
+    "sessions_nothing_new": work_sessions.nothing_new,
     "groups": work_groups.groups,
     "commits": work_groups.commits,
     "idempotent": work_transactions.idempotent,

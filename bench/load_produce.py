@@ -55,6 +55,7 @@ class Plan:
     warmup_seconds: float
     seconds: float
     requests_max: int
+    partitions_named: int = 1  # By each request.
 
     def work(self) -> Work:
         return lambda gate: _Producer(self).run(gate)
@@ -63,7 +64,7 @@ class Plan:
 class _Producer:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._layout = frames.ack_layout(plan.topic)
+        self._layout = frames.ack_layout(plan.topic, plan.partitions_named)
         self._socket = socket.create_connection(("127.0.0.1", plan.port), SILENCE_SECONDS_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next = 0

@@ -10,6 +10,7 @@ TITLES = {
     "latency": "From producer to consumer",
     "partitions": "Many partitions",
     "many": "Many connections",
+    "sessions": "Several partitions",
     "librdkafka": "Through librdkafka",
     "groups": "Groups",
     "commits": "Produce, while groups commit",
@@ -48,6 +49,11 @@ As many connections as the line says, on one partition, with acks=1. Each that p
 one before is acknowledged. Those that wait long-poll, and one more connection sends the next record when all have the
 one before, or on a schedule; a record counts for each that got it, and the time is from `send` to each one's `recv`.
 All connections are those of one process with one thread, which takes a core or nearly so where there are many.""",
+    "sessions": """
+One consumer with a fetch session (KIP-227) of as many partitions as the line says, and a producer that sends a record
+of 100 B to any of them when the consumer has the one before: the time is from `send` to `recv`, and the processor time
+that of both requests. Or there is nothing, and the consumer asks again and again, without waiting. And a producer each
+of whose requests, five in flight, has a record for each of so many partitions.""",
     "librdkafka": """
 confluent-kafka from Python with its default settings, acks=1, one partition. The client takes most of a core, so that
 the rate says more about it than about the broker; the processor time is the broker's. One setting is not the default:

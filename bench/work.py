@@ -140,16 +140,18 @@ def _producers(broker: Broker, topic: str, case: Case, budget: Budget, warmup_se
     works: list[Work] = []
     for client in range(case.clients):
         mine = range(client, case.partitions, case.clients)
-        requests = [frames.produce(topic, partition, case.acks, data) for partition in mine]
+        together = [mine[start : start + case.named] for start in range(0, len(mine), case.named)]
+        requests = [frames.produce_to(topic, partitions, case.acks, data) for partitions in together]
         plan = load_produce.Plan(
             port=broker.port,
             topic=topic,
             ring=load_produce.Ring(requests, case.window),
-            records_per_request=records,
+            records_per_request=records * case.named,
             window=case.window,
             warmup_seconds=warmup_seconds,
             seconds=budget.seconds,
-            requests_max=max(budget.produced_bytes_max // len(data) // case.clients, 1),
+            requests_max=max(budget.produced_bytes_max // (len(data) * case.named) // case.clients, 1),
+            partitions_named=case.named,
         )
         works.append(plan.work())
     return works

@@ -20,7 +20,18 @@ SECONDS_MAX = 900
 TARGETS = "odradek,bound"
 LATENCIES = {"p50", "p99", "p99.9"}
 ENVIRONMENT = {**os.environ, "ODRADEK_ROOMS": "0"}  # To compile would take minutes.
-RECORDS = {"small", "produce", "consume", "latency", "partitions", "many", "librdkafka", "idempotent", "transactions"}
+RECORDS = {
+    "small",
+    "produce",
+    "consume",
+    "latency",
+    "partitions",
+    "many",
+    "sessions",
+    "librdkafka",
+    "idempotent",
+    "transactions",
+}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
