@@ -18,14 +18,14 @@ NATIVE = SOURCE / "net" / "native"
 # Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and has
 # no base written in C, and no slots (tests/unit/test_rooms.py).
 ROOMS = {
-    "api": "answer_marks call commit_outlines conversation dispatch fetch fetch_outlines gate large_produce learned"
-    " outcome outlines parts plain_commit plain_fetch plain_produce produce",
+    "api": "call commit_template conversation dispatch fetch fetch_template gate large_produce outcome parts"
+    " plain_commit plain_fetch plain_produce produce produce_template templates",
     "app": "request_log",
     "core": "broker fetch_sessions ingress lookups parked partition positions promise staging timers",
     "log": "arrival index log segment",
     "net": "connection descriptors door gathering listener outbox readers receiving secure secure_outbox shell traffic",
     "record": "batch",
-    "wire": "budget connection request response",
+    "wire": "budget connection request response template varint",
 }
 SHARED_BY_ROOMS = "odradek"  # mypyc's module of all their code.
 # Types come from the .pxd files, so the annotations, which are mypy's, must not be taken for C types.

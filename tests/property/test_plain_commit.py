@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from odradek.api.commit_outlines import CommitOutlines
+from odradek.api.templates import NumbersTemplates
 from odradek.base.errors import ErrorCode
-from odradek.base.limits import COMMIT_OUTLINES_MAX
+from odradek.base.limits import COMMIT_TEMPLATES_MAX
 from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.cluster import CONSUMER_OFFSETS
@@ -57,7 +57,7 @@ TOPIC_IDS_SINCE = 10
 STEPS = 2_000
 TOPICS = ("t", "another")
 CLASSIC, CONSUMER, SIMPLE = "classic", "consumer", "simple"
-OFFSET_MARK = 0x2F8D13E6A94C7B00  # What commit_outlines.py writes for the first offset, to find it again.
+ALL_SET = "\u00ff" * 8  # What is written for an offset, to find it again.
 
 
 class Side(Harness):
@@ -114,7 +114,7 @@ class Side(Harness):
 
     def play(self, frame: bytes) -> bytes | str:
         (request,) = Connection().receive_data(frame)
-        self.recognised += self.peer.commit_outlines.find(request) is not None
+        self.recognised += self.peer.commit_templates.find(request) is not None
         try:
             chunks = self.finished(self.send_frame(frame))
         except Malformed as closed:
@@ -138,7 +138,7 @@ class Forgetful(Side):
     """Every request is the first of its connection."""
 
     def play(self, frame: bytes) -> bytes | str:
-        self.peer.commit_outlines = CommitOutlines()
+        self.peer.commit_templates = NumbersTemplates(COMMIT_TEMPLATES_MAX)
         return super().play(frame)
 
 
@@ -161,7 +161,7 @@ class Habits:
             ]
         )
         self.leader_epoch = usually(-1, 0, 3) if self.version >= 6 else -1
-        self.metadata = random.choice([None, "", "", "some", "x" * 4096, "x" * 4097, OFFSET_MARK.to_bytes(8).hex()])
+        self.metadata = random.choice([None, "", "", "some", "x" * 4096, "x" * 4097, ALL_SET])
         self.retention_ms = usually(-1, 0, 100_000) if self.version <= 4 else -1
         self.epoch_off = usually(0, -1, 1)
         self.is_somebody_else = random.random() < 0.1
@@ -193,7 +193,7 @@ class Story:
         """As another committer, now and then on another connection."""
         for side in self.sides:
             if self.number % 5 == 0:
-                side.peer.commit_outlines = CommitOutlines()
+                side.peer.commit_templates = NumbersTemplates(COMMIT_TEMPLATES_MAX)
         self.habits = Habits(self.random)
 
     def play(self) -> None:
@@ -389,17 +389,17 @@ def test_a_topic_that_was_made_anew_is_another(side: Side) -> None:
 
 
 def test_what_is_learned_is_bounded(side: Side) -> None:
-    for number in range(COMMIT_OUTLINES_MAX + 50):
+    for number in range(COMMIT_TEMPLATES_MAX + 50):
         for offset in (1, 2):
             commit(side, offset, group=f"{number:04}")
-    assert len(side.peer.commit_outlines) == COMMIT_OUTLINES_MAX
-    assert len(side.peer.commit_outlines._seen) <= COMMIT_OUTLINES_MAX
+    assert len(side.peer.commit_templates) == COMMIT_TEMPLATES_MAX
+    assert len(side.peer.commit_templates._seen) <= COMMIT_TEMPLATES_MAX
 
 
 def test_who_commits_once_costs_nothing_more(side: Side) -> None:
     for number in range(50):
         commit(side, 1, group=f"{number:04}")
-    assert not len(side.peer.commit_outlines)
+    assert not len(side.peer.commit_templates)
 
 
 def test_what_is_long_is_read_each_time(side: Side) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from odradek.api import plain_fetch
 from odradek.api.conversation import Conversation
-from odradek.api.fetch_outlines import FetchOutlines
 from odradek.api.outcome import Encoded
+from odradek.api.templates import NumbersTemplates
 from odradek.base.errors import ErrorCode
-from odradek.base.limits import FETCH_OUTLINES_MAX
+from odradek.base.limits import FETCH_TEMPLATES_MAX
 from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch_sessions import Wanted
@@ -80,7 +80,7 @@ class Side(Harness):
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         """If it had to wait, and the answer.  `meanwhile` happens if it waits."""
         (request,) = Connection().receive_data(frame)
-        self.recognised += self.peer.fetch_outlines.find(request) is not None
+        self.recognised += self.peer.fetch_templates.find(request) is not None
         try:
             outcome = self.send_frame(frame)
             has_waited = isinstance(outcome, Parked)
@@ -133,7 +133,7 @@ class Forgetful(Side):
     """Every request is the first of its connection."""
 
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
-        self.peer.fetch_outlines = FetchOutlines()
+        self.peer.fetch_templates = NumbersTemplates(FETCH_TEMPLATES_MAX)
         return super().play(frame, meanwhile)
 
 
@@ -176,7 +176,7 @@ class Story:
         """As another consumer, now and then on another connection."""
         for side in self.sides:
             if self.number % 5 == 0:
-                side.peer.fetch_outlines = FetchOutlines()
+                side.peer.fetch_templates = NumbersTemplates(FETCH_TEMPLATES_MAX)
         self.habits = Habits(self.random)
         self.session = (0, 0) if self.habits.has_session else (0, -1)  # Its id, and the epoch of the next request.
         self.offset = self.random.choice([0, 0, 3])
@@ -448,6 +448,6 @@ def test_the_brokers_limit_holds(side: Side) -> None:
 
 
 def test_what_is_learned_is_bounded(side: Side) -> None:
-    for max_wait_ms in range(FETCH_OUTLINES_MAX + 100):
+    for max_wait_ms in range(FETCH_TEMPLATES_MAX + 100):
         side.play(plain(12, (0, -1), max_wait_ms=max_wait_ms))
-    assert len(side.peer.fetch_outlines) == FETCH_OUTLINES_MAX
+    assert len(side.peer.fetch_templates) == FETCH_TEMPLATES_MAX

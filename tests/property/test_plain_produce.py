@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -11,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from odradek.api.gate import Admission
-from odradek.api.outlines import Outlines
-from odradek.base.limits import PRODUCE_OUTLINES_IN_COMMON_MAX, PRODUCE_OUTLINES_MAX
+from odradek.api.produce_template import ProduceTemplates
+from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX, PRODUCE_TEMPLATES_MAX
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.parked import Parked
@@ -43,8 +44,13 @@ class Side(Harness):
             self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
         self.outcomes: list[bytes | str | None] = []
         self.has_waited = False
+        self.recognised = 0
 
     def play(self, frame: bytes) -> None:
+        (request,) = Connection().receive_data(frame)
+        with suppress(Malformed):
+            found = self.peer.produce_templates.find(request, self.peer.admission.produce_templates)
+            self.recognised += found is not None
         try:
             outcome = self.send_frame(frame)
             self.has_waited = isinstance(outcome, Parked)
@@ -75,7 +81,7 @@ class Forgetful(Side):
     """Every request is the first of its connection."""
 
     def play(self, frame: bytes) -> None:
-        self.peer.outlines = Outlines()
+        self.peer.produce_templates = ProduceTemplates()
         self.peer.admission = Admission()
         super().play(frame)
 
@@ -147,25 +153,27 @@ def damage(random: Random) -> Damage | None:
 
 
 def story(random: Random) -> Iterator[Sent]:
-    """Requests that are much alike, so that most begin as one before did."""
+    """Requests that are much alike, so that most are as one before was."""
     producers = Producers(random)
+    versions = random.sample(VERSIONS, random.choice([1, 2, 4]))
+    many = random.choice([1, 2, 3])
     for _ in range(REQUESTS):
         parts = [
             PartitionProduceData(index=random.choice([0, 0, 0, 0, 1, 3]), records=producers.batch())
-            for _ in range(random.choice([1, 1, 1, 1, 1, 2]))
+            for _ in range(random.choice([1, 1, 1, 2, many]))
         ]
         request = ProduceRequest(
-            transactional_id=random.choice([None, "t", "t"]),
+            transactional_id=random.choice([None, None, "t"]),
             acks=random.choice([1, 1, 1, -1, -1, 0, 2]),
             timeout_ms=1_000,
             topic_data=[TopicProduceData(name=random.choice(["orders", *TOPICS, "unknown"]), partition_data=parts)],
         )
         if random.random() < 0.1:
             request.topic_data.insert(0, TopicProduceData(name="unknown", partition_data=random.choice([[], parts])))
-        yield Sent(random.choice(VERSIONS), request, damage(random))
+        yield Sent(random.choice(versions), request, damage(random))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
     quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
     for number, sent in enumerate(story(Random(seed))):
@@ -177,6 +185,8 @@ def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
             quick.end_transactions()
             slow.end_transactions()
     assert quick.logs() == slow.logs()
+    assert quick.recognised > REQUESTS / 50
+    assert not slow.recognised
 
 
 def frame_for(side: Side, sent: Sent, number: int) -> bytes:
@@ -189,10 +199,11 @@ def frame_for(side: Side, sent: Sent, number: int) -> bytes:
     return bytes(frame)
 
 
-def plain(version: int, timeout_ms: int) -> Sent:
-    part = PartitionProduceData(index=0, records=bytes(encode_batch([(None, b"value", (), NOW_MS)])))
-    topic = TopicProduceData(name="orders", partition_data=[part])
-    transactional_id = "t" if version % 2 else None
+def plain(version: int, timeout_ms: int, partitions: tuple[int, ...] = (0,)) -> Sent:
+    batch = bytes(encode_batch([(None, b"value", (), NOW_MS)]))
+    parts = [PartitionProduceData(index=index, records=batch) for index in partitions]
+    topic = TopicProduceData(name="orders", partition_data=parts)
+    transactional_id = "t" if version % 2 and len(parts) == 1 else None
     request = ProduceRequest(transactional_id=transactional_id, acks=1, timeout_ms=timeout_ms, topic_data=[topic])
     return Sent(version, request, None)
 
@@ -205,27 +216,38 @@ def test_a_repeated_request_is_recognised(tmp_path: Path, version: int) -> None:
     for number in range(3):
         frame = frame_for(side, plain(version, 1_000), number)
         (request,) = Connection().receive_data(frame)
-        seen.append(side.peer.outlines.find(request, side.peer.admission.outlines) is not None)
+        seen.append(side.peer.produce_templates.find(request, side.peer.admission.produce_templates) is not None)
         side.play(frame)
     assert seen == [False, True, True]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_repeated_request_for_several_is_recognised(tmp_path: Path, version: int) -> None:
+    """Which partitions it names may change; those it has named twice are known."""
+    side = Side(tmp_path)
+    for number, partitions in enumerate([(0, 1), (0, 2), (2, 0, 1)] * 3):
+        side.play(frame_for(side, plain(version, 1_000, partitions), number))
+        assert side.recognised == max(number - 5, 0)
+    assert len(side.peer.produce_templates) == 3
 
 
 def test_who_is_admitted_alike_learns_from_others_and_nobody_else_does(tmp_path: Path) -> None:
     side = Side(tmp_path)
     (request,) = Connection().receive_data(frame_for(side, plain(9, 1_000), 0))
     side.play(frame_for(side, plain(9, 1_000), 1))
-    assert Outlines().find(request, side.peer.admission.outlines) is not None
-    assert Outlines().find(request, Admission().outlines) is None
-    later = Outlines()
-    assert later.find(request, side.peer.admission.outlines) and later.find(request, Admission().outlines)
-    for timeout_ms in range(PRODUCE_OUTLINES_IN_COMMON_MAX + 100):
-        side.peer.outlines = Outlines()
+    assert ProduceTemplates().find(request, side.peer.admission.produce_templates) is not None
+    assert ProduceTemplates().find(request, Admission().produce_templates) is None
+    later = ProduceTemplates()
+    assert later.find(request, side.peer.admission.produce_templates)
+    assert later.find(request, Admission().produce_templates)
+    for timeout_ms in range(PRODUCE_TEMPLATES_IN_COMMON_MAX + 100):
+        side.peer.produce_templates = ProduceTemplates()
         side.play(frame_for(side, plain(9, timeout_ms), timeout_ms))
-    assert len(side.peer.admission.outlines) == PRODUCE_OUTLINES_IN_COMMON_MAX
+    assert len(side.peer.admission.produce_templates) == PRODUCE_TEMPLATES_IN_COMMON_MAX
 
 
-def test_outlines_are_bounded(tmp_path: Path) -> None:
+def test_templates_are_bounded(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    for timeout_ms in range(PRODUCE_OUTLINES_MAX + 100):
+    for timeout_ms in range(PRODUCE_TEMPLATES_MAX + 100):
         side.play(frame_for(side, plain(9, timeout_ms), timeout_ms))
-    assert len(side.peer.outlines) == PRODUCE_OUTLINES_MAX
+    assert len(side.peer.produce_templates) == PRODUCE_TEMPLATES_MAX

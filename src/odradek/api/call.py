@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from odradek.api.commit_outlines import CommitOutlines
-from odradek.api.fetch_outlines import FetchOutlines
+from odradek.api.commit_template import CommitTemplate
+from odradek.api.fetch_template import FetchTemplate
 from odradek.api.gate import Admission
-from odradek.api.outlines import Outlines
+from odradek.api.produce_template import ProduceTemplates
+from odradek.api.templates import NumbersTemplates
 from odradek.base.errors import Refused
+from odradek.base.limits import COMMIT_TEMPLATES_MAX, FETCH_TEMPLATES_MAX
 from odradek.base.units import CorrelationId
 from odradek.core.access import (
     ANONYMOUS,
@@ -29,6 +31,14 @@ from odradek.core.moment import Moment
 _NAMELESS = Admission()
 
 
+def _fetch_templates() -> NumbersTemplates[FetchTemplate]:
+    return NumbersTemplates(FETCH_TEMPLATES_MAX)
+
+
+def _commit_templates() -> NumbersTemplates[CommitTemplate]:
+    return NumbersTemplates(COMMIT_TEMPLATES_MAX)
+
+
 @dataclass
 class Peer:
     """One connection, as the handlers see it."""
@@ -41,9 +51,9 @@ class Peer:
     software: str = "unknown"
     welcome: Admission = field(init=False)  # To do everything, under that name; those without one share it.
     admission: Admission = field(init=False)  # Of its last request.
-    outlines: Outlines = field(default_factory=Outlines)  # Of its produce requests.
-    fetch_outlines: FetchOutlines = field(default_factory=FetchOutlines)
-    commit_outlines: CommitOutlines = field(default_factory=CommitOutlines)
+    produce_templates: ProduceTemplates = field(default_factory=ProduceTemplates)
+    fetch_templates: NumbersTemplates[FetchTemplate] = field(default_factory=_fetch_templates)
+    commit_templates: NumbersTemplates[CommitTemplate] = field(default_factory=_commit_templates)
 
     def __post_init__(self) -> None:
         self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
@@ -52,9 +62,9 @@ class Peer:
         """Takes the gate's answer about the next request.  What was learned under other rules is forgotten."""
         last, self.admission = self.admission, admission
         if admission.version != last.version or admission.principal != last.principal:
-            self.outlines = Outlines()
-            self.fetch_outlines = FetchOutlines()
-            self.commit_outlines = CommitOutlines()
+            self.produce_templates = ProduceTemplates()
+            self.fetch_templates = _fetch_templates()
+            self.commit_templates = _commit_templates()
 
     @property
     def client_host(self) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.api.outlines import Outlines
+from odradek.api.produce_template import ProduceTemplates
 from odradek.base.errors import ErrorCode
-from odradek.base.limits import PRODUCE_OUTLINES_IN_COMMON_MAX
+from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX
 from odradek.core.access import ANONYMOUS, EVERYTHING, Principal, Rights
 from odradek.core.moment import Moment
 from odradek.wire.request import Request
@@ -49,7 +49,7 @@ class Admission:
         self.version = version
         self.is_plain = not refused and not throttle_ms  # It may be answered like one before it.
         # Of produce requests that were allowed by it.
-        self.outlines = Outlines(PRODUCE_OUTLINES_IN_COMMON_MAX, SHAPES_IN_COMMON_MAX)
+        self.produce_templates = ProduceTemplates(PRODUCE_TEMPLATES_IN_COMMON_MAX, SHAPES_IN_COMMON_MAX)
 
 
 class Gate(Protocol):

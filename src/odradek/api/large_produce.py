@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from odradek.api import plain_produce, produce
 from odradek.api.call import Peer
-from odradek.api.outlines import Outline
+from odradek.api.produce_template import ProduceTemplate
 from odradek.base.errors import Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP
 from odradek.core import ingress
@@ -28,27 +28,35 @@ _NOTHING = memoryview(b"")
 def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Moment) -> LargeProduce | None:
     """Of the request's body of `body_bytes` only the front is there.  None if it is to be received as a whole."""
     body = request.body
-    outline = peer.outlines.outline_of(request)
-    start = 0 if outline is None else outline.records_from(body, body_bytes)
-    if outline is None or not start:
+    template, start = _known(peer, request, body_bytes)
+    if template is None:
         return None
-    partition = outline.find(broker)
+    partition = template.partitions[0].find(broker)
     if partition is None:
         return None
-    size = body_bytes - start - outline.tail_bytes
+    size = body_bytes - start - template.known.end_bytes
     front = memoryview(bytearray(body[start : start + size]))  # Stamped; what was received stays as it came.
     batch = ingress.announced(partition, front, size, now)
     if batch is None:
         return None
     try:
-        produce.check_allowed(outline.version, outline.transactional_id, batch)
+        produce.check_allowed(template.version, template.transactional_id, batch)
     except Refused:
         return None
     arrival = partition.begin_arrival(batch, now.wall)
     if arrival is None:
         return None
     request.body = _NOTHING
-    return LargeProduce(broker, request, outline, partition, arrival, crc32c(front[CHECKSUMMED_FROM:]))
+    return LargeProduce(broker, request, template, partition, arrival, crc32c(front[CHECKSUMMED_FROM:]))
+
+
+def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTemplate | None, int]:
+    """What the request is like, one for one partition, and where the records begin."""
+    for template in peer.produce_templates.that_begin(request):
+        start = template.known.only_records(request.body, body_bytes)
+        if start:
+            return template, start
+    return None, 0
 
 
 class LargeProduce:
@@ -58,13 +66,13 @@ class LargeProduce:
         self,
         broker: Broker,
         request: Request,
-        outline: Outline,
+        template: ProduceTemplate,
         partition: Partition,
         arrival: Arrival,
         crc: int,
     ) -> None:
         self._broker = broker
-        self._outline = outline
+        self._template = template
         self._partition = partition
         self.request = request
         self.arrival = arrival
@@ -72,14 +80,14 @@ class LargeProduce:
 
     @property
     def tail_bytes(self) -> int:
-        return self._outline.tail_bytes
+        return self._template.known.end_bytes
 
     def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.PlainStaged | None:
         """All of it was received and written.  None if something is wrong with it, and nothing was done."""
         if crc != self.arrival.batch.crc or any(tail):
             return None
         try:
-            all_replicas = self._outline.acks == produce.ACKS_ALL
+            all_replicas = self._template.acks == produce.ACKS_ALL
             append = self._broker.arrived(self._partition, self.arrival, all_replicas=all_replicas)
             return self._staged(append, now)
         except Refused:
@@ -102,4 +110,4 @@ class LargeProduce:
 
     def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:
         start = self._partition.log.start_offset if self._partition.is_online else NO_OFFSET
-        return plain_produce.PlainStaged(self._broker, self.request, self._outline, append, start, now)
+        return plain_produce.PlainStaged(self._broker, self.request, self._template, [append], [start], now)

@@ -1,4 +1,4 @@
-"""The commit of offsets that most are: like one before it, but for the offsets (commit_outlines.py).
+"""The commit of offsets that most are: like one before it, but for the offsets (commit_template.py).
 
 Reading, handling and answering it costs a third of what it costs in offset_commit.py.  Whatever is not plain, or would
 get an error, is left to offset_commit.py before anything was done: it has all the rules.
@@ -10,12 +10,13 @@ from contextlib import suppress
 from functools import partial
 
 from odradek.api.call import Peer
-from odradek.api.commit_outlines import CommitOutline
+from odradek.api.commit_template import CommitTemplate, numbers_of
 from odradek.api.known_partitions import Asked, Codes, Partitions
 from odradek.api.offset_commit import TOPIC_IDS_SINCE, committer_of, response
 from odradek.api.offset_places import places_of
 from odradek.api.outcome import NO_BODY, Encoded
 from odradek.api.parts import whole
+from odradek.api.templates import PARTITIONS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
@@ -27,25 +28,24 @@ from odradek.core.parked import Parked
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
 from odradek.wire.request import Request
 
-PARTITIONS_MAX = 32
 BODY_BYTES_MAX = 2048
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
     """None if it is not plain."""
-    found = peer.commit_outlines.find(request)
+    found = peer.commit_templates.find(request)
     if found is None:
         return None
-    outline, offsets = found
+    template, offsets = found
     try:
-        shard = outline.shard(broker)
+        shard = template.shard(broker)
         if shard is None:
             return None
-        written = outline.repeated.commit(shard, offsets, now)
+        written = template.repeated.commit(shard, offsets, now)
     except Refused:
         return None
     request.body = NO_BODY
-    return written.then(lambda failure: outline.answer(request, failure), now, broker.groups.write_timeout_ms)
+    return written.then(lambda failure: template.answer(request, failure), now, broker.groups.write_timeout_ms)
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: OffsetCommitRequest) -> None:
@@ -55,7 +55,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     rights = peer.admission.rights
     if not rights.allows(Operation.READ, ResourceType.GROUP, body.group_id):
         return
-    if not peer.commit_outlines.may_learn(body.group_id, received):
+    if not peer.commit_templates.is_seen_again((body.group_id, len(received))) or not peer.commit_templates.has_room():
         return
     version = request.api_version
     asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
@@ -69,11 +69,11 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     length_max = broker.configs.int("offset.metadata.max.bytes")
     if any(place.has_more_than(length_max) for place in places):
         return
-    with suppress(Refused, ValueError):  # Nobody coordinates the group here, or a name has a mark in it.
+    with suppress(Refused):  # Nobody coordinates the group here.
         shard = broker.groups.shard_of(body.group_id, may_be_empty=True)
         repeated = RepeatedCommit(shard, committer_of(body, version), places)
-        outline = CommitOutline(version, repeated, partial(_respond, codes), broker)
-        peer.commit_outlines.learn(version, body, outline, received.tobytes())
+        template = CommitTemplate(version, repeated, partial(_respond, codes), broker)
+        peer.commit_templates.learn(numbers_of(version, body), received.tobytes(), template)
 
 
 def _respond(codes: Codes, code: ErrorCode) -> OffsetCommitResponse:

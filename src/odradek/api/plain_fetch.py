@@ -1,9 +1,10 @@
-"""The fetch that brings most: it names one partition, and is like a request before (fetch_outlines.py).
+"""The fetch that brings most: it is like a request before (fetch_template.py), and there is something new to send.
 
 Reading, handling and answering it costs half of what it costs in fetch.py.  Whatever is not plain, finds less than was
-asked for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One that is to
-wait for the first record waits here; if its answer is not plain then, fetch.py makes it.  That of a session with more
-partitions is plain if nothing else is due; if not it need not be read, but fetch.py handles it.
+asked for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One of a single
+partition that is to wait for the first record waits here; if its answer is not plain then, fetch.py makes it.  That of
+a session with several is plain if nothing is due that it does not name, and there are records of all; if not it need
+not be read, but fetch.py handles it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Hashable
 
 from odradek.api.call import Call, Peer
 from odradek.api.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
-from odradek.api.fetch_outlines import FetchOutline
+from odradek.api.fetch_template import FetchTemplate, numbers_of
 from odradek.api.isolation import ISOLATION_LEVELS
 from odradek.api.outcome import NO_BODY, Encoded, encoded
+from odradek.api.templates import PARTITIONS_MAX
 from odradek.base.errors import Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, TopicPartition
@@ -26,151 +28,216 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition, Readable
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
+from odradek.wire.primitives import Splice
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 
 _VERSION_MIN = 4
 _NO_REPLICA = -1
+_ROW_SIZE = 3  # Since there is a log start offset in it.
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
     """None if it is not plain."""
-    found = peer.fetch_outlines.find(request)
+    found = peer.fetch_templates.find(request)
     if found is None:
         return None
-    outline, epoch, offset = found
-    partition = _partition(broker, outline)
-    if partition is None:
+    template, numbers = found
+    epoch, offsets = template.asked(numbers)
+    session = broker.sessions.find(template.session_id)
+    if not _is_next_of(session, epoch, template):
         return None
-    session = broker.sessions.find(outline.session_id)
-    if not _is_next_of(session, epoch, outline):
-        return None
+    asked = _Asked(broker, peer, request, now, template, session, offsets)
     if session is not None and len(session.wanted) > 1:
-        return _answer_of_many(broker, peer, request, now, outline, session, offset)
-    readable = _read(broker, partition, outline, offset)
-    if readable is None:
+        return _answer_of_many(asked, session)
+    if len(offsets) > 1:
+        found_all = _read_all(asked)
+        return None if found_all is None else asked.answered(found_all)
+    partition = _partition(broker, template, 0)
+    readable = None if partition is None else _read(broker, partition, template, 0, offsets[0], template.max_bytes)
+    if partition is None or readable is None:
         return None
     size = readable.records.size
-    if not size and outline.may_wait:
-        if session is not None:
-            _goes_on(broker, session, outline, offset, now)
-        waiting = _Waiting(_call(broker, peer, request, now), request, outline, partition, session, offset)
-        return Parked(waiting, now.steady + outline.max_wait_ms, waiting.answer)
-    if not size or size < outline.min_bytes:
+    if not size and template.may_wait:
+        asked.goes_on()
+        waiting = _Waiting(asked, partition)
+        return Parked(waiting, now.steady + template.max_wait_ms, waiting.answer)
+    if not size or size < template.min_bytes:
         return None
-    if session is not None:
-        _goes_on(broker, session, outline, offset, now)
-        session.wanted[outline.wanted.key].told(readable.high_watermark, readable.log_start_offset)
-    return _encoded(request, outline, readable)
+    asked.goes_on()
+    return asked.answered([readable])
 
 
-def _answer_of_many(  # noqa: PLR0917
-    broker: Broker,
-    peer: Peer,
-    request: Request,
-    now: Moment,
-    outline: FetchOutline,
-    session: Session,
-    offset: Offset,
-) -> Encoded | Parked[Encoded]:
-    """The session has more partitions than the request names."""
-    if session.rules != rules_of(peer.admission, outline.isolation_level) or len(session.due) > SLICE_ELEMENTS:
+def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded]:
+    """The session has several partitions; of what is due in it some may not be named."""
+    if session.rules != rules_of(asked.peer.admission, asked.template.isolation_level):
+        return None  # All of the session is told anew.
+    if len(session.due) > SLICE_ELEMENTS:
         return None
-    _goes_on(broker, session, outline, offset, now)
-    if len(session.due) == 1:
-        partition = _partition(broker, outline)
-        readable = None if partition is None else _read(broker, partition, outline, offset)
-        if readable is not None and readable.records.size >= max(outline.min_bytes, 1):
-            session.wanted[outline.wanted.key].told(readable.high_watermark, readable.log_start_offset)
-            return _encoded(request, outline, readable)
-    request.body = NO_BODY
+    found = _read_all(asked) if asked.names_all_that_is_due(session) else None
+    asked.goes_on()
+    if found is not None:
+        return asked.answered(found)
+    asked.request.body = NO_BODY
     begun = FetchRound([], session, is_incremental=True)
-    return encoded(request, answer_begun(_call(broker, peer, request, now), outline.body, begun))
+    return encoded(asked.request, answer_begun(asked.call(), asked.template.body, begun))
 
 
-def _call(broker: Broker, peer: Peer, request: Request, now: Moment) -> Call:
-    correlation_id = CorrelationId(request.correlation_id)
-    return Call(broker, peer, request.api_version, request.client_id, correlation_id, now)
-
-
-def _goes_on(broker: Broker, session: Session, outline: FetchOutline, offset: Offset, now: Moment) -> None:
-    broker.sessions.goes_on(session, now.steady)
-    wanted = session.wanted[outline.wanted.key]
-    wanted.asks_again(outline.wanted)
-    wanted.fetch_offset = offset
-    session.due[wanted] = None
-
-
-def _encoded(request: Request, outline: FetchOutline, readable: Readable) -> Encoded:
-    return outline.answer.encode(
-        request,
-        readable.high_watermark,
-        readable.last_stable_offset,
-        readable.log_start_offset,
-        readable.records,
-    )
-
-
-def _partition(broker: Broker, outline: FetchOutline) -> Partition | None:
-    partition = outline.find(broker)
-    if partition is None or outline.wanted.current_leader_epoch not in (NO_EPOCH, partition.info.leader_epoch):
-        return None
-    return partition
-
-
-def _is_next_of(session: Session | None, epoch: int, outline: FetchOutline) -> bool:
-    """And asks for what the session has; or the request is of none."""
-    if outline.session_id == SESSIONLESS:
-        return epoch == FINAL_EPOCH
-    return session is not None and session.epoch == epoch and outline.wanted.key in session.wanted
-
-
-def _read(broker: Broker, partition: Partition, outline: FetchOutline, offset: Offset) -> Readable | None:
-    """None if there is an error, or an aborted transaction to tell of."""
-    max_bytes = min(outline.wanted.max_bytes, outline.max_bytes, broker.fetch_bytes_max)
-    try:
-        if partition.diverging_epoch(outline.wanted.last_fetched_epoch, offset) is not None:
+def _read_all(asked: _Asked) -> list[Readable] | None:
+    """None if there is too little, or nothing for one of them in a session: the answer leaves that out."""
+    broker, template, is_left_out = asked.broker, asked.template, asked.session is not None
+    partitions: list[Partition] = []
+    for number, offset in enumerate(asked.offsets):
+        partition = _partition(broker, template, number)
+        if partition is None:
             return None
-        readable = partition.read(offset, max_bytes, at_least_one=True, read_committed=outline.is_read_committed)
+        if is_left_out and offset >= partition.readable_end(read_committed=template.is_read_committed):
+            return None
+        partitions.append(partition)
+    left = most = min(template.max_bytes, broker.fetch_bytes_max)
+    size, found = 0, []
+    for number, partition in enumerate(partitions):
+        readable = _read(broker, partition, template, number, asked.offsets[number], left, at_least_one=left == most)
+        if readable is None or (is_left_out and not readable.records.size):
+            return None
+        left -= readable.records.size
+        size += readable.records.size
+        found.append(readable)
+    return found if size >= max(template.min_bytes, 1) else None
+
+
+class _Asked:
+    """A fetch that is like one before."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        broker: Broker,
+        peer: Peer,
+        request: Request,
+        now: Moment,
+        template: FetchTemplate,
+        session: Session | None,
+        offsets: tuple[Offset, ...],
+    ) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.request = request
+        self.now = now
+        self.template = template
+        self.session = session
+        self.offsets = offsets
+
+    def call(self) -> Call:
+        request = self.request
+        correlation_id = CorrelationId(request.correlation_id)
+        return Call(self.broker, self.peer, request.api_version, request.client_id, correlation_id, self.now)
+
+    def names_all_that_is_due(self, session: Session) -> bool:
+        """And in the order in which they would be served."""
+        if len(session.due) > len(self.offsets):
+            return False
+        return all(due.key == known.key for due, known in zip(session.due, self.template.wanted, strict=False))
+
+    def goes_on(self) -> None:
+        """The session has heard it."""
+        session = self.session
+        if session is None:
+            return
+        self.broker.sessions.goes_on(session, self.now.steady)
+        for number, known in enumerate(self.template.wanted):
+            wanted = session.wanted[known.key]
+            wanted.asks_again(known)
+            wanted.fetch_offset = self.offsets[number]
+            session.due[wanted] = None
+
+    def answered(self, found: list[Readable]) -> Encoded:
+        """What was read of each partition."""
+        template, session = self.template, self.session
+        rows: list[tuple[int, ...]] = []
+        records: list[Splice] = []
+        for number, one in enumerate(found):
+            if session is not None:
+                wanted = session.wanted[template.wanted[number].key]
+                wanted.told(one.high_watermark, one.log_start_offset)
+            if template.answer.row_size == _ROW_SIZE:
+                rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
+            else:
+                rows.append((one.high_watermark, one.last_stable_offset))
+            records.append(one.records)
+        return template.answer.frame_with(self.request.correlation_id, rows, records)
+
+
+def _partition(broker: Broker, template: FetchTemplate, number: int) -> Partition | None:
+    partition = template.partitions[number].find(broker)
+    if partition is None:
+        return None
+    epoch = template.wanted[number].current_leader_epoch
+    return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
+
+
+def _is_next_of(session: Session | None, epoch: int, template: FetchTemplate) -> bool:
+    """And asks for what the session has; or the request is of none."""
+    if template.session_id == SESSIONLESS:
+        return epoch == FINAL_EPOCH
+    if session is None or session.epoch != epoch:
+        return False
+    return all(one.key in session.wanted for one in template.wanted)
+
+
+def _read(  # noqa: PLR0917
+    broker: Broker,
+    partition: Partition,
+    template: FetchTemplate,
+    number: int,
+    offset: Offset,
+    bytes_max: int,
+    at_least_one: bool = True,
+) -> Readable | None:
+    """None if there is an error, or an aborted transaction to tell of."""
+    wanted = template.wanted[number]
+    bytes_max = min(wanted.max_bytes, bytes_max, broker.fetch_bytes_max)
+    try:
+        if partition.diverging_epoch(wanted.last_fetched_epoch, offset) is not None:
+            return None
+        readable = partition.read(
+            offset, bytes_max, at_least_one=at_least_one, read_committed=template.is_read_committed
+        )
     except Refused:
         return None
     return None if readable.aborted else readable
 
 
 class _Waiting:
-    """A fetch that waits for the first record: its condition, and its answer, by the rights it came with."""
+    """A fetch of one partition that waits for the first record: its condition, and its answer.
 
-    def __init__(  # noqa: PLR0917
-        self,
-        call: Call,
-        request: Request,
-        outline: FetchOutline,
-        partition: Partition,
-        session: Session | None,
-        offset: Offset,
-    ) -> None:
-        self.keys = (outline.name,)
-        self._call = call
-        self._request = request
-        request.body = NO_BODY
-        self._outline = outline
+    It is answered by the rights it came with.
+    """
+
+    def __init__(self, asked: _Asked, partition: Partition) -> None:
+        self.keys = (asked.template.partitions[0].name,)
+        self._asked = asked
+        self._call = asked.call()
         self._partition = partition
-        self._session = session
-        self._wanted = None if session is None else session.wanted[outline.wanted.key]
-        self._offset = offset
+        session = asked.session
+        self._wanted = None if session is None else session.wanted[asked.template.wanted[0].key]
+        asked.request.body = NO_BODY
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         """True for a record, or if it is not plain any more."""
-        end = self._partition.readable_end(read_committed=self._outline.is_read_committed)
-        return self._offset < end or self._read() is None
+        asked = self._asked
+        end = self._partition.readable_end(read_committed=asked.template.is_read_committed)
+        return asked.offsets[0] < end or self._read() is None
 
     def _read(self) -> Readable | None:
-        broker = self._call.broker
-        partition = _partition(broker, self._outline)
-        return None if partition is None else _read(broker, partition, self._outline, self._offset)
+        asked = self._asked
+        partition = _partition(asked.broker, asked.template, 0)
+        if partition is None:
+            return None
+        return _read(asked.broker, partition, asked.template, 0, asked.offsets[0], asked.template.max_bytes)
 
     def answer(self) -> Encoded:
         """Whatever there is by now."""
+        asked = self._asked
         readable = self._read()
         if readable is None:
             return self._answer_in_full()
@@ -178,40 +245,56 @@ class _Waiting:
         if wanted is not None:
             is_news = wanted.is_news(readable.high_watermark, readable.log_start_offset)
             if not is_news and not readable.records.size:
-                return encode_response(self._request, FetchResponse(session_id=self._outline.session_id, responses=[]))
-            wanted.told(readable.high_watermark, readable.log_start_offset)
-        return _encoded(self._request, self._outline, readable)
+                return encode_response(asked.request, FetchResponse(session_id=asked.template.session_id, responses=[]))
+        return asked.answered([readable])
 
     def _answer_in_full(self) -> Encoded:
-        wanted = self._wanted or self._outline.wanted.at(self._offset)
-        begun = FetchRound([wanted], self._session, is_incremental=self._session is not None)
-        return encode_response(self._request, answer_waiting(self._call, self._outline.body, begun))
+        asked = self._asked
+        wanted = self._wanted or asked.template.wanted[0].at(asked.offsets[0])
+        begun = FetchRound([wanted], asked.session, is_incremental=asked.session is not None)
+        return encode_response(asked.request, answer_waiting(self._call, asked.template.body, begun))
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
     """A request was read from `received`: the next one like it may be plain."""
-    version, known = request.api_version, peer.fetch_outlines
-    if version < _VERSION_MIN or not _is_learnable(body) or not known.may_learn(version, received.tobytes()):
+    version, known = request.api_version, peer.fetch_templates
+    if version < _VERSION_MIN or not _is_learnable(body) or not known.has_room():
         return
-    (topic,) = body.topics
-    (part,) = topic.partitions
+    text = received.tobytes()
+    if known.find_body(version, text) is not None:
+        return
     by_id = version >= TOPIC_IDS_SINCE
-    name = broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.topic)
-    if name is None or not peer.admission.rights.allows(Operation.READ, ResourceType.TOPIC, name):
+    names, wanted = [], []
+    for topic in body.topics:
+        name = broker.view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.topic)
+        if name is None or not peer.admission.rights.allows(Operation.READ, ResourceType.TOPIC, name):
+            return
+        names += [TopicPartition(name, part.partition) for part in topic.partitions]
+        wanted += [wanted_of(topic, part, by_id) for part in topic.partitions]
+    if len(names) > 1 and not known.is_seen_again(tuple(names)):
         return
-    if (at := TopicPartition(name, part.partition)) in broker.partitions:
-        known.learn(version, body, at, wanted_of(topic, part, by_id), received.tobytes())
+    if all(name in broker.partitions for name in names):
+        known.learn(numbers_of(version, body), text, FetchTemplate(version, body, names, wanted))
 
 
 def _is_learnable(body: FetchRequest) -> bool:
-    """A consumer's, for one partition, not the first of a session or its last."""
+    """A consumer's, for some partitions, not the first of a session or its last."""
     if body.isolation_level not in ISOLATION_LEVELS:
         return False
     if body.replica_id != _NO_REPLICA or body.replica_state.replica_id != _NO_REPLICA or body.forgotten_topics_data:
         return False
     if body.session_epoch == INITIAL_EPOCH or (body.session_epoch == FINAL_EPOCH) != (body.session_id == SESSIONLESS):
         return False
-    if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
+    if len(body.topics) > PARTITIONS_MAX or not all(topic.partitions for topic in body.topics):
         return False
-    (part,) = body.topics[0].partitions
-    return min(body.max_bytes, part.partition_max_bytes, part.current_leader_epoch + 1) >= 0
+    parts = [part for topic in body.topics for part in topic.partitions]
+    if not 0 < len(parts) <= PARTITIONS_MAX or body.max_bytes < 0 or not _are_named_once(body):
+        return False
+    return all(min(part.partition_max_bytes, part.current_leader_epoch + 1) >= 0 for part in parts)
+
+
+def _are_named_once(body: FetchRequest) -> bool:
+    """Each topic and, of it, each partition; the answer has one place for it."""
+    if len({(topic.topic, topic.topic_id) for topic in body.topics}) < len(body.topics):
+        return False
+    return all(len({part.partition for part in topic.partitions}) == len(topic.partitions) for topic in body.topics)

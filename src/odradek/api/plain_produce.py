@@ -1,7 +1,8 @@
-"""The produce request that nearly all are: one topic, one partition, a good batch, and like one before (outlines.py).
+"""The produce request that most are: one good batch for each partition, and like one before (produce_template.py).
 
 Reading, handling and answering a small batch costs a third of what it costs in produce.py.  Whatever is not plain, or
-goes wrong, is left to produce.py before anything was done: it has all the rules and every error.
+goes wrong, is left to produce.py before anything was done: it has all the rules and every error.  Of several batches
+the first may have its place when the second is refused: then produce.py makes the answer.
 """
 
 from __future__ import annotations
@@ -9,39 +10,77 @@ from __future__ import annotations
 from odradek.api import produce
 from odradek.api.call import Peer
 from odradek.api.outcome import NO_BODY, Encoded, Staged, encoded
-from odradek.api.outlines import Outline
+from odradek.api.produce_template import ProduceTemplate
+from odradek.api.templates import PARTITIONS_MAX
 from odradek.base.errors import Refused
-from odradek.base.units import Offset
+from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, Offset
 from odradek.core import ingress
 from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import Written
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
+from odradek.core.partition import Partition
 from odradek.core.staging import Append
+from odradek.record.batch import Batch
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
+
+_ROW_SIZE = 3  # Since there is a log start offset in it.
 
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
     """None if it is not plain.  Raises Malformed."""
-    found = peer.outlines.find(request, peer.admission.outlines)
+    found = peer.produce_templates.find(request, peer.admission.produce_templates)
     if found is None:
         return None
-    outline, records = found
-    partition = outline.find(broker)
+    template, records = found
+    if len(records) > 1:
+        return _stage_several(broker, request, template, records, now)
+    partition = template.partitions[0].find(broker)
     if partition is None:
         return None
     try:
-        batch = ingress.admitted(partition, records, now, at_once=True)
+        batch = ingress.admitted(partition, records[0], now, at_once=True)
         join = None
         if batch.attributes:  # None are set in most batches.
-            join = produce.admit(broker, partition, batch, outline.version, outline.transactional_id, now)
-        append = broker.stage(partition, batch, now, all_replicas=outline.acks == produce.ACKS_ALL)
+            join = produce.admit(broker, partition, batch, template.version, template.transactional_id, now)
+        append = broker.stage(partition, batch, now, all_replicas=template.acks == produce.ACKS_ALL)
     except Refused:
         return None
     request.body = NO_BODY
-    return PlainStaged(broker, request, outline, append, partition.log.start_offset, now, join)
+    return PlainStaged(broker, request, template, [append], [partition.log.start_offset], now, join)
+
+
+def _stage_several(
+    broker: Broker, request: Request, template: ProduceTemplate, records: list[memoryview], now: Moment
+) -> PlainStaged | None:
+    """Those of transactions are not plain: they join them together."""
+    staged: list[tuple[Partition, Batch]] = []
+    for known, one in zip(template.partitions, records, strict=True):
+        partition = known.find(broker)
+        if partition is None:
+            return None
+        try:
+            batch = ingress.admitted(partition, one, now, at_once=True)
+            if batch.attributes:
+                if batch.is_transactional:
+                    return None
+                produce.check_allowed(template.version, template.transactional_id, batch)
+        except Refused:
+            return None
+        staged.append((partition, batch))
+    request.body = NO_BODY
+    appends, starts, all_replicas = [], [], template.acks == produce.ACKS_ALL
+    for partition, batch in staged:
+        try:
+            append, start = broker.stage(partition, batch, now, all_replicas=all_replicas), partition.log.start_offset
+        except Refused as refused:
+            append, start = Append(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False), NO_OFFSET
+            append.refused = refused
+        appends.append(append)
+        starts.append(start)
+    return PlainStaged(broker, request, template, appends, starts, now)
 
 
 def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.Staged) -> None:
@@ -51,18 +90,18 @@ def learn(peer: Peer, request: Request, received: memoryview, body: ProduceReque
     may be.
     """
     transactional_id = body.transactional_id
-    if body.acks == produce.ACKS_NONE:
+    count = sum(len(topic.partition_data) for topic in body.topic_data)
+    if body.acks == produce.ACKS_NONE or not len(done.appended) == count <= PARTITIONS_MAX:
         return
-    if transactional_id is not None and not produce.may_write(peer.admission.rights, transactional_id):
+    if transactional_id is not None and (count > 1 or not produce.may_write(peer.admission.rights, transactional_id)):
         return
-    if len(body.topic_data) == len(done.appended) == 1 == len(body.topic_data[0].partition_data):
-        name = done.appended[0].name
-        if name.topic not in INTERNAL_TOPICS:  # Who may write there is asked each time.
-            peer.outlines.learn(request.api_version, body, name, received, peer.admission.outlines)
+    names = [appended.name for appended in done.appended]
+    if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # Who may write there is asked each time.
+        peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
 
 
 class PlainStaged(Staged):
-    """One batch of one partition on its way."""
+    """One batch of each partition on its way."""
 
     is_quick = True
 
@@ -70,39 +109,54 @@ class PlainStaged(Staged):
         self,
         broker: Broker,
         request: Request,
-        outline: Outline,
-        append: Append,
-        log_start_offset: Offset,
+        template: ProduceTemplate,
+        appends: list[Append],
+        log_start_offsets: list[Offset],
         now: Moment,
         join: Written | None = None,
     ) -> None:
+        """`join` is of the only partition to its transaction."""
         self.broker = broker
         self.request = request
-        self.outline = outline
-        self.append = append
-        self.log_start_offset = log_start_offset
+        self.template = template
+        self.appends = appends
+        self.log_start_offsets = log_start_offsets
         self.now = now
         self.join = join
 
     def finish(self) -> Encoded | Parked[Encoded]:
-        append, outline = self.append, self.outline
-        if (
-            append.refused is None
-            and not append.needs_sync
-            and (outline.acks != produce.ACKS_ALL or self._is_everywhere())
-        ):
-            return outline.answer.encode(
-                self.request, append.base_offset, append.log_append_time, self.log_start_offset
-            )
-        response = outline.response(append.base_offset, append.log_append_time, self.log_start_offset)
-        part = response.responses[0].partition_responses[0]
-        appended = [produce.Appended(outline.name, append, part, self.join)]
-        general = produce.Staged(self.broker, self.now, outline.acks, outline.timeout_ms, response, appended)
+        template = self.template
+        if self._is_done():
+            return [template.answer.frame(self.request.correlation_id, self._rows(template.answer.row_size))]
+        response = template.response(self._rows(_ROW_SIZE))
+        parts = [part for topic in response.responses for part in topic.partition_responses]
+        appended = [
+            produce.Appended(known.name, append, part, self.join)
+            for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
+        ]
+        general = produce.Staged(self.broker, self.now, template.acks, template.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
 
-    def _is_everywhere(self) -> bool:
-        """Nobody else has to have it first."""
+    def _rows(self, size: int) -> list[tuple[int, ...]]:
+        rows: list[tuple[int, ...]] = []
+        for number, append in enumerate(self.appends):
+            if size == _ROW_SIZE:
+                rows.append((append.base_offset, append.log_append_time, self.log_start_offsets[number]))
+            else:
+                rows.append((append.base_offset, append.log_append_time))
+        return rows
+
+    def _is_done(self) -> bool:
+        """Nobody else has to have it first, and nothing went wrong."""
+        for append in self.appends:
+            if append.refused is not None or append.needs_sync:
+                return False
+        if self.template.acks != produce.ACKS_ALL:
+            return True
         if self.join is not None:
             return False
-        partition = self.broker.partitions.get(self.outline.name)
-        return partition is not None and self.append.end <= partition.positions.high_watermark
+        for known, append in zip(self.template.partitions, self.appends, strict=True):
+            partition = self.broker.partitions.get(known.name)
+            if partition is None or append.end > partition.positions.high_watermark:
+                return False
+        return True

@@ -114,12 +114,12 @@ def client(tmp_path: Path) -> Client:
 
 def test_a_change_of_the_rules_reaches_a_produce_that_is_known(client: Client) -> None:
     assert [client.produce(), client.produce()] == [SERVED] * 2
-    assert len(client.peer.outlines) == 1
+    assert len(client.peer.produce_templates) == 1
     end = client.partition.log.end_offset
     client.may(READS)
     assert [client.produce(), client.produce()] == [DENIED] * 2
     assert client.partition.log.end_offset == end
-    assert len(client.peer.outlines) == 0
+    assert len(client.peer.produce_templates) == 0
     client.may(WRITES)
     assert client.produce() == SERVED
 
@@ -151,10 +151,10 @@ def _begun(client: Client) -> LargeProduce | None:
 def test_a_change_of_the_rules_reaches_a_fetch_that_is_known(client: Client) -> None:
     client.produce()
     assert [client.read(), client.read()] == [(SERVED, True)] * 2
-    assert len(client.peer.fetch_outlines) == 1
+    assert len(client.peer.fetch_templates) == 1
     client.may(WRITES)
     assert [client.read(), client.read()] == [(DENIED, False)] * 2
-    assert len(client.peer.fetch_outlines) == 0
+    assert len(client.peer.fetch_templates) == 0
     client.may(READS)
     assert client.read() == (SERVED, True)
 
@@ -183,7 +183,7 @@ def test_a_fetch_that_waits_is_answered_by_the_rights_it_came_with(client: Clien
 
 def test_a_change_of_the_rules_reaches_a_commit_that_is_known(client: Client) -> None:
     assert [client.commit(1), client.commit(2), client.commit(3)] == [SERVED] * 3
-    assert len(client.peer.commit_outlines) == 1
+    assert len(client.peer.commit_templates) == 1
     client.may(READS_GROUP)
     assert [client.commit(4), client.commit(5), client.commit(6)] == [DENIED] * 3
     client.may(READS)
@@ -210,7 +210,7 @@ def test_nothing_is_learned_of_what_was_refused(client: Client) -> None:
     client.may(READS_GROUP)
     for offset in range(4):
         assert client.commit(offset) == DENIED
-    known = client.peer.outlines, client.peer.fetch_outlines, client.peer.commit_outlines
+    known = client.peer.produce_templates, client.peer.fetch_templates, client.peer.commit_templates
     assert [len(each) for each in known] == [0, 0, 0]
 
 
@@ -264,5 +264,5 @@ def test_everything_is_learned_where_everything_is_allowed(client: Client) -> No
     client.read()
     client.commit(1)
     client.commit(2)
-    known = client.peer.outlines, client.peer.fetch_outlines, client.peer.commit_outlines
+    known = client.peer.produce_templates, client.peer.fetch_templates, client.peer.commit_templates
     assert [len(each) for each in known] == [1, 1, 1]

@@ -189,8 +189,8 @@ def known(harness: Harness, message: object, version: int, times: int = 3) -> Co
     talk = harness.talk()
     for correlation in range(times):
         sent(harness, talk, message, version, correlation) or after_it_waited(harness, talk)
-    outlines = (talk.peer.outlines, talk.peer.fetch_outlines, talk.peer.commit_outlines)
-    assert any(map(len, outlines))
+    templates = (talk.peer.produce_templates, talk.peer.fetch_templates, talk.peer.commit_templates)
+    assert any(map(len, templates))
     return talk
 
 
@@ -224,7 +224,8 @@ def test_a_request_like_one_before_is_asked_about_too(
     refused = sent(harness, talk, message, version)
     assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes_of(answer(refused, of, version))
     assert harness.broker.partitions[TopicPartition(TopicName("t"), 0)].log.end_offset == end
-    assert not len(talk.peer.outlines) and not len(talk.peer.fetch_outlines) and not len(talk.peer.commit_outlines)
+    templates = (talk.peer.produce_templates, talk.peer.fetch_templates, talk.peer.commit_templates)
+    assert not any(map(len, templates))
     gate.admission = Admission(throttle_ms=THROTTLE_MS, version=1)
     talk.receive_data(frame_of(message, version, 9, "c"))
     harness.go_on(talk)
@@ -238,13 +239,13 @@ def test_who_becomes_another_is_not_taken_for_the_one_before(harness: Harness) -
     talk = known(harness, produce(), PRODUCE)
     gate = Told(Admission(Principal("User", "alice")))
     talk._host = InMemoryHost(harness.broker, gate)
-    outlines = talk.peer.outlines
+    templates = talk.peer.produce_templates
     sent(harness, talk, produce(), PRODUCE)
     assert talk.peer.admission.principal == Principal("User", "alice")
-    assert talk.peer.outlines is not outlines
-    kept = talk.peer.outlines
+    assert talk.peer.produce_templates is not templates
+    kept = talk.peer.produce_templates
     sent(harness, talk, produce(), PRODUCE)
-    assert talk.peer.outlines is kept and len(kept)
+    assert talk.peer.produce_templates is kept and len(kept)
 
 
 # Order.

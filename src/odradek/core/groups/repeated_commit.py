@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
+from odradek.base.places import places as numbers_at
 from odradek.base.units import TimestampMs
 from odradek.core.cluster import TopicInfo
 from odradek.core.coordinators.durable import Written
@@ -27,8 +28,6 @@ from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 _NUMBER = Struct(">q")
 _put = _NUMBER.pack_into
 _put_crc = Struct(">I").pack_into
-_TIME_MARK = TimestampMs(0x3A7F19C2E45B6D08)  # As nothing else in a batch could be; offsets are counted from theirs.
-_OFFSET_MARK = 0x5C21D7940B8EA300
 
 
 class RepeatedCommit:
@@ -37,17 +36,14 @@ class RepeatedCommit:
     __slots__ = ("_batch", "_offsets_at", "_records", "_times_at", "who")
 
     def __init__(self, shard: GroupShard, who: Committer, places: Sequence[Place]) -> None:
-        """ValueError if a name looks like a number that is to be found in the batch."""
         self.who = who
-        marked = [
-            record(who.group_id, place._replace(offset=_OFFSET_MARK + number), _TIME_MARK)
-            for number, place in enumerate(places)
-        ]
-        self._batch = shard.log.encoded(marked, _TIME_MARK)
-        self._offsets_at = [self._only(_OFFSET_MARK + number) for number in range(len(places))]
-        self._times_at = self._all(_TIME_MARK)
-        if len(self._times_at) != 2 + len(places):
-            raise ValueError("a name looks like a time")
+        clear, full = (_encoded(shard, who, places, number) for number in (0, -1))
+        self._batch = clear
+        at = iter(numbers_at(clear, full, [_NUMBER.size] * (2 + 2 * len(places))))
+        self._times_at, self._offsets_at = [next(at), next(at)], []
+        for _ in places:
+            self._offsets_at.append(next(at))
+            self._times_at.append(next(at))
         self._records: list[tuple[OffsetCommitKey, Place]] = [
             (OffsetCommitKey(group=who.group_id, topic=place.topic.name, partition=place.partition), place)
             for place in places
@@ -56,16 +52,6 @@ class RepeatedCommit:
     def topics(self) -> list[TopicInfo]:
         """Each once."""
         return list({place.topic.name: place.topic for _, place in self._records}.values())
-
-    def _only(self, mark: int) -> int:
-        (at,) = self._all(mark)
-        return at
-
-    def _all(self, mark: int) -> list[int]:
-        sought, found, at = _NUMBER.pack(mark), [], -1
-        while (at := self._batch.find(sought, at + 1)) >= 0:
-            found.append(at)
-        return found
 
     def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> Written:
         """Raises Refused, and nothing happened."""
@@ -95,3 +81,12 @@ class RepeatedCommit:
             _put(batch, at, offset)
         _put_crc(batch, CRC_POSITION, crc32c(memoryview(batch)[CHECKSUMMED_FROM:]))
         return batch
+
+
+def _encoded(shard: GroupShard, who: Committer, places: Sequence[Place], number: int) -> bytes:
+    """The batch with that number for all offsets and times, and no checksum."""
+    time = TimestampMs(number)
+    records = [record(who.group_id, place._replace(offset=number), time) for place in places]
+    batch = bytearray(shard.log.encoded(records, time))
+    _put_crc(batch, CRC_POSITION, 0)
+    return bytes(batch)

@@ -1,0 +1,64 @@
+"""What a connection's last commits of offsets were like, and how they are answered.
+
+    │ group │ generation │ member │ topic │ partition │ offset │ leader epoch │ metadata │ ...
+                                                       (differs, one for each partition)
+
+Known as fetch requests are (fetch_template.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.base.errors import ErrorCode
+from odradek.core.broker import Broker
+from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.core.groups.repeated_commit import RepeatedCommit
+from odradek.core.groups.shard import GroupShard
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
+from odradek.wire.primitives import Chunk
+from odradek.wire.request import Request
+from odradek.wire.response import encode_response
+from odradek.wire.template import AnswerTemplate, NumbersTemplate
+
+Respond = Callable[[ErrorCode], OffsetCommitResponse]
+
+
+class CommitTemplate:
+    """One committer and its partitions, all but the offsets."""
+
+    def __init__(self, version: int, repeated: RepeatedCommit, respond: Respond, broker: Broker) -> None:
+        """`respond` gives what is answered, all partitions having the same code.  Raises Refused."""
+        self.repeated = repeated
+        self._respond = respond
+        self._topics = repeated.topics()
+        self._index = broker.groups.shards.partition_of(repeated.who.group_id)
+        self._offsets_topic = broker.view.topics[CONSUMER_OFFSETS]
+        self._answer = AnswerTemplate(respond(ErrorCode.NONE), version, ())
+
+    def shard(self, broker: Broker) -> GroupShard | None:
+        """None if the template is out of date: a topic is gone, or another of the same name, or has grown.
+
+        Raises Refused.
+        """
+        topics = broker.view.topics
+        if topics.get(CONSUMER_OFFSETS) is not self._offsets_topic:
+            return None
+        for topic in self._topics:
+            if topics.get(topic.name) is not topic:
+                return None
+        return broker.groups.shards.shard(self._index)
+
+    def answer(self, request: Request, failure: ErrorCode) -> list[Chunk]:
+        """The whole frame."""
+        if failure:
+            return encode_response(request, self._respond(failure))
+        return [self._answer.frame(request.correlation_id, [])]
+
+
+def numbers_of(version: int, body: OffsetCommitRequest) -> NumbersTemplate:
+    """What requests like this one have in common."""
+    return NumbersTemplate(body, version, ("topics.partitions.committed_offset",))

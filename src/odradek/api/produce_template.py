@@ -1,0 +1,155 @@
+"""What produce requests were like: those of one connection, and those of all under one admission.
+
+    │ transactional id, acks, timeout, topic, partition │ records │ partition │ records │ tags, none │
+
+A producer's requests to the same partitions differ in their records alone, so one that is like an earlier one but for
+them need not be read again, and its answer is the earlier one with other numbers.
+
+A producer that connects anew, or one of a thousand that are alike, need not be read even once: its connection looks
+among the templates of all that have the same rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from odradek.api.templates import SHAPES_MAX, TemplatePartition, Templates
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import PRODUCE_TEMPLATES_MAX
+from odradek.base.units import TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from odradek.wire.request import Request
+from odradek.wire.template import AnswerTemplate, RecordsTemplate
+
+_RECORDS = ("topic_data.partition_data.records",)
+_ANSWERED = "responses.partition_responses."
+_NUMBERS = (_ANSWERED + "base_offset", _ANSWERED + "log_append_time_ms", _ANSWERED + "log_start_offset")
+_ALIKE_MAX = 8  # With the same beginning: their first partition is the same, and as many follow.
+
+
+class ProduceTemplate:
+    """Some partitions, as one producer writes to them, all but the records."""
+
+    def __init__(
+        self, version: int, body: ProduceRequest, names: Sequence[TopicPartition], known: RecordsTemplate
+    ) -> None:
+        self.version = version
+        self.transactional_id = body.transactional_id
+        self.acks = body.acks
+        self.timeout_ms = body.timeout_ms
+        self.known = known
+        ids = [(topic.name, topic.topic_id) for topic in body.topic_data for _ in topic.partition_data]
+        self.partitions = [TemplatePartition(name, Uuid(one)) for name, (_, one) in zip(names, ids, strict=True)]
+        self._topics = [
+            (topic.name, topic.topic_id, [part.index for part in topic.partition_data]) for topic in body.topic_data
+        ]
+        self.answer = AnswerTemplate(self.response([(0, 0, 0)] * len(names)), version, _NUMBERS)
+
+    def response(self, rows: Iterable[tuple[int, ...]]) -> ProduceResponse:
+        """The whole answer to batches that were appended: base offset, log append time and log start offset of each."""
+        left = iter(rows)
+        responses = []
+        for name, topic_id, indexes in self._topics:
+            parts = []
+            for index in indexes:
+                base_offset, time, log_start_offset = next(left)
+                parts.append(
+                    PartitionProduceResponse(
+                        index=index,
+                        error_code=ErrorCode.NONE,
+                        base_offset=base_offset,
+                        log_append_time_ms=time,
+                        log_start_offset=log_start_offset,
+                    )
+                )
+            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=parts))
+        return ProduceResponse(responses=responses)
+
+
+class ProduceTemplates(Templates[ProduceTemplate]):
+    """By how the requests begin.  Their shapes are the sizes of that: a producer's differ in little else."""
+
+    def __init__(self, size_max: int = PRODUCE_TEMPLATES_MAX, shapes_max: int = SHAPES_MAX) -> None:
+        super().__init__(size_max, shapes_max)
+        self._known: dict[bytes, list[ProduceTemplate]] = {}
+        self._sizes: list[int] = []
+        self._full: set[tuple[TopicPartition, int]] = set()
+
+    def find(self, request: Request, others: ProduceTemplates) -> tuple[ProduceTemplate, list[memoryview]] | None:
+        """What the request is, and its records, if it is like one of those known here, or to `others`."""
+        for template in self.that_begin(request):
+            records = template.known.records(request.body)
+            if records is not None:
+                return template, records
+        for template in others.that_begin(request):
+            records = template.known.records(request.body)
+            if records is not None:
+                self._keep(template)
+                return template, records
+        return None
+
+    def that_begin(self, request: Request) -> list[ProduceTemplate]:
+        """Those that begin like the request."""
+        body = request.body
+        for size in self._sizes:
+            found = self._known.get(body[:size].tobytes())
+            if found is not None and found[0].version == request.api_version:
+                return found
+        return []
+
+    def learn(
+        self,
+        version: int,
+        body: ProduceRequest,
+        names: Sequence[TopicPartition],
+        received: memoryview,
+        others: ProduceTemplates,
+    ) -> None:
+        """Remember what was read from `received`: a request for these partitions, with records.  And tell `others`."""
+        if not self._is_worth_it(names) or not self.has_room():
+            return
+        known = RecordsTemplate(body, version, _RECORDS)
+        size = len(known.beginning)
+        if received[:size] == known.beginning and known.records(received) is not None:  # And not written otherwise.
+            template = ProduceTemplate(version, body, names, known)
+            self._keep(template)
+            others._keep(template)
+
+    def _is_worth_it(self, names: Sequence[TopicPartition]) -> bool:
+        """Some write to other partitions each time."""
+        if len(names) == 1:
+            return True
+        return self.is_seen_again(tuple(names)) and ((names[0], len(names)) not in self._full or self._forget())
+
+    def _keep(self, template: ProduceTemplate) -> None:
+        if not self.has_room():
+            return
+        beginning = template.known.beginning
+        if len(beginning) not in self._sizes:
+            if len(self._sizes) >= self._shapes_max and not self._forget():
+                return
+            self._sizes.append(len(beginning))
+        alike = self._known.setdefault(beginning, [])
+        if alike and alike[0].version != template.version:  # Another client.
+            self._size -= len(alike)
+            alike.clear()
+        for number, one in enumerate(alike):
+            if one.known.rest == template.known.rest:
+                alike[number] = template
+                return
+        if len(alike) < _ALIKE_MAX:
+            alike.append(template)
+            self._size += 1
+        else:
+            self._full.add((template.partitions[0].name, len(template.partitions)))
+
+    def _clear(self) -> None:
+        self._known.clear()
+        self._sizes.clear()
+        self._full.clear()

@@ -1,0 +1,119 @@
+"""What a connection's requests of one API were like, so that the next ones like them need not be read.
+
+A template (wire/template.py) tells what requests have in common, and its meaning what they ask for.  A template is made
+of a request that was read, and only if writing that gives the same bytes: what is recognised can be nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from odradek.base.units import TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.broker import Broker
+from odradek.core.partition import Partition
+from odradek.wire.request import Request
+from odradek.wire.template import NumbersTemplate
+
+Meaning = TypeVar("Meaning")
+
+PARTITIONS_MAX = 32  # Of a request that is learned: one with more is rarely the same again.
+SHAPES_MAX = 8
+_MISSES_PER_PLACE = 16
+
+
+class TemplatePartition:
+    """A partition that requests name."""
+
+    def __init__(self, name: TopicPartition, topic_id: Uuid) -> None:
+        """`topic_id` is zero where the topic is named."""
+        self.name = name
+        self.topic_id = topic_id
+        self.has_topic_id = topic_id != ZERO_UUID
+
+    def find(self, broker: Broker) -> Partition | None:
+        """None if it is gone; a topic that was made anew has another id."""
+        if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
+            return None
+        return broker.partitions.get(self.name)
+
+
+class Templates(Generic[Meaning]):
+    """Bounded: what is not worth it is not learned."""
+
+    def __init__(self, size_max: int, shapes_max: int) -> None:
+        self._size_max = size_max
+        self._shapes_max = shapes_max
+        self._size = 0
+        self._misses = 0
+        self._seen: set[Hashable] = set()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def has_room(self) -> bool:
+        """To be asked first: to find out what a request is like costs as much as to read it."""
+        return self._size < self._size_max or self._forget()
+
+    def is_seen_again(self, kind: Hashable) -> bool:
+        """Some ask once and never again: nothing is learned from the first of a kind."""
+        if kind in self._seen:
+            return True
+        if len(self._seen) >= self._size_max:
+            self._seen.clear()
+        self._seen.add(kind)
+        return False
+
+    def _forget(self) -> bool:
+        """When there is no room: everything, but only after many requests for which it was of no use."""
+        self._misses += 1
+        if self._misses < _MISSES_PER_PLACE * self._size_max:  # Till then it may not be out of date.
+            return False
+        self._misses = self._size = 0
+        self._clear()
+        return True
+
+    def _clear(self) -> None:
+        raise NotImplementedError
+
+
+class NumbersTemplates(Templates[Meaning]):
+    """Of requests that differ in some numbers, by where these stand, and by all else that a request has."""
+
+    def __init__(self, size_max: int, shapes_max: int = SHAPES_MAX) -> None:
+        super().__init__(size_max, shapes_max)
+        self._shapes: list[tuple[NumbersTemplate, dict[int, Meaning]]] = []
+
+    def find(self, request: Request) -> tuple[Meaning, tuple[int, ...]] | None:
+        """What a request means, and its numbers."""
+        return self.find_body(request.api_version, request.body.tobytes()) if self._shapes else None
+
+    def find_body(self, version: int, body: bytes) -> tuple[Meaning, tuple[int, ...]] | None:
+        for template, known in self._shapes:
+            if template.size == len(body) and template.version == version:
+                meaning = known.get(template.key(body))
+                if meaning is not None:
+                    return meaning, template.values(body)
+        return None
+
+    def learn(self, template: NumbersTemplate, received: bytes, meaning: Meaning) -> None:
+        """Keeps what `received` means.  `template` is of what was read: another way to write the same is not kept."""
+        if len(received) != template.size or template.key(received) != template.own_key:
+            return
+        known = self._of_shape(template)
+        if known is not None:
+            self._size += template.own_key not in known
+            known[template.own_key] = meaning
+
+    def _of_shape(self, template: NumbersTemplate) -> dict[int, Meaning] | None:
+        for shape, known in self._shapes:
+            if shape.is_like(template):
+                return known
+        if len(self._shapes) >= self._shapes_max and not self._forget():
+            return None
+        self._shapes.append((template, {}))
+        return self._shapes[-1][1]
+
+    def _clear(self) -> None:
+        self._shapes.clear()

@@ -1,0 +1,293 @@
+"""A message cut at some of its fields: others that differ in nothing else are known, or made, by what is around them.
+
+    │ piece │ field │ piece │ field │ ... │ piece │
+
+A field is named by its path, "topics.partitions.fetch_offset": that of every partition of every topic.  One that the
+version does not have is left out.  It is a number, or records, whose length belongs to it.
+
+The writer tells where a field stands: it writes the numbers with all of their bits clear, and with all set, and says
+itself where records go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Any, cast
+
+from odradek.base.places import places
+from odradek.wire.api_keys import response_header_version
+from odradek.wire.compile import writer
+from odradek.wire.layout import FieldLayout, StructLayout, layout
+from odradek.wire.primitives import INT16, INT32, INT64, RECORDS, Chunk, Primitive, Splice, Splices
+from odradek.wire.schema import schema_of
+from odradek.wire.varint import read_uvarint, uvarint
+
+NUMBERS = (INT16, INT32, INT64)
+REST_BYTES_MIN = 16  # Fewer are no batch, and may be less than a length.
+_SIZE_BYTES = 4
+_FRONT = "ii"  # Of an answer: the size of the rest, and the correlation id.
+_LENGTH = Struct(">i")
+
+_LAYOUTS: dict[tuple[type, int], StructLayout] = {}
+
+
+def _layout(cls: type, version: int) -> StructLayout:
+    found = _LAYOUTS.get((cls, version))
+    if found is None:
+        found = _LAYOUTS[cls, version] = layout(cls, version)
+    return found
+
+
+class Cut:
+    """The pieces of a message in one version, and what stands between them."""
+
+    def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
+        """The message is afterwards as it was."""
+        shape = _layout(type(message), version)
+        fields = list(_fields(shape, message, "", frozenset(paths)))
+        written, found = _places(message, version, fields, 1 if shape.is_flexible else _LENGTH.size)
+        self.version = version
+        self.is_flexible = shape.is_flexible
+        self.kinds = [kind for _, _, kind in fields]
+        self.pieces: list[bytes] = []
+        start = 0
+        for at, size in found:
+            assert at >= start, "fields stand in the order of the schema"
+            self.pieces.append(written[start:at])
+            start = at + size
+        self.pieces.append(written[start:])
+
+
+_Field = tuple[Any, str, Primitive]  # An attribute of a struct of the message.
+
+
+def _fields(shape: StructLayout, message: Any, path: str, paths: frozenset[str]) -> Iterator[_Field]:
+    """Those that are sought, as they are written."""
+    for field in shape.fields:
+        name = path + field.name
+        if name in paths:
+            assert isinstance(field.type, Primitive) and not field.is_array
+            yield message, field.name, field.type
+        elif isinstance(field.type, StructLayout):
+            yield from _fields_within(field, field.type, getattr(message, field.name), f"{name}.", paths)
+
+
+def _fields_within(
+    field: FieldLayout, shape: StructLayout, value: Any, path: str, paths: frozenset[str]
+) -> Iterator[_Field]:
+    if not any(sought.startswith(path) for sought in paths):
+        return
+    for one in value if field.is_array else [value]:
+        yield from _fields(shape, one, path, paths)
+
+
+class _NoRecords:
+    """Tells where records would go."""
+
+    size = 0
+
+
+def _places(
+    message: object, version: int, fields: list[_Field], length_bytes: int
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """What is written, and the position and the size in it of each field."""
+    before = [getattr(owner, name) for owner, name, _ in fields]
+    try:
+        clear, _ = _written(message, version, fields, 0)
+        full, records = _written(message, version, fields, -1)
+    finally:
+        for (owner, name, _), value in zip(fields, before, strict=True):
+            setattr(owner, name, value)
+    ends, numbers = (
+        iter(records),
+        iter(places(clear, full, [kind.size for _, _, kind in fields if kind is not RECORDS])),
+    )
+    found: list[tuple[int, int]] = []
+    for _, _, kind in fields:
+        if kind is RECORDS:
+            found.append((next(ends) - length_bytes, length_bytes))
+        else:
+            assert kind in NUMBERS
+            found.append((next(numbers), kind.size))
+    return clear, found
+
+
+def _written(message: object, version: int, fields: list[_Field], number: int) -> tuple[bytes, list[int]]:
+    """With that number in all of the fields, and no records; and where those would go."""
+    for owner, name, kind in fields:
+        setattr(owner, name, _NoRecords() if kind is RECORDS else number)
+    out, splices = bytearray(), cast("Splices", [])
+    writer(type(message), version)(out, message, splices)
+    return bytes(out), [at for at, _ in splices]
+
+
+class NumbersTemplate:
+    """A request that differs from others in some numbers: they are of one size, and of one key."""
+
+    def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
+        cut = Cut(message, version, paths)
+        code, mask, text = ">", b"", b""
+        for piece, kind in zip(cut.pieces, cut.kinds, strict=False):
+            code += f"{len(piece)}x{kind.code}"
+            mask += b"\xff" * len(piece) + bytes(kind.size)
+            text += piece + bytes(kind.size)
+        last = cut.pieces[-1]
+        numbers = Struct(f"{code}{len(last)}x")
+        self.version = version
+        self.size = numbers.size
+        self._unpack = numbers.unpack
+        self._mask = int.from_bytes(mask + b"\xff" * len(last), "big")
+        self.own_key = int.from_bytes(text + last, "big")
+
+    def is_like(self, other: NumbersTemplate) -> bool:
+        """True if both have their numbers in the same places, and nothing else need be the same."""
+        return self.version == other.version and self.size == other.size and self._mask == other._mask
+
+    def key(self, body: bytes) -> int:
+        """What does not differ, of a body of this size."""
+        return int.from_bytes(body, "big") & self._mask
+
+    def values(self, body: bytes) -> tuple[int, ...]:
+        """Its numbers, as they stand."""
+        return self._unpack(body)
+
+
+class RecordsTemplate:
+    """A request that differs from others in its records."""
+
+    def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
+        cut = Cut(message, version, paths)
+        assert all(kind is RECORDS for kind in cut.kinds) and cut.kinds
+        self.version = version
+        self.is_flexible = cut.is_flexible
+        self.beginning = cut.pieces[0]
+        self.rest = cut.pieces[1:]
+
+    @property
+    def end_bytes(self) -> int:
+        """What follows the last records."""
+        return len(self.rest[-1])
+
+    def records(self, body: memoryview) -> list[memoryview] | None:
+        """Those of a body that has the beginning; None if it goes on in another way.  Raises Malformed."""
+        found, at, size = [], len(self.beginning), len(body)
+        for piece in self.rest:
+            start, end = self._next(body, at, size)
+            at = end + len(piece)
+            if not start or at > size or body[end:at] != piece:
+                return None
+            found.append(body[start:end])
+        return found if at == size else None
+
+    def only_records(self, body: memoryview, size: int) -> int:
+        """Where they begin, if there is but one piece after them, and they fill a body of `size` bytes; else 0.
+
+        Of the body the first part need be there.  Raises Malformed.
+        """
+        if len(self.rest) > 1:
+            return 0
+        start, end = self._next(body, len(self.beginning), len(body))
+        return start if end + self.end_bytes == size else 0
+
+    def _next(self, body: memoryview, at: int, size: int) -> tuple[int, int]:
+        """Where records begin and end whose length is at `at`; zeros if there is no room for any."""
+        if size - at < REST_BYTES_MIN:
+            return 0, 0
+        if not self.is_flexible:
+            start = at + _LENGTH.size
+            return start, start + max(_LENGTH.unpack_from(body, at)[0], 0)
+        first, second = body[at], body[at + 1]
+        if first > 127 > second:
+            start = at + 2
+            return start, start + (first & 127 | second << 7) - 1
+        length, start = read_uvarint(body, at)
+        return start, start + max(length - 1, 0)
+
+
+class AnswerTemplate:
+    """The frame of an answer, but for its numbers and its records: packed instead of encoded.
+
+    Its numbers come in rows, those without anything in between: as a rule one for each partition.
+    """
+
+    def __init__(self, sample: object, version: int, paths: Sequence[str]) -> None:
+        api_key = schema_of(type(sample)).api_key
+        assert api_key is not None, "it answers no request"
+        cut = Cut(sample, version, paths)
+        cut.pieces[0] = bytes(response_header_version(api_key, version)) + cut.pieces[0]
+        self._is_flexible = cut.is_flexible
+        self._sections = [_Section(_FRONT)]
+        for piece, kind in zip(cut.pieces, cut.kinds, strict=False):
+            self._sections[-1].add(piece, kind)
+            if kind is RECORDS:
+                self._sections.append(_Section(""))
+        self._sections[-1].add(cut.pieces[-1], RECORDS)
+        self._size = sum(section.finished() for section in self._sections) - _SIZE_BYTES
+        self.row_size = max(len(row) for section in self._sections for row in section.kinds) if cut.kinds else 0
+
+    def frame(self, correlation_id: int, rows: list[tuple[int, ...]]) -> bytes:
+        """Of an answer without records."""
+        section = self._sections[0]
+        if len(rows) == 1:
+            return section.pack(self._size, correlation_id, section.pieces[0], *rows[0], section.last)
+        numbers: list[object] = [self._size, correlation_id]
+        for number, row in enumerate(rows):
+            numbers.append(section.pieces[number])
+            numbers.extend(row)
+        numbers.append(section.last)
+        return section.pack(*numbers)
+
+    def frame_with(self, correlation_id: int, rows: list[tuple[int, ...]], records: list[Splice]) -> list[Chunk]:
+        """One row, and records, for each partition."""
+        sections = self._sections
+        size = self._size
+        lengths: list[bytes] = []
+        for one in records:
+            records_size = one.size
+            length = uvarint(records_size + 1) if self._is_flexible else _LENGTH.pack(records_size)
+            lengths.append(length)
+            size += len(length) + records_size
+        chunks: list[Chunk] = []
+        text = b""
+        for number, one in enumerate(records):
+            section, row = sections[number], rows[number]
+            if number:
+                text += section.pack(section.pieces[0], *row, section.last) + lengths[number]
+            else:
+                text = section.pack(size, correlation_id, section.pieces[0], *row, section.last) + lengths[0]
+            if one.size:
+                chunks.append(text)
+                chunks.append(one)
+                text = b""
+        text += sections[-1].last
+        if text:
+            chunks.append(text)
+        return chunks
+
+
+class _Section:
+    """What lies between two records: pieces, and a row of numbers after each but the last."""
+
+    def __init__(self, front: str) -> None:
+        self._code = f">{front}"
+        self.pieces: list[bytes] = []
+        self.kinds: list[list[Primitive]] = []
+        self.last = b""
+
+    def add(self, piece: bytes, kind: Primitive) -> None:
+        if kind is RECORDS:
+            self.last = piece
+        elif piece or not self.kinds:
+            self.pieces.append(piece)
+            self.kinds.append([kind])
+        else:
+            self.kinds[-1].append(kind)
+
+    def finished(self) -> int:
+        """All was added; returns how many bytes it has."""
+        for piece, row in zip(self.pieces, self.kinds, strict=True):
+            self._code += f"{len(piece)}s" + "".join(kind.code for kind in row)
+        whole = Struct(f"{self._code}{len(self.last)}s")
+        self.pack = whole.pack
+        return whole.size

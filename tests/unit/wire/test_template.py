@@ -1,0 +1,235 @@
+"""What is known, or made, by its bytes is what would be read, or written."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from odradek.base.places import places
+from odradek.base.uuids import Uuid
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.compile import decode, encode
+from odradek.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from odradek.wire.primitives import Chunk
+from odradek.wire.request import Request
+from odradek.wire.response import encode_response
+from odradek.wire.template import AnswerTemplate, NumbersTemplate, RecordsTemplate
+
+TOPIC_ID = Uuid(b"\xff" * 16)
+NAME = "\u00ff" * 9  # In UTF-8 no byte is 0xff, whatever it looks like.
+COUNTS = ((1,), (3,), (1, 2))
+FETCH_PATHS = ("session_epoch", "topics.partitions.fetch_offset")
+PRODUCE_PATHS = ("topic_data.partition_data.records",)
+PRODUCED = tuple(
+    f"responses.partition_responses.{name}" for name in ("base_offset", "log_append_time_ms", "log_start_offset")
+)
+FETCHED = tuple(
+    f"responses.partitions.{name}" for name in ("high_watermark", "last_stable_offset", "log_start_offset", "records")
+)
+
+
+class Slice(NamedTuple):
+    """Records of a file."""
+
+    text: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+
+def fetch(counts: tuple[int, ...], random: Random) -> FetchRequest:
+    offsets = iter([random.choice([0, -1, 255, 1 << 62]) for _ in range(sum(counts))])
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        session_id=-1,
+        session_epoch=random.choice([1, -1, 1 << 30]),
+        topics=[
+            FetchTopic(
+                topic=NAME[number:],
+                topic_id=TOPIC_ID,
+                partitions=[
+                    FetchPartition(partition=index, fetch_offset=next(offsets), partition_max_bytes=-1)
+                    for index in range(count)
+                ],
+            )
+            for number, count in enumerate(counts)
+        ],
+    )
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("version", range(4, 19))
+def test_requests_that_differ_in_their_numbers_have_one_key(version: int, counts: tuple[int, ...]) -> None:
+    random = Random(version)
+    body = fetch(counts, random)
+    before = encode(body, version)
+    template = NumbersTemplate(body, version, FETCH_PATHS)
+    assert encode(body, version) == before, "the message is as it was"
+    for _ in range(20):
+        other = fetch(counts, random)
+        text = encode(other, version)
+        assert template.size == len(text)
+        assert template.key(text) == template.own_key
+        numbers = [part.fetch_offset for topic in other.topics for part in topic.partitions]
+        assert list(template.values(text)) == ([other.session_epoch] if version >= 7 else []) + numbers
+        differs = bytearray(text)
+        differs[random.randrange(len(text))] ^= 1 << random.randrange(8)
+        is_same_but_for_numbers = template.key(bytes(differs)) == template.own_key
+        assert is_same_but_for_numbers == (_without_numbers(bytes(differs), version) == _without_numbers(text, version))
+
+
+def _without_numbers(text: bytes, version: int) -> object:
+    try:
+        body = decode(FetchRequest, version, text)
+    except ValueError:
+        return None
+    body.session_epoch = 0
+    for topic in body.topics:
+        for part in topic.partitions:
+            part.fetch_offset = 0
+    return body
+
+
+def produce(counts: tuple[int, ...], records: list[bytes]) -> ProduceRequest:
+    left = iter(records)
+    return ProduceRequest(
+        transactional_id=NAME,
+        acks=-1,
+        timeout_ms=-1,
+        topic_data=[
+            TopicProduceData(
+                name=NAME[number:],
+                topic_id=TOPIC_ID,
+                partition_data=[PartitionProduceData(index=index, records=next(left)) for index in range(count)],
+            )
+            for number, count in enumerate(counts)
+        ],
+    )
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("version", range(3, 14))
+def test_records_are_found(version: int, counts: tuple[int, ...]) -> None:
+    random, count = Random(version), sum(counts)
+    known = RecordsTemplate(produce(counts, [b""] * count), version, PRODUCE_PATHS)
+    for _ in range(20):
+        records = [random.randbytes(random.choice([16, 126, 127, 128, 16_384, 40_000])) for _ in range(count)]
+        text = encode(produce(counts, records), version)
+        found = known.records(memoryview(text))
+        assert found is not None
+        assert [bytes(one) for one in found] == records
+        assert known.records(memoryview(text + b"\0")) is None
+        assert known.records(memoryview(text[:-1])) is None
+        start = known.only_records(memoryview(text[: len(known.beginning) + 20]), len(text))
+        assert text[start : start + len(records[0])] == records[0] if count == 1 else not start
+
+
+@pytest.mark.parametrize("size", range(60))
+def test_what_ends_early_has_no_records(size: int) -> None:
+    for version in (8, 9):
+        known = RecordsTemplate(produce((2,), [b"", b""]), version, PRODUCE_PATHS)
+        text = encode(produce((2,), [bytes(40), bytes(40)]), version)
+        assert known.records(memoryview(text[: len(known.beginning) + size])) is None
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("version", range(3, 14))
+def test_numbers_are_packed_as_they_are_written(version: int, counts: tuple[int, ...]) -> None:
+    def answer(rows: list[tuple[int, ...]]) -> ProduceResponse:
+        left = iter(rows)
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=NAME[number:],
+                    topic_id=TOPIC_ID,
+                    partition_responses=[
+                        PartitionProduceResponse(
+                            index=index,
+                            error_code=0,
+                            base_offset=row[0],
+                            log_append_time_ms=row[1],
+                            log_start_offset=row[2],
+                        )
+                        for index, row in enumerate(next(left) for _ in range(count))
+                    ],
+                )
+                for number, count in enumerate(counts)
+            ]
+        )
+
+    random, count = Random(version), sum(counts)
+    template = AnswerTemplate(answer([(0, 0, 0)] * count), version, PRODUCED)
+    rows: list[tuple[int, ...]] = [(random.getrandbits(60), -1, random.getrandbits(9)) for _ in range(count)]
+    assert template.row_size == (2 if version < 5 else 3)
+    asked = Request(ApiKey.PRODUCE, version, 77, None, memoryview(b""), 0, 0)
+    assert [template.frame(77, [row[: template.row_size] for row in rows])] == encode_response(asked, answer(rows))
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("version", range(4, 19))
+def test_answers_with_records_are_packed_as_they_are_written(version: int, counts: tuple[int, ...]) -> None:
+    def answer(rows: list[tuple[int, ...]], records: list[Slice]) -> FetchResponse:
+        left = iter(zip(rows, records, strict=True))
+        return FetchResponse(
+            session_id=5 if version >= 7 else 0,
+            responses=[
+                FetchableTopicResponse(
+                    topic=NAME[number:],
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        PartitionData(
+                            partition_index=index,
+                            error_code=0,
+                            high_watermark=row[0],
+                            last_stable_offset=row[1],
+                            log_start_offset=row[2],
+                            aborted_transactions=None,
+                            records=one,
+                        )
+                        for index, (row, one) in enumerate(next(left) for _ in range(count))
+                    ],
+                )
+                for number, count in enumerate(counts)
+            ],
+        )
+
+    random, count = Random(version), sum(counts)
+    template = AnswerTemplate(answer([(0, 0, 0)] * count, [Slice(b"")] * count), version, FETCHED)
+    asked = Request(ApiKey.FETCH, version, 77, None, memoryview(b""), 0, 0)
+    for _ in range(10):
+        rows: list[tuple[int, ...]] = [(random.getrandbits(60), random.getrandbits(9), 0) for _ in range(count)]
+        records = [Slice(random.randbytes(random.choice([0, 0, 126, 127, 20_000]))) for _ in range(count)]
+        packed = template.frame_with(77, [row[: template.row_size] for row in rows], list(records))
+        assert whole(packed) == whole(encode_response(asked, answer(rows, records)))
+
+
+def whole(chunks: list[Chunk]) -> bytes:
+    return b"".join(chunk.text if isinstance(chunk, Slice) else bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
+
+
+def test_numbers_next_to_each_other_are_told_apart() -> None:
+    assert places(b"ab" + bytes(14) + b"c", b"ab" + b"\xff" * 14 + b"c", [4, 8, 2]) == [2, 6, 14]
+
+
+def test_what_differs_besides_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="nothing else"):
+        places(bytes(8), b"\xff" * 4 + b"\1\0\0\0", [4])
