@@ -27,6 +27,7 @@ from odradek.log.search import Later
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
+from support.invariants import check
 
 DIRECTORY = "/data/topic-0"
 CONFIG = LogConfig(segment_bytes=2500, index_interval_bytes=300, segment_index_bytes=80, retention_bytes=4000)
@@ -263,6 +264,11 @@ class History(RuleBasedStateMachine):
         assert len(data) <= max_bytes or len(got) == 1
 
     @invariant()
+    def all_of_it_agrees(self) -> None:
+        if hasattr(self, "log"):
+            check(self.log)
+
+    @invariant()
     def times_are_found(self) -> None:
         if hasattr(self, "log") and self.batches:
             wanted = self.random.randint(1_700_000_000_000 - 5, self.now + 20)
@@ -356,6 +362,7 @@ def one_history(seed: int) -> None:
     for name in random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS):
         if name != "finish_flush" or history.begun:
             getattr(history, name)(**arguments.get(name, dict)())
+            history.all_of_it_agrees()
             history.reads_are_right()
             history.times_are_found()
 

@@ -88,17 +88,21 @@ class Wanted:
             self.stop_watching()
             self._watched = watchers
             watchers[self] = None
+        assert self in watchers, "its partition would never tell it"
 
     def stop_watching(self) -> None:
         if self._watched is not None:
-            self._watched.pop(self, None)
+            assert self in self._watched, "its partition had forgotten it without telling it"
+            del self._watched[self]
             self._watched = None
 
     def changed(self) -> None:
         """Its partition has something to tell, and has forgotten who wanted to hear of it."""
+        assert self._watched is not None and self not in self._watched, "one change ends one watch"
         self._watched = None
         session = self.session
         if session is not None:
+            assert session.is_open, "who belongs to a session is among what it wants"
             session.due[self] = None
             session.lot.happened(session, self)
 
@@ -234,6 +238,7 @@ class FetchSessions:
                 session.wanted[key] = one
                 session.due[one] = None
                 self._partitions += 1
+                assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "there was room"
             yield
         for key in forgotten:
             self._partitions -= session.forget(key)
@@ -258,13 +263,16 @@ class FetchSessions:
         session.wanted = wanted
         self._sessions[session.id] = session
         self._partitions += len(wanted)
+        assert self._partitions <= FETCH_SESSION_PARTITIONS_MAX, "there was room"
         return session
 
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.wanted)
+            assert self._partitions >= 0 and (self._sessions or not self._partitions), "each partition is counted once"
             session.close()
+            assert not session.is_open, "who goes on with it finds out that it has ended"
 
     def _continued(self, session_id: int, epoch: int, uses_ids: bool) -> Session:
         session = self._sessions.get(session_id)
@@ -278,6 +286,8 @@ class FetchSessions:
 
     def goes_on(self, session: Session, steady: int) -> None:
         """Its next request came."""
+        assert self._sessions.get(session.id) is session, "a session that has ended does not go on"
+        assert INITIAL_EPOCH < session.epoch <= INT32_MAX, "after the greatest epoch comes 1"
         session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
         session.last_used = steady
         self._sessions[session.id] = self._sessions.pop(session.id)

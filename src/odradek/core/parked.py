@@ -64,6 +64,7 @@ class ParkingLot:
         if waiting is None:
             waiting = self._by_bucket[bucket] = {}
             heapq.heappush(self._buckets, bucket)
+        assert parked not in waiting, "who is parked twice would be answered twice"
         waiting[parked] = None
 
     def happened(self, key: Hashable, news: object = None) -> None:
@@ -79,6 +80,7 @@ class ParkingLot:
             bucket = heapq.heappop(self._buckets)
             for parked in list(self._by_bucket[bucket]):
                 self.complete(parked)
+            assert not self._by_bucket[bucket], "a deadline does not change while its request is parked"
             # A bucket lives until its time: forget() leaves it empty, so that the heap names it once.
             del self._by_bucket[bucket]
 

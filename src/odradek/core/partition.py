@@ -68,6 +68,7 @@ class Partition:
         durable = log.recovery_point if log else Offset(0)
         self.positions = Positions(high_watermark=durable, durable_end=durable)
         if log is not None:
+            assert self.positions.are_within(log.start_offset, log.end_offset), "a log is flushed before it is served"
             log.producers.made_visible(durable)
 
     @property
@@ -107,7 +108,9 @@ class Partition:
 
     def delete_old_segments(self, now: TimestampMs) -> bool:
         """Retention; True if something went.  Raises DiskFailed."""
-        count = self.log.delete_old_segments(now, self.positions.high_watermark)
+        log = self.log
+        count = log.delete_old_segments(now, self.positions.high_watermark)
+        assert log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
         if count:
             self.changed()
         return count > 0
@@ -219,6 +222,7 @@ class Partition:
         Raises Refused if there is no log any more, or its producer sent something else meanwhile.
         """
         log, batch = self.log, arrival.batch
+        assert self._staging is None, "what is staged has its offsets, and is written before anything else comes behind"
         if batch.producer_id >= 0 and not self._is_next(log, batch):
             text = f"producer {batch.producer_id} has sequence {batch.base_sequence} behind it by now"
             raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
@@ -229,6 +233,7 @@ class Partition:
             log.arrived(arrival)
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
+        assert log.end_offset == append.end, "a batch lies where its producer is told"
         self._has_told_full = False
         self._made_visible(staging.visible_end)
         return append
@@ -255,12 +260,15 @@ class Partition:
         if staging is None:
             return
         try:
-            self.log.append_known(staging.batches, self.info.leader_epoch, now, staging.producers)
+            log = self.log
+            log.append_known(staging.batches, self.info.leader_epoch, now, staging.producers)
         except DiskFailed as failed:
             staging.refuse(self._storage_error(failed))
         except Refused as refused:
             staging.refuse(Refused(refused.code, refused.detail))  # It is kept: see Broker._append_state.
         else:
+            # The twin of what `stage` promised: nobody else moved the log's end in between.
+            assert log.end_offset == staging.end, "batches lie where their producers are told"
             self._has_told_full = False
             self._made_visible(staging.visible_end)
 
@@ -269,8 +277,10 @@ class Partition:
         if not self.positions.made_visible(end):
             return False
         log = self._log
-        if log is not None and log.producers.first_unstable < end:
-            log.producers.made_visible(end)
+        if log is not None:
+            assert end <= log.end_offset, "nothing is visible that is not written"
+            if log.producers.first_unstable < end:
+                log.producers.made_visible(end)
         self.changed()
         return True
 
@@ -319,6 +329,7 @@ class Partition:
             log.append(batch, self.info.leader_epoch, now)
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
+        assert log.end_offset == append.end, "a marker lies where its coordinator is told"
         self._has_told_full = False
         self._made_visible(staging.visible_end)
         return append
@@ -334,8 +345,10 @@ class Partition:
 
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
         """A flush ended: what it covered is durable, and visible.  True if a waiting request may care."""
-        self.log.flushed(flush, now)
+        log = self.log
+        log.flushed(flush, now)
         durable = self.positions.made_durable(flush.end_offset)
+        assert self.positions.durable_end <= log.recovery_point, "nothing is durable that the log did not flush"
         visible = self._made_visible(flush.end_offset)
         return durable or visible
 
@@ -348,6 +361,7 @@ class Partition:
         high_watermark = self.positions.high_watermark
         stable = self.last_stable_offset
         bound = stable if read_committed else high_watermark
+        assert stable <= high_watermark <= log.end_offset, "what is stable is visible, and what is visible is written"
         if offset > bound and offset <= log.end_offset:
             # Written but not visible yet: as if it had not been written.
             offset = bound

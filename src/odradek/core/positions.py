@@ -22,6 +22,10 @@ class Positions:
     high_watermark: Offset
     durable_end: Offset
 
+    def are_within(self, start: Offset, end: Offset) -> bool:
+        """True if the relations above hold for a log that begins at `start` and ends at `end`."""
+        return start <= self.high_watermark <= end and self.durable_end <= end
+
     def made_visible(self, end: Offset) -> bool:
         """Raise the high watermark to `end`; False if it was there already."""
         if end <= self.high_watermark:

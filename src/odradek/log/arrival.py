@@ -25,6 +25,7 @@ class Arrival:
 
     def __init__(self, batch: Batch, file: File, position: int) -> None:
         front = len(batch.view)
+        assert 0 < front <= batch.size, "a batch begins with its front"
         batch.view = NOTHING  # It lies in a receive buffer, which may be used again now.
         self.batch = batch
         self.file = file

@@ -64,6 +64,7 @@ class Flush:
         return not self._disk.has_syncs
 
     def run(self) -> None:
+        assert not self.has_failed, "a sync after one that failed says nothing"
         try:
             for file in self._files:
                 file.sync()
@@ -85,6 +86,7 @@ class Flush:
 
     def ended(self, errors: Sequence[int]) -> None:
         """The errno of the sync of each descriptor, or 0.  Raises DiskFailed."""
+        assert not self.has_failed, "a sync after one that failed says nothing"
         for file, error in zip(self._files, errors, strict=True):
             if error:
                 self.has_failed = True

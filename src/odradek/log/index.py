@@ -52,6 +52,7 @@ class Index:
         return len(self) >= bytes_max // self._layout.size
 
     def entry(self, number: int) -> Entry:
+        assert 0 <= number < len(self), "a number is counted first"
         if number >= self._stored:
             return self._pending[number - self._stored]
         for start, block in self._blocks:
@@ -127,6 +128,7 @@ class Index:
 
     def keep(self, count: int) -> None:
         """Only the first `count` entries count; `cut` then cuts the file, too."""
+        assert 0 <= count <= len(self), "a cut adds no entries"
         if count < self._stored:
             self._stored = count
             self._is_longer = True

@@ -60,6 +60,10 @@ class Log:
         self.reaper = reaper
         self.segments = loaded.segments
         self._active = loaded.segments[-1]
+        # The twin of these is in recovery.load: what it found on the disk, it has put in order.
+        assert loaded.start_offset <= loaded.end_offset, "a log begins before it ends"
+        assert loaded.recovery_point <= loaded.end_offset, "nothing is safe that is not there"
+        assert self._active.base_offset <= loaded.end_offset, "a log ends in its last segment"
         self._arrival: Arrival | None = None
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
@@ -219,9 +223,11 @@ class Log:
         assert arrival is self._arrival, "a withdrawn arrival does not end"
         self._arrival = arrival.withdraw = None
         batch = arrival.batch
+        assert batch.base_offset == self.end_offset, "whatever moves the log's end withdraws the arrival first"
         if batch.leader_epoch != self.epochs.latest:
             self.epochs.assign(batch.leader_epoch, batch.base_offset)
         self._active.complete(batch, self.config)
+        assert self._active.size == arrival.position + arrival.left, "its last byte is the log's last"
         self.appended_bytes += batch.size
         self.end_offset = batch.next_offset
         self._note((batch,))
@@ -245,7 +251,11 @@ class Log:
             self._interrupt()
         newest = batches[0].max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
         self._make_room(size, newest, end, batches[0].base_offset, now_ms)
-        self._active.append(batches, self.config)
+        active = self._active
+        before = active.size
+        assert self.end_offset <= batches[0].base_offset < end, "offsets rise"
+        active.append(batches, self.config)
+        assert active.size == before + size, "of what was counted, all is written"
         self.appended_bytes += size
         self.end_offset = end
 
@@ -345,6 +355,7 @@ class Log:
         if start >= limit:
             return FileSlice(segment.file, start, 0)
         cut = segment.cut(start, start + max_bytes, limit)
+        assert 0 <= start < cut <= limit <= segment.size, "a slice lies in its segment, and is not empty"
         if cut == limit:
             segment.hint(min(upto, end), cut)
         return FileSlice(segment.file, start, cut - start)
@@ -420,6 +431,7 @@ class Log:
             directories.append(self.directory)
         flush = Flush(self._disk, self.end_offset, files=files, paths=paths, directories=directories)
         flush.changes, flush.epoch_changes = self._changes, self.epochs.changes
+        assert self.recovery_point <= flush.end_offset, "a flush takes nothing back"
         self._flushing.append(flush)
         return flush
 
@@ -433,6 +445,10 @@ class Log:
     def flushed(self, flush: Flush, now_ms: TimestampMs | None = None) -> None:
         """The flush ran: what it covered is safe, and the recovery point moves there."""
         assert flush in self._flushing, "a flush is reported once, to the log it came from"
+        assert not flush.has_failed and not flush.was_put_off, "what failed covers nothing"
+        # A truncation meanwhile has lowered it.
+        assert flush.end_offset <= self.end_offset, "a flush covers no more than was written"
+        assert flush.changes <= self._changes, "nor more of the directory than was changed"
         self._flushing.remove(flush)
         if now_ms is not None:
             self.last_flush_ms = now_ms
@@ -501,8 +517,10 @@ class Log:
         self.end_offset = end
         self.start_offset = Offset(min(self.start_offset, self.end_offset))
         self._activate(kept)
-        self._sealed_open = [segment for segment in self._sealed_open if segment is not self._active]
+        self._sealed_open = [segment for segment in self._sealed_open if segment in kept[:-1]]
         self._truncated(works, producers)
+        assert self.start_offset <= self.end_offset <= offset, "nothing that reaches the offset is left"
+        assert self.recovery_point <= self.end_offset, "what is appended in its place has to be synced"
         return True
 
     def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
@@ -582,6 +600,7 @@ class Log:
         if count == len(self.segments):
             self.roll(now_ms)
         doomed, kept = self.segments[:count], self.segments[count:]
+        assert kept and kept[0].base_offset <= high_watermark, "only whole segments that are committed go"
         snapshot = None
         if len(self.producers):
             snapshot = keep_snapshot(self._snapshots, self.segments, kept[0].base_offset)
@@ -625,5 +644,6 @@ class Log:
         if self._snapshots.keep(self.end_offset, list(self.producers)):
             self._changes += 1
         self.flush(now_ms)
+        assert self.is_flushed, "what a clean stop leaves is trusted"
         for segment in self.segments:
             segment.release()

@@ -171,6 +171,10 @@ class Producers:
                 if producer_id not in self._open:
                     self._open[producer_id] = producer.first_offset
                     self.first_unstable = min(self.first_unstable, producer.first_offset)
+                assert self._open[producer_id] == producer.first_offset, "a transaction does not move"
+                assert self.first_unstable <= producer.first_offset, "what is open is not stable"
+            else:
+                assert producer_id not in self._open, "only a marker ends a transaction"
 
     def note(self, batch: BatchHeader) -> None:
         """A batch that is in the log, whoever let it in; not a control batch."""
@@ -191,6 +195,7 @@ class Producers:
         if awaited is not None and not (awaited.from_zero and awaited.epoch == epoch):
             del self.awaited[producer_id]
         first_offset = self._open.pop(producer_id, NO_OFFSET)
+        assert (first_offset >= 0) == known.has_open_transaction, "what is open is so by both accounts"
         if first_offset < 0:
             return None
         stable_until = min(self._open.values(), default=batch.next_offset)

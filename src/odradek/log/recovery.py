@@ -51,6 +51,8 @@ def load(opening: Opening) -> Loaded:
         return _fresh(opening, snapshots, topic_id, scan)
     start = Offset(max(opening.start_offset, segments[0].base_offset))
     recovery_point = scan.end_offset if scan.trusted else Offset(min(opening.recovery_point, scan.end_offset))
+    assert segments[0].base_offset <= start <= scan.end_offset, "whatever is on the disk, the log is a run of it"
+    assert 0 <= scan.first < len(segments), "what was cut off is behind where the scan began"
     epochs = _epochs(opening, segments, scan)
     epochs.truncate_from_end(scan.end_offset)
     epochs.truncate_from_start(start)

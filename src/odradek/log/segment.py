@@ -191,6 +191,7 @@ class Segment:
 
     def complete(self, batch: Batch, config: LogConfig) -> None:
         """All of what was begun is there."""
+        assert self._overhang, "it was begun, and not given up"
         self._overhang = False
         self._added((batch,), config)
 
@@ -327,6 +328,7 @@ class Segment:
 
     def hint(self, offset: int, position: int) -> None:
         """The batch that begins with `offset` stands at `position`: where a read ended and the next begins."""
+        assert 0 <= position <= self.size, "where a read ended is in the segment"
         hints = self._hints
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
@@ -441,6 +443,7 @@ class Segment:
 
     def shorten(self, cut: Cut) -> None:
         """In memory alone; `cut_files` follows before anything is appended."""
+        assert 0 <= cut.position < self.size, "what is cut off is there"
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         self.size = cut.position
@@ -459,6 +462,7 @@ class Segment:
 
     def cut_at(self, position: int) -> None:
         """Synced at once: what comes back in a crash could be taken for the end of what is appended next."""
+        assert 0 <= position <= self.size, "nothing is added by a cut"
         self.file.truncate(position)
         self.file.sync()
         self.size = position

@@ -23,6 +23,8 @@ class Written:
     __slots__ = ("_append", "_partition")
 
     def __init__(self, partition: Partition, append: Append) -> None:
+        assert append.refused is None, "what was refused is not written"
+        assert append.base_offset < append.end, "a write has a place"
         self._partition = partition
         self._append = append
 

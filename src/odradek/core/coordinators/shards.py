@@ -137,7 +137,9 @@ class Shards(Generic[SomeShard]):
         self._load_all(partition, now)
 
     def _load_all(self, partition: Partition, now: Moment) -> None:
-        state = self._loading[partition.topic_partition.partition] = self._make(partition)
+        index = partition.topic_partition.partition
+        assert index not in self._shards, "a shard is loading or serving, never both"
+        state = self._loading[index] = self._make(partition)
         self._load(partition, partition.log.start_offset, state, now)
 
     def _load(self, partition: Partition, start: Offset, state: SomeShard, now: Moment) -> None:
@@ -160,6 +162,7 @@ class Shards(Generic[SomeShard]):
         state = self._loading.get(index)
         if state is None or state is not load.state:
             return  # It resigned meanwhile.
+        assert index not in self._shards, "a shard is loading or serving, never both"
         partition, failure = self._partitions[index], loaded.failure
         if failure is None and partition.is_online and partition.log.end_offset > load.end:
             self._load(partition, load.end, state, now)  # Markers of transactions were written meanwhile.
@@ -190,11 +193,13 @@ class Shards(Generic[SomeShard]):
         """What found no free descriptor is loaded; a log that has grown far beyond its state is written anew."""
         again, self._without_files = self._without_files, set()
         for index in again:
+            assert index in self._loading, "who waits for a descriptor is asked to come again, not sent away"
             if self._partitions[index].is_online:
                 self._load_all(self._partitions[index], now)
             else:
                 self.resign(index)
         for index, shard in list(self._shards.items()):
+            assert index not in self._loading, "a shard is loading or serving, never both"
             partition = self._partitions[index]
             if partition.is_online:
                 rewritten = self._rewritten.setdefault(index, _Rewritten())
@@ -230,12 +235,14 @@ class _Rewritten:
                 for some in _pieces(record for _, record in those):
                     _put(shard, some, now, producer)
             self._until = log.end_offset
+            assert self._start <= self._until, "what is written anew lies behind what is cut off"
         except (DiskFailed, Refused) as failure:  # What was written is true, only too much.
             _LOG.warning("%s could not be written anew: %s", partition.topic_partition, failure)
             self._size = log.size  # Not every second: each time would make it longer.
 
     def _cut_off(self, partition: Partition, now: Moment) -> None:
         log = partition.log
+        assert self._start <= partition.positions.high_watermark, "what stays is safe before what it replaces goes"
         self._until = None
         try:
             log.advance_start(self._start)

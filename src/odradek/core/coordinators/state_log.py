@@ -67,6 +67,7 @@ class StateLog:
 
     def append(self, records: Sequence[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
         """Raises Refused, and nothing was written: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, ..."""
+        assert records, "a change is at least one record"
         return self.append_encoded(self.encoded(records, now.wall, producer), now)
 
     def append_encoded(self, batch: bytearray, now: Moment) -> Written:
