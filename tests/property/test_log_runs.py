@@ -15,7 +15,7 @@ from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, T
 from odradek.log import scan
 from odradek.log.config import LogConfig
 from odradek.log.producer_recovery import ProducerWalk
-from odradek.log.producers import Producer, Producers
+from odradek.log.producers import Producers, ProducerStateEntry
 from odradek.log.scan import Damaged, walk_checked, walk_runs
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import Aborted
@@ -216,7 +216,7 @@ def encoded(batches: list[Numbered]) -> bytes:
     return bytes(data)
 
 
-def one_by_one(data: bytes) -> tuple[dict[int, Producer], list[Aborted]]:
+def one_by_one(data: bytes) -> tuple[dict[int, ProducerStateEntry], list[Aborted]]:
     producers, aborted = Producers(), []
     for batch in iter_batches(data):
         if not batch.has_producer_id:

@@ -21,7 +21,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.partition import Append, Partition
 from odradek.log.config import LogConfig
 from odradek.log.log import Log
-from odradek.log.producers import Producer
+from odradek.log.producers import ProducerStateEntry
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 
@@ -90,7 +90,7 @@ class Known:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
-    def fits(self, producer: Producer) -> bool:
+    def fits(self, producer: ProducerStateEntry) -> bool:
         """A snapshot keeps only the last batch, and of its time and a marker's only the later."""
         theirs, ours = [batch[:3] for batch in producer.batches], [batch[:3] for batch in self.batches]
         return (

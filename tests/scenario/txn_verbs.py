@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.states import TransactionState
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -29,7 +29,7 @@ from odradek.wire.messages.txn_offset_commit import (
 from scenario.world import World, error, milliseconds, options
 from support.transactional import committed, written
 
-NOBODY = Producer(ProducerId(-1), ProducerEpoch(-1))
+NOBODY = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
 OLD, NEW = "1", "2"  # Versions of transactions: one epoch for all, or one for each.
 
 
@@ -39,7 +39,7 @@ class Process:
 
     name: str
     version: str = NEW
-    producer: Producer = NOBODY
+    producer: ProducerIdAndEpoch = NOBODY
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
@@ -54,7 +54,7 @@ class Process:
         """Sequences begin anew with each epoch."""
         if self.producer != (producer_id, epoch):
             self.sequences.clear()
-        self.producer = Producer(ProducerId(producer_id), ProducerEpoch(epoch))
+        self.producer = ProducerIdAndEpoch(ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 def process(world: World, name: str) -> Process:
@@ -63,13 +63,13 @@ def process(world: World, name: str) -> Process:
     return found
 
 
-def spoken(producer: Producer) -> str:
+def spoken(producer: ProducerIdAndEpoch) -> str:
     return f"{producer.id}/{producer.epoch}"
 
 
-def producer_of(text: str) -> Producer:
+def producer_of(text: str) -> ProducerIdAndEpoch:
     producer_id, _, epoch = text.partition("/")
-    return Producer(ProducerId(int(producer_id)), ProducerEpoch(int(epoch)))
+    return ProducerIdAndEpoch(ProducerId(int(producer_id)), ProducerEpoch(int(epoch)))
 
 
 def place(text: str) -> TopicPartition:
@@ -92,7 +92,9 @@ def init(world: World, arguments: list[str]) -> None:
         if answer.error_code:
             return error(answer.error_code)
         one.becomes(answer.producer_id, answer.producer_epoch)
-        kept = Producer(ProducerId(answer.ongoing_txn_producer_id), ProducerEpoch(answer.ongoing_txn_producer_epoch))
+        kept = ProducerIdAndEpoch(
+            ProducerId(answer.ongoing_txn_producer_id), ProducerEpoch(answer.ongoing_txn_producer_epoch)
+        )
         return spoken(one.producer) + (f", kept {spoken(kept)}" if kept != NOBODY else "")
 
     request = InitProducerIdRequest(

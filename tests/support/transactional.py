@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.states import Transaction
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
@@ -25,7 +25,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from support.in_memory import Harness
 
 EPOCHS, SHARED = 5, 4  # Versions of EndTxn: each transaction has an epoch, or all share one.
-NOBODY = Producer(ProducerId(-1), ProducerEpoch(-1))
+NOBODY = ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(-1))
 
 
 def make_topic(harness: Harness, name: str, partitions: int = 1) -> None:
@@ -55,7 +55,12 @@ class Transactional:
         return self.harness.broker.transactions.find(self.id)[1]
 
     def begin(
-        self, expected: Producer = NOBODY, *, timeout_ms: int = 60_000, two_phases: bool = False, keep: bool = False
+        self,
+        expected: ProducerIdAndEpoch = NOBODY,
+        *,
+        timeout_ms: int = 60_000,
+        two_phases: bool = False,
+        keep: bool = False,
     ) -> InitProducerIdResponse:
         """InitProducerId; the producer goes on with what it is given."""
         request = InitProducerIdRequest(
@@ -68,7 +73,7 @@ class Transactional:
         )
         answer = self.harness.ask(request, 6 if two_phases or keep else 5, InitProducerIdResponse)
         if answer.error_code == ErrorCode.NONE:
-            self.producer = Producer(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
+            self.producer = ProducerIdAndEpoch(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
             self.sequences.clear()
         return answer
 
@@ -84,13 +89,13 @@ class Transactional:
         results = [one for topic in answer.results_by_topic_v3_and_below for one in topic.results_by_partition]
         return [ErrorCode(one.partition_error_code) for one in results]
 
-    def write(self, topic: str, *values: bytes, partition: int = 0, as_: Producer | None = None) -> ErrorCode:
+    def write(self, topic: str, *values: bytes, partition: int = 0, as_: ProducerIdAndEpoch | None = None) -> ErrorCode:
         """Produce, with the next sequence; `as_` an earlier self."""
         (code,) = self.write_all(topic, {partition: values}, as_)
         return code
 
     def write_all(
-        self, topic: str, values: Mapping[int, Sequence[bytes]], as_: Producer | None = None
+        self, topic: str, values: Mapping[int, Sequence[bytes]], as_: ProducerIdAndEpoch | None = None
     ) -> list[ErrorCode]:
         """To many partitions by one Produce."""
         request = self.produce(topic, values, as_)
@@ -105,7 +110,9 @@ class Transactional:
     def produce_version(self) -> int:
         return 10 if self.version < 2 else 13
 
-    def produce(self, topic: str, values: Mapping[int, Sequence[bytes]], as_: Producer | None = None) -> ProduceRequest:
+    def produce(
+        self, topic: str, values: Mapping[int, Sequence[bytes]], as_: ProducerIdAndEpoch | None = None
+    ) -> ProduceRequest:
         data = [
             PartitionProduceData(index=partition, records=self._batch((topic, partition), those, as_ or self.producer))
             for partition, those in values.items()
@@ -115,7 +122,7 @@ class Transactional:
         topics = [by_name if self.version < 2 else by_id]
         return ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=1000, topic_data=topics)
 
-    def _batch(self, key: tuple[str, int], values: Sequence[bytes], producer: Producer) -> bytearray:
+    def _batch(self, key: tuple[str, int], values: Sequence[bytes], producer: ProducerIdAndEpoch) -> bytearray:
         return encode_batch(
             [(None, value, (), self.harness.now.wall) for value in values],
             producer_id=producer.id,
@@ -124,16 +131,16 @@ class Transactional:
             is_transactional=True,
         )
 
-    def end(self, *, commit: bool, as_: Producer | None = None, version: int | None = None) -> ErrorCode:
+    def end(self, *, commit: bool, as_: ProducerIdAndEpoch | None = None, version: int | None = None) -> ErrorCode:
         """EndTxn; the producer goes on as it is told."""
         version = version if version is not None else EPOCHS if self.version == 2 else SHARED
         answer = self.harness.ask(self.end_request(commit=commit, as_=as_), version, EndTxnResponse)
         if answer.error_code == ErrorCode.NONE and version >= EPOCHS and as_ is None:
-            self.producer = Producer(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
+            self.producer = ProducerIdAndEpoch(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
             self.sequences.clear()
         return ErrorCode(answer.error_code)
 
-    def end_request(self, *, commit: bool, as_: Producer | None = None) -> EndTxnRequest:
+    def end_request(self, *, commit: bool, as_: ProducerIdAndEpoch | None = None) -> EndTxnRequest:
         producer = as_ or self.producer
         return EndTxnRequest(
             transactional_id=self.id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit

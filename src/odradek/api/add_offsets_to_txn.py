@@ -6,12 +6,11 @@ What joins the transaction is the partition of __consumer_offsets that keeps the
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.fencing import fenced_as
-from odradek.base.errors import ErrorCode, Refused
+from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import CONSUMER_OFFSETS
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.parked import Parked
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -28,7 +27,7 @@ def handle(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse 
     if broker.state_topic(CONSUMER_OFFSETS) is not None:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is being made, for who comes again")
     name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.partition_of(body.group_id))
-    producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     written = broker.transactions.touch(body.transactional_id, producer, (name,), WITHOUT_EPOCHS, call.now)
     if written is None:
         return refuse(call, body, ErrorCode.NONE)

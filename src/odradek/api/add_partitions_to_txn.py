@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.api.call import Call
-from odradek.api.fencing import fenced_as
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import Parts, settled, whole
-from odradek.base.errors import ErrorCode, Refused
+from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import AllWritten, Written
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -105,7 +104,7 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added
         wrong = {name: code or ErrorCode.OPERATION_NOT_ATTEMPTED for name, code in names.items()}
         return _Added(transaction, wrong)
     try:
-        producer = Producer(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
+        producer = ProducerIdAndEpoch(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
         if transaction.verify_only:
             return _Added(transaction, (yield from _verified(call, transaction.transactional_id, producer, names)))
         version = EPOCH_PER_TRANSACTION if call.version >= MANY_SINCE else WITHOUT_EPOCHS
@@ -132,7 +131,9 @@ def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _verified(call: Call, transactional_id: str, producer: Producer, names: Iterable[TopicPartition]) -> Parts[Codes]:
+def _verified(
+    call: Call, transactional_id: str, producer: ProducerIdAndEpoch, names: Iterable[TopicPartition]
+) -> Parts[Codes]:
     codes: Codes = {}
     for name in names:
         try:

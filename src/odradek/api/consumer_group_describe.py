@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.api import authorized, rebalances, repeats
+from odradek.api import authorized, describing
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, settled
@@ -29,8 +29,8 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
-    if len(body.group_ids) > repeats.REPEATS_MAX:
-        yield from repeats.check(body.group_ids)
+    if len(body.group_ids) > describing.REPEATS_MAX:
+        yield from describing.check_repeats(body.group_ids)
     found, count = [], 0
     partitions: dict[Partition, None] = {}
     for group_id in body.group_ids:
@@ -75,7 +75,7 @@ def _find(
     if not all(call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in _assigned_topics(described)):
         text = "The group has topics assigned that the client may not describe."
         return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
-    described.rebalances = rebalances.described(group.rebalances, body.include_rebalances)
+    described.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
     return described, shard.log.partition
 
 

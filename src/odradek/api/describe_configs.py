@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from odradek.api.call import Call
+from odradek.api.describing import REPEATS_MAX
 from odradek.api.parts import Parts, pauses
-from odradek.api.repeats import REPEATS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core import access, topic_names
 from odradek.core.access import Operation

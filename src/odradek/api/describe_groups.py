@@ -7,7 +7,7 @@ told of stable groups only; an assignment is the last one.
 
 from __future__ import annotations
 
-from odradek.api import authorized, rebalances, repeats
+from odradek.api import authorized, describing
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import pauses
@@ -31,8 +31,8 @@ _member_told = maker(DescribedGroupMember)
 
 
 def handle(call: Call, body: DescribeGroupsRequest) -> Slices:
-    if len(body.groups) > repeats.REPEATS_MAX:
-        yield from repeats.check(body.groups)
+    if len(body.groups) > describing.REPEATS_MAX:
+        yield from describing.check_repeats(body.groups)
     groups = []
     for group_id in body.groups:
         found = _group(call, body, group_id)  # At once: its members are those of one generation.
@@ -57,7 +57,7 @@ def _group(call: Call, body: DescribeGroupsRequest, group_id: str) -> DescribedG
         return _refused(group_id, refused if call.version >= NOT_FOUND_SINCE else Refused(refused.code))
     if isinstance(group, ClassicGroup):
         found = _described(group, operations)
-        found.rebalances = rebalances.described(group.rebalances, body.include_rebalances)
+        found.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
         return found
     if call.version >= NOT_FOUND_SINCE:
         detail = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."

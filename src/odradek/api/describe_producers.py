@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.api import repeats
+from odradek.api import describing
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts
@@ -21,7 +21,9 @@ from odradek.wire.messages.describe_producers import (
 
 
 def handle(call: Call, body: DescribeProducersRequest) -> Slices:
-    yield from repeats.check((topic.name, index) for topic in body.topics for index in topic.partition_indexes)
+    yield from describing.check_repeats(
+        (topic.name, index) for topic in body.topics for index in topic.partition_indexes
+    )
     topics = []
     for topic in body.topics:
         topics.append((yield from _topic(call, topic)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.api import repeats
+from odradek.api import describing
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts
@@ -19,8 +19,8 @@ from odradek.wire.messages.describe_transactions import (
 
 
 def handle(call: Call, body: DescribeTransactionsRequest) -> Slices:
-    if len(body.transactional_ids) > repeats.REPEATS_MAX:
-        yield from repeats.check(body.transactional_ids)
+    if len(body.transactional_ids) > describing.REPEATS_MAX:
+        yield from describing.check_repeats(body.transactional_ids)
     states = []
     for transactional_id in body.transactional_ids:
         states.append((yield from _describe(call, transactional_id)))

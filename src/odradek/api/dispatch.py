@@ -51,7 +51,7 @@ _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Done]] = {
 class StagedProduce(Staged):
     """Any produce on its way."""
 
-    def __init__(self, request: Request, staged: produce.Staged, throttle_ms: int) -> None:
+    def __init__(self, request: Request, staged: produce.PendingProduce, throttle_ms: int) -> None:
         self._request = request
         self._produce = staged
         self._throttle_ms = throttle_ms
@@ -177,7 +177,7 @@ class _Asked:
             answer = error
         finally:
             slices.close()
-        if isinstance(answer, Parked | produce.Staged):
+        if isinstance(answer, Parked | produce.PendingProduce):
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
             return None
@@ -210,7 +210,7 @@ class _Asked:
     def _outcome(self, body: object, answer: object) -> Done:
         """What the handler's answer is to the connection; the next request like this one may be plain."""
         call, request, received = self.call, self.request, self.received
-        if isinstance(answer, produce.Staged):
+        if isinstance(answer, produce.PendingProduce):
             assert isinstance(body, ProduceRequest)
             plain_produce.learn(call.peer, request, received, body, answer)
             return StagedProduce(request, answer, call.admission.throttle_ms)

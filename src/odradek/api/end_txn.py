@@ -10,11 +10,10 @@ next transaction need not wait.
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.fencing import fenced_as
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import ErrorCode, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.access import Operation, ResourceType
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.parked import Parked
 from odradek.core.transactions.ending import End, Ended
 from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
@@ -29,7 +28,7 @@ WAIT_MS_MAX = 10 * SECOND_MS
 def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnResponse]:
     call.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
     version = EPOCH_PER_TRANSACTION if call.version >= EPOCHS_SINCE else WITHOUT_EPOCHS
-    producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     end = End(body.transactional_id, producer, version, body.committed)
     deadline = call.now.steady + WAIT_MS_MAX
     promise = call.broker.transactions.end(end, call.now)

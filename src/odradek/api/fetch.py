@@ -17,7 +17,6 @@ from typing import TypeAlias, cast
 
 from odradek.api.call import Call
 from odradek.api.gate import Admission
-from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.api.outcome import Slices
 from odradek.api.parts import Parts, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
@@ -28,6 +27,7 @@ from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Rules, Session, Wanted
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
+from odradek.core.positions import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

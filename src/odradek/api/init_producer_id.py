@@ -11,11 +11,10 @@ again (CONCURRENT_TRANSACTIONS).
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.fencing import fenced_as
-from odradek.base.errors import ErrorCode, Refused
+from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.units import SECOND_MS, ProducerEpoch, ProducerId
 from odradek.core.access import Operation, ResourceType
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.parked import Parked
 from odradek.core.transactions.beginning import Asked, Began
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -64,7 +63,7 @@ def _check(call: Call, body: InitProducerIdRequest) -> None:
 
 
 def _asked(body: InitProducerIdRequest, transactional_id: str) -> Asked:
-    said = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    said = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     return Asked(
         transactional_id,
         body.transaction_timeout_ms,

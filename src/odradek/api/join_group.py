@@ -20,7 +20,7 @@ from odradek.base.limits import ANSWER_BYTES_INLINE_MAX, REQUEST_ELEMENTS_INLINE
 from odradek.core.access import Operation, ResourceType
 from odradek.core.effects import Work
 from odradek.core.groups import membership
-from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.parked import NEVER, Parked
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -40,7 +40,7 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
         )
     shard = call.broker.groups.shard_of(body.group_id)
     promise = membership.join(shard, body.group_id, _asked(call, body), call.now)
-    stopped = Joined(ErrorCode.NOT_COORDINATOR, body.member_id)
+    stopped = JoinGroupResult(ErrorCode.NOT_COORDINATOR, body.member_id)
     joined = promise.value
     if joined is not None:
         return _answer_beside(call, joined) if _takes_long(joined) else _answer(call, joined)
@@ -51,7 +51,7 @@ def handle(call: Call, body: JoinGroupRequest) -> JoinGroupResponse | Parked[Joi
 
 def refuse(call: Call, body: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
     is_nobody = code in _WITHOUT_MEMBER_ID
-    return _answer(call, Joined(code, "" if is_nobody else body.member_id))
+    return _answer(call, JoinGroupResult(code, "" if is_nobody else body.member_id))
 
 
 def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
@@ -61,11 +61,11 @@ def _check_session_timeout(call: Call, body: JoinGroupRequest) -> None:
         raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{body.session_timeout_ms}, from {least} to {most}")
 
 
-def _asked(call: Call, body: JoinGroupRequest) -> Join:
+def _asked(call: Call, body: JoinGroupRequest) -> JoinGroup:
     protocols: dict[str, bytes] = {}
     for protocol in body.protocols:
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
-    return Join(
+    return JoinGroup(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         client_id=call.client_id or "",
@@ -81,7 +81,7 @@ def _asked(call: Call, body: JoinGroupRequest) -> Join:
     )
 
 
-def _takes_long(joined: Joined) -> bool:
+def _takes_long(joined: JoinGroupResult) -> bool:
     """True for the leader of a group that is large."""
     members = joined.members
     if len(members) > REQUEST_ELEMENTS_INLINE_MAX:
@@ -89,11 +89,11 @@ def _takes_long(joined: Joined) -> bool:
     return sum(len(one.metadata) for one in members) > ANSWER_BYTES_INLINE_MAX
 
 
-def _answer_beside(call: Call, joined: Joined) -> Slices:
+def _answer_beside(call: Call, joined: JoinGroupResult) -> Slices:
     return (yield Work(partial(_answer, call, joined)))
 
 
-def _answer(call: Call, joined: Joined) -> JoinGroupResponse:
+def _answer(call: Call, joined: JoinGroupResult) -> JoinGroupResponse:
     name = joined.protocol_name or None
     return JoinGroupResponse(
         error_code=joined.code,

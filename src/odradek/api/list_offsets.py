@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from odradek.api.call import Call
-from odradek.api.isolation import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, parked
 from odradek.base.errors import ErrorCode, Refused
@@ -26,6 +25,7 @@ from odradek.core.access import Operation, ResourceType
 from odradek.core.lookups import AllAnswered, Question
 from odradek.core.parked import NEVER
 from odradek.core.partition import Partition
+from odradek.core.positions import ISOLATION_LEVELS, READ_COMMITTED
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -41,7 +41,7 @@ EPOCHS_SINCE = 4
 _partition_found = maker(ListOffsetsPartitionResponse)
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
-Place = tuple[TimestampMs, Offset, int]
+TimestampAndOffset = tuple[TimestampMs, Offset, int]
 
 
 class Pending(NamedTuple):
@@ -158,7 +158,7 @@ def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPar
     return _found(call, part, place)
 
 
-def _told(question: Question, committed: bool) -> Place:
+def _told(question: Question, committed: bool) -> TimestampAndOffset:
     """What was found, unless it may not be read: the record with the greatest timestamp is looked for among all.
 
     Raises Refused.
@@ -169,7 +169,7 @@ def _told(question: Question, committed: bool) -> Place:
     return found
 
 
-def _found(call: Call, part: ListOffsetsPartition, place: Place) -> ListOffsetsPartitionResponse:
+def _found(call: Call, part: ListOffsetsPartition, place: TimestampAndOffset) -> ListOffsetsPartitionResponse:
     timestamp, offset, epoch = place
     return _partition_found(
         partition_index=part.partition_index,
@@ -184,7 +184,7 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Place | Question:
+def _place(call: Call, partition: Partition, asked: int, committed: bool) -> TimestampAndOffset | Question:
     if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
     if asked == LATEST:

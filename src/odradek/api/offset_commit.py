@@ -16,7 +16,7 @@ from typing import Any
 
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked, Codes, Partitions
-from odradek.api.offset_places import made_ready, places_of
+from odradek.api.offsets_to_commit import made_ready, offsets_of
 from odradek.api.outcome import Slices, Wait
 from odradek.api.parts import CHEAP, Parts, settled
 from odradek.base.errors import ErrorCode, Refused
@@ -83,7 +83,7 @@ def _commit(
     shard_of, committer = call.broker.groups.shard_of, committer_of(body, call.version)
     shard = shard_of(body.group_id, may_be_empty=True)
     if len(partitions.known) <= SLICE_ELEMENTS:
-        return commit(shard, committer, list(places_of(partitions)), call.now, body.retention_time_ms)
+        return commit(shard, committer, list(offsets_of(partitions)), call.now, body.retention_time_ms)
     long = yield from made_ready(partitions, LongCommit(shard, committer, call.now, body.retention_time_ms))
     return long.finish(shard_of(body.group_id, may_be_empty=True), call.now)
 

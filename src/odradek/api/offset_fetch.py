@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from odradek.api import repeats
+from odradek.api import describing
 from odradek.api.call import Call
 from odradek.api.known_partitions import Asked
 from odradek.api.outcome import Slices
@@ -72,8 +72,8 @@ class _Told(NamedTuple):
 
 
 def handle(call: Call, body: OffsetFetchRequest) -> Slices:
-    if len(body.groups) > repeats.REPEATS_MAX:
-        yield from repeats.check(group.group_id for group in body.groups if group.topics is None)
+    if len(body.groups) > describing.REPEATS_MAX:
+        yield from describing.check_repeats(group.group_id for group in body.groups if group.topics is None)
     told, count = [], 0
     for group in _groups(call, body):
         answer, partition = yield from _find(call, group, body.require_stable)

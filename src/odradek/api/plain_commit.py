@@ -13,7 +13,7 @@ from odradek.api.call import Peer
 from odradek.api.commit_template import CommitTemplate, numbers_of
 from odradek.api.known_partitions import Asked, Codes, Partitions
 from odradek.api.offset_commit import TOPIC_IDS_SINCE, committer_of, response
-from odradek.api.offset_places import places_of
+from odradek.api.offsets_to_commit import offsets_of
 from odradek.api.outcome import NO_BODY, Encoded
 from odradek.api.parts import whole
 from odradek.api.templates import PARTITIONS_MAX
@@ -55,7 +55,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     rights = peer.admission.rights
     if not rights.allows(Operation.READ, ResourceType.GROUP, body.group_id):
         return
-    if not peer.commit_templates.is_seen_again((body.group_id, len(received))) or not peer.commit_templates.has_room():
+    if not peer.commit_templates.note((body.group_id, len(received))) or not peer.commit_templates.make_room():
         return
     version = request.api_version
     asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
@@ -64,7 +64,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     count = len(partitions.known)
     if not 0 < count <= PARTITIONS_MAX or count != sum(len(topic.partitions) for topic in body.topics):
         return
-    places = list(places_of(partitions))
+    places = list(offsets_of(partitions))
     codes = whole(partitions.codes([ErrorCode.NONE] * count))
     length_max = broker.configs.int("offset.metadata.max.bytes")
     if any(place.has_more_than(length_max) for place in places):

@@ -14,7 +14,6 @@ from collections.abc import Hashable
 from odradek.api.call import Call, Peer
 from odradek.api.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
 from odradek.api.fetch_template import FetchTemplate, numbers_of
-from odradek.api.isolation import ISOLATION_LEVELS
 from odradek.api.outcome import NO_BODY, Encoded, encoded
 from odradek.api.templates import PARTITIONS_MAX
 from odradek.base.errors import Refused
@@ -27,6 +26,7 @@ from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS,
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition, Readable
+from odradek.core.positions import ISOLATION_LEVELS
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 from odradek.wire.primitives import Splice
 from odradek.wire.request import Request
@@ -258,7 +258,7 @@ class _Waiting:
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
     """A request was read from `received`: the next one like it may be plain."""
     version, known = request.api_version, peer.fetch_templates
-    if version < _VERSION_MIN or not _is_learnable(body) or not known.has_room():
+    if version < _VERSION_MIN or not _is_learnable(body) or not known.make_room():
         return
     text = received.tobytes()
     if known.find_body(version, text) is not None:
@@ -271,7 +271,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
             return
         names += [TopicPartition(name, part.partition) for part in topic.partitions]
         wanted += [wanted_of(topic, part, by_id) for part in topic.partitions]
-    if len(names) > 1 and not known.is_seen_again(tuple(names)):
+    if len(names) > 1 and not known.note(tuple(names)):
         return
     if all(name in broker.partitions for name in names):
         known.learn(numbers_of(version, body), text, FetchTemplate(version, body, names, wanted))

@@ -83,7 +83,9 @@ def _stage_several(
     return PlainStaged(broker, request, template, appends, starts, now)
 
 
-def learn(peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.Staged) -> None:
+def learn(
+    peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.PendingProduce
+) -> None:
     """A request was read from `received` and staged: the next one like it may be plain.
 
     What was staged was allowed.  The transactional id was asked only if the batch was of a transaction; the next one
@@ -134,7 +136,7 @@ class PlainStaged(Staged):
             produce.Appended(known.name, append, part, self.join)
             for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
         ]
-        general = produce.Staged(self.broker, self.now, template.acks, template.timeout_ms, response, appended)
+        general = produce.PendingProduce(self.broker, self.now, template.acks, template.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
 
     def _rows(self, size: int) -> list[tuple[int, ...]]:

@@ -15,11 +15,10 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from odradek.api import joint_admission
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices, Wait
 from odradek.api.parts import pauses
-from odradek.api.produce_parts import TOPIC_IDS_SINCE, is_transactional, topic_name
+from odradek.api.produce_parts import TOPIC_IDS_SINCE, is_transactional, join_together, topic_name
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
@@ -28,7 +27,7 @@ from odradek.core import ingress
 from odradek.core.access import Operation, ResourceType, Rights
 from odradek.core.broker import Broker
 from odradek.core.coordinators.durable import Written
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.effects import Work
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
@@ -59,7 +58,7 @@ _partition_answer = maker(PartitionProduceResponse)
 _topic_answer = maker(TopicProduceResponse)
 
 
-class Staged:
+class PendingProduce:
     """A produce whose batches have their places.  After the broker's commit, `settle` says how it went."""
 
     def __init__(  # noqa: PLR0917
@@ -117,7 +116,7 @@ class Appended(NamedTuple):
         self.answer.log_append_time_ms = NO_TIMESTAMP
 
 
-def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | Slices | None:
+def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse | Slices | None:
     if _takes_long(call, body):
         return _in_slices(call, body)
     transactional = _transactional(body)
@@ -127,7 +126,7 @@ def handle(call: Call, body: ProduceRequest) -> Staged | ProduceResponse | Slice
     _join(call, body, transactional)
     appended: list[Appended] = []
     response = _answer(responses=[_stage_topic(call, body, topic, appended) for topic in body.topic_data])
-    return Staged(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
+    return PendingProduce(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
 
 
 def _takes_long(call: Call, body: ProduceRequest) -> bool:
@@ -249,8 +248,8 @@ def _transactional_of(part: PartitionProduceData) -> list[BatchHeader]:
 
 def _join(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> None:
     if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
-        producer = Producer(transactional[0].producer_id, transactional[0].producer_epoch)
-        joint_admission.join(call, body, producer)
+        producer = ProducerIdAndEpoch(transactional[0].producer_id, transactional[0].producer_epoch)
+        join_together(call, body, producer)
 
 
 def _wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:

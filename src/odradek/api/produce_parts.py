@@ -1,14 +1,20 @@
-"""The parts of a Produce: which topic one is for, and whether its batch is of a transaction."""
+"""The parts of a Produce: which topic one is for, and its transaction, which they join together."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.partition import Partition
+from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
-from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC_IDS_SINCE = 13
 ADMIN_CLIENT = "__admin_client"  # Whoever calls itself so may write to internal topics: Kafka's own tools do.
@@ -30,3 +36,28 @@ def is_transactional(part: PartitionProduceData) -> bool:
     """By its header, which is there and whole; nothing else was looked at."""
     records = part.records
     return records is not None and len(records) >= HEADER_BYTES and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
+def join_together(call: Call, body: ProduceRequest, producer: ProducerIdAndEpoch) -> None:
+    """Has the coordinator write one record for all partitions that the request makes part of its transaction.
+
+    `producer` is the one of all its batches.  What is refused here is refused again, and answered, where each batch is
+    looked at (produce.admit).
+    """
+    joining = [
+        partition.topic_partition
+        for topic in body.topic_data
+        for partition in _written_to(call, topic)
+        if not partition.has_open_transaction(producer.id, producer.epoch)
+    ]
+    if len(joining) > 1 and body.transactional_id is not None:
+        with suppress(Refused):
+            call.broker.transactions.touch(body.transactional_id, producer, joining, EPOCH_PER_TRANSACTION, call.now)
+
+
+def _written_to(call: Call, topic: TopicProduceData) -> Iterator[Partition]:
+    with suppress(Refused):
+        name = topic_name(call, topic)
+        for part in filter(is_transactional, topic.partition_data):
+            with suppress(Refused):
+                yield call.broker.partition(name, part.index)

@@ -112,7 +112,7 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         others: ProduceTemplates,
     ) -> None:
         """Remember what was read from `received`: a request for these partitions, with records.  And tell `others`."""
-        if not self._is_worth_it(names) or not self.has_room():
+        if not self._take_note(names) or not self.make_room():
             return
         known = RecordsTemplate(body, version, _RECORDS)
         size = len(known.beginning)
@@ -121,14 +121,14 @@ class ProduceTemplates(Templates[ProduceTemplate]):
             self._keep(template)
             others._keep(template)
 
-    def _is_worth_it(self, names: Sequence[TopicPartition]) -> bool:
-        """Some write to other partitions each time."""
+    def _take_note(self, names: Sequence[TopicPartition]) -> bool:
+        """False if nothing is to be learned from such a request, or not yet: some write to others each time."""
         if len(names) == 1:
             return True
-        return self.is_seen_again(tuple(names)) and ((names[0], len(names)) not in self._full or self._forget())
+        return self.note(tuple(names)) and ((names[0], len(names)) not in self._full or self._forget())
 
     def _keep(self, template: ProduceTemplate) -> None:
-        if not self.has_room():
+        if not self.make_room():
             return
         beginning = template.known.beginning
         if len(beginning) not in self._sizes:

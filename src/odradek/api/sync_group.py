@@ -11,7 +11,7 @@ from odradek.api.parts import CHEAP, Parts
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.groups import membership
-from odradek.core.groups.classic.messages import Sync, Synced
+from odradek.core.groups.classic.messages import SyncGroup, SyncGroupResult
 from odradek.core.parked import NEVER, Parked
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -27,14 +27,14 @@ def handle(call: Call, body: SyncGroupRequest) -> Slices:
     promise = membership.sync(shard, body.group_id, asked, call.now)
     if promise.value is not None:
         return _answer(promise.value)
-    return Parked(promise, NEVER, lambda: _answer(promise.value or Synced(ErrorCode.NOT_COORDINATOR)))
+    return Parked(promise, NEVER, lambda: _answer(promise.value or SyncGroupResult(ErrorCode.NOT_COORDINATOR)))
 
 
 def refuse(call: Call, body: SyncGroupRequest, code: ErrorCode) -> SyncGroupResponse:
-    return _answer(Synced(code))
+    return _answer(SyncGroupResult(code))
 
 
-def _asked(body: SyncGroupRequest) -> Parts[Sync]:
+def _asked(body: SyncGroupRequest) -> Parts[SyncGroup]:
     assignments: dict[str, bytes] = {}
     body.assignments.reverse()
     while body.assignments:  # Each goes when it is known: to free very many takes long.
@@ -42,7 +42,7 @@ def _asked(body: SyncGroupRequest) -> Parts[Sync]:
         assignments[one.member_id] = bytes(one.assignment)
         if not len(body.assignments) % CHEAP:
             yield
-    return Sync(
+    return SyncGroup(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         generation=body.generation_id,
@@ -52,7 +52,7 @@ def _asked(body: SyncGroupRequest) -> Parts[Sync]:
     )
 
 
-def _answer(synced: Synced) -> SyncGroupResponse:
+def _answer(synced: SyncGroupResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=synced.code,
         protocol_type=synced.protocol_type,

@@ -52,12 +52,12 @@ class Templates(Generic[Meaning]):
     def __len__(self) -> int:
         return self._size
 
-    def has_room(self) -> bool:
-        """To be asked first: to find out what a request is like costs as much as to read it."""
+    def make_room(self) -> bool:
+        """To be asked first: to find out what a request is like costs as much as to read it.  False: there is none."""
         return self._size < self._size_max or self._forget()
 
-    def is_seen_again(self, kind: Hashable) -> bool:
-        """Some ask once and never again: nothing is learned from the first of a kind."""
+    def note(self, kind: Hashable) -> bool:
+        """Returns True if it was noted before: nothing is learned from who asks once and never again."""
         if kind in self._seen:
             return True
         if len(self._seen) >= self._size_max:

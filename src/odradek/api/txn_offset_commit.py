@@ -14,17 +14,16 @@ from itertools import repeat
 from typing import Any
 
 from odradek.api.call import Call
-from odradek.api.fencing import fenced_as
 from odradek.api.known_partitions import Asked, Partitions
-from odradek.api.offset_places import made_ready, places_of
+from odradek.api.offsets_to_commit import made_ready, offsets_of
 from odradek.api.outcome import Slices, Wait
 from odradek.api.parts import CHEAP, Parts, settled
-from odradek.base.errors import ErrorCode, Refused
+from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.groups.long_commit import LongCommit
 from odradek.core.groups.offset_commit import Committed, Committer, commit
 from odradek.core.groups.shard import GroupShard
@@ -102,7 +101,7 @@ def _commit(
     shard = call.broker.groups.shard_of(body.group_id)
     if body.producer_id < 0:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {body.producer_id}")
-    producer = Producer(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
+    producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))
     committer = Committer(
         body.group_id,
         body.member_id,
@@ -113,14 +112,14 @@ def _commit(
     )
     if len(partitions.known) <= SLICE_ELEMENTS:
         join = _join(call, body, shard, producer)
-        return join, commit(shard, committer, list(places_of(partitions)), call.now)
+        return join, commit(shard, committer, list(offsets_of(partitions)), call.now)
     long = yield from made_ready(partitions, LongCommit(shard, committer, call.now))
     shard = call.broker.groups.shard_of(body.group_id)
     join = _join(call, body, shard, producer)  # At the end: a transaction may be over by then.
     return join, long.finish(shard, call.now)
 
 
-def _join(call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: Producer) -> Written | None:
+def _join(call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch) -> Written | None:
     adds = call.version >= JOINS_SINCE
     return call.broker.admit_state(shard.log.name, producer, body.transactional_id, call.now, adds=adds)
 

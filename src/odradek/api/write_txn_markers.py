@@ -15,7 +15,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.partition import Partition
 from odradek.core.transactions.markers import Marker
 from odradek.wire.messages.write_txn_markers import (
@@ -67,7 +67,7 @@ def _write(
     call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Partition, Written]
 ) -> Parts[WritableTxnMarkerResult]:
     """Each partition once; the result of one that was written to comes into `ends`, too."""
-    producer = Producer(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
+    producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
     made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
     topics = []

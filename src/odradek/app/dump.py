@@ -26,7 +26,7 @@ from odradek.log.names import (
     parse_partition,
     parse_segment_file,
 )
-from odradek.log.scan import Damaged, Place, walk
+from odradek.log.scan import Damaged, FileBatch, walk
 from odradek.record.batch import CHECKSUMMED_FROM, HEADER_BYTES, MAGIC, Batch
 from odradek.record.records import Record, iter_records
 
@@ -40,7 +40,7 @@ _CONTROL = Struct(">hh")
 class DumpedBatch:
     """One batch of a .log file; `batch` is None for formats before 2 and for a batch that is cut short."""
 
-    place: Place
+    place: FileBatch
     batch: Batch | None
     fault: str | None = None  # What is wrong with it, in a few words.
 
@@ -107,7 +107,7 @@ def reason(file: RealFile, damage: Damaged, size: int) -> str:
     return "zeros: preallocated, or torn" if not any(rest) else damage.why
 
 
-def dumped(file: RealFile, place: Place) -> DumpedBatch:
+def dumped(file: RealFile, place: FileBatch) -> DumpedBatch:
     if place.magic != MAGIC:
         return DumpedBatch(place, None)
     data = file.pread(place.position, place.size)
@@ -191,10 +191,10 @@ def time_rows(path: Path, base_offset: int) -> list[IndexRow]:
     return rows
 
 
-def places(log: Path) -> list[Place]:
+def places(log: Path) -> list[FileBatch]:
     """The batches of a .log up to the first damage."""
     file = open_read_only(log)
-    found: list[Place] = []
+    found: list[FileBatch] = []
     with suppress(Damaged):  # Shown when the .log itself is dumped.
         found.extend(walk(file, 0, file.size()))
     return found

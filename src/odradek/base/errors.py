@@ -197,3 +197,12 @@ class Refused(Exception):
         super().__init__(f"{code.name}: {detail}" if detail else code.name)
         self.code = code
         self.detail = detail
+
+
+def fenced_as(code: ErrorCode, version: int, since: int) -> ErrorCode:
+    """The code, as a request of this version may be told it (KIP-588).
+
+    `since` is the first version that knows PRODUCER_FENCED.
+    """
+    is_too_new = code is ErrorCode.PRODUCER_FENCED and version < since
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code

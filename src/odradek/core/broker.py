@@ -24,7 +24,7 @@ from odradek.core.coordinators import state_topics
 from odradek.core.coordinators.durable import NextSteps, Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Loaded
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.effects import (
     Change,
     Changed,
@@ -53,8 +53,7 @@ from odradek.core.timers import Timers
 from odradek.core.topic_plans import Planner
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, as_produce_is_told
 from odradek.core.transactions.coordinator import TransactionCoordinator
-from odradek.core.transactions.hanging import all_known, hanging
-from odradek.core.transactions.markers import Marker
+from odradek.core.transactions.markers import Marker, all_known, hanging
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed
@@ -243,14 +242,14 @@ class Broker:
         `version` is that of Produce: since 12 the partition joins the transaction by being written to.  Returns what
         has to be safe before the batch is acknowledged.  Raises Refused.
         """
-        producer, adds = Producer(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
+        producer, adds = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
         try:
             return self.transactions.admit(partition, producer, transactional_id, now, adds=adds)
         except Refused as refused:
             raise as_produce_is_told(refused, version) from refused
 
     def admit_state(
-        self, name: TopicPartition, producer: Producer, transactional_id: str, now: Moment, *, adds: bool
+        self, name: TopicPartition, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
     ) -> Written | None:
         """As admit_transactional, for records that a coordinator writes to its own topic.  Raises Refused."""
         return self.transactions.admit(self.partitions[name], producer, transactional_id, now, adds=adds)

@@ -29,7 +29,7 @@ from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.flush import Flush
 from odradek.log.log import Log
-from odradek.log.producers import Place, Producer
+from odradek.log.producers import DuplicateBatch, ProducerStateEntry
 from odradek.log.search import Search
 from odradek.log.sequences import check, check_epoch, check_marker
 from odradek.log.transaction_index import Aborted
@@ -144,12 +144,12 @@ class Partition:
             timestamp = batch.max_timestamp if time < 0 else time
             producers = log.producers
             known = producers.get(producer_id) if staging is None else self._producer(producer_id)
-            after: Producer | None = None
+            after: ProducerStateEntry | None = None
             if known and checks_sequence and (known.first_offset >= 0 or producer_id not in producers.awaited):
                 after = known.after_next(batch, end, timestamp)
             if after is None:  # It is not the one that nearly all are.
                 after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
-                if isinstance(after_or_place, Place):
+                if isinstance(after_or_place, DuplicateBatch):
                     return self._again(after_or_place, all_replicas=all_replicas)
                 after = after_or_place
             if staging is None:
@@ -162,12 +162,17 @@ class Partition:
 
     @staticmethod
     def _after(  # noqa: PLR0917
-        log: Log, known: Producer | None, batch: Batch, offset: Offset, timestamp: TimestampMs, checks_sequence: bool
-    ) -> Producer | Place:
+        log: Log,
+        known: ProducerStateEntry | None,
+        batch: Batch,
+        offset: Offset,
+        timestamp: TimestampMs,
+        checks_sequence: bool,
+    ) -> ProducerStateEntry | DuplicateBatch:
         """Its producer once the batch is written at `offset`, or where it was written before.  Raises Refused."""
         producer_id = batch.producer_id
         if known is None:
-            known = Producer(producer_id)
+            known = ProducerStateEntry(producer_id)
         elif checks_sequence and (place := known.find(batch)) is not None:
             return place
         # The first batch may have come with this one, and not be written yet.
@@ -176,13 +181,13 @@ class Partition:
         check(known, batch, offset, awaited=awaited, checks_sequence=checks_sequence)
         return known.after(batch, offset, timestamp)
 
-    def _producer(self, producer_id: ProducerId) -> Producer | None:
+    def _producer(self, producer_id: ProducerId) -> ProducerStateEntry | None:
         """As it is once what is staged is written."""
         staging = self._staging
         staged = staging and staging.producers and staging.producers.get(producer_id)
         return staged or self.log.producers.get(producer_id)
 
-    def _again(self, place: Place, *, all_replicas: bool) -> Append:
+    def _again(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
         """A batch that came before; if it is only staged, this one shares its fate."""
         is_safe = place.end <= self.positions.durable_end
         needs_sync = all_replicas and self.configs.flush.before_acknowledging and not is_safe
@@ -320,7 +325,7 @@ class Partition:
         """
         self.commit(now)
         log, marker = self.log, EndMarker(commit, coordinator_epoch)
-        known = log.producers.get(producer_id) or Producer(producer_id)
+        known = log.producers.get(producer_id) or ProducerStateEntry(producer_id)
         check_marker(known, producer_epoch, marker, transaction_version)
         batch = end_marker_batch(marker, producer_id, producer_epoch, now)
         staging = Staging(log.end_offset)

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from odradek.base.units import Offset
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Up to which of them a request reads: its isolation level (KIP-98).
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
+
 
 @dataclass
 class Positions:

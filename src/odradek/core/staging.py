@@ -10,7 +10,7 @@ from __future__ import annotations
 from odradek.base.errors import Refused
 from odradek.base.limits import STAGED_BYTES_MAX
 from odradek.base.units import Offset, ProducerId, TimestampMs
-from odradek.log.producers import Place, Producer
+from odradek.log.producers import DuplicateBatch, ProducerStateEntry
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 
@@ -35,7 +35,7 @@ class Staging:
     def __init__(self, end: Offset) -> None:
         self.batches: list[Batch] = []
         self.appends: list[Append] = []
-        self.producers: dict[ProducerId, Producer] | None = None  # As they are once it is written.
+        self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # As they are once it is written.
         self.size = 0
         self.end = end
         self.visible_end = Offset(0)  # Up to here consumers may read once it is written.
@@ -67,7 +67,7 @@ class Staging:
             append.refused = reason
 
 
-def written_before(place: Place, *, needs_sync: bool) -> Append:
+def written_before(place: DuplicateBatch, *, needs_sync: bool) -> Append:
     """The place of a batch that was taken in before."""
     # The time is the first one's whatever the topic's timestamps are, as in Apache Kafka.
     return Append(place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

@@ -18,7 +18,7 @@ from struct import Struct
 from odradek.base.units import INT32_MAX, MIB, Offset
 from odradek.log.disk import Disk, File
 from odradek.log.names import ASIDE, LOG, SEGMENT_SUFFIXES, TEMPORARY, segment_stem
-from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, Place, walk_checked
+from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, FileBatch, walk_checked
 from odradek.log.segment import Segment
 from odradek.record.batch import HEADER_BYTES, MAGIC
 
@@ -85,7 +85,7 @@ def survey(file: File, position: int, end: int, lowest: Offset, base_offset: Off
     return found
 
 
-def _records(file: File, place: Place) -> int:
+def _records(file: File, place: FileBatch) -> int:
     if place.magic != MAGIC:
         return 1
     count: int = _COUNT.unpack(file.pread(place.position + _RECORDS_COUNT_POSITION, _COUNT.size))[0]

@@ -34,7 +34,7 @@ from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
 from odradek.log.opening import Loaded, Opening
 from odradek.log.owed import Owed, Work
 from odradek.log.producer_recovery import keep_snapshot, restored
-from odradek.log.producers import Producer, Producers
+from odradek.log.producers import Producers, ProducerStateEntry
 from odradek.log.reaper import Reaper, SegmentRetirement
 from odradek.log.retention import Bounds, expired_segments
 from odradek.log.search import Later, Search, TimedOffset
@@ -148,7 +148,7 @@ class Log:
         batches: Sequence[Batch],
         leader_epoch: LeaderEpoch,
         now_ms: TimestampMs,
-        producers: Mapping[ProducerId, Producer] | None,
+        producers: Mapping[ProducerId, ProducerStateEntry] | None,
     ) -> None:
         """As append; `producers` are those of the batches as they are afterwards, and no batch is a marker."""
         config = self.config

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from odradek.base.units import INT32_MAX, NO_EPOCH, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.producers import BATCHES_KEPT, Producer, Producers
+from odradek.log.producers import BATCHES_KEPT, Producers, ProducerStateEntry
 from odradek.log.scan import Damaged, walk_runs
 from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots
@@ -37,11 +37,13 @@ class ProducerWalk:
     def take(self, runs: Runs) -> None:
         """What was counted since the last time."""
         for tally in runs.tallies.values():
-            known = self.producers.get(ProducerId(tally.producer_id)) or Producer(ProducerId(tally.producer_id))
+            known = self.producers.get(ProducerId(tally.producer_id)) or ProducerStateEntry(
+                ProducerId(tally.producer_id)
+            )
             goes_on = tally.epoch == known.epoch and not tally.has_new_epoch
             batches = (*known.batches, *tally.batches()) if goes_on else tally.batches()
             first_offset = known.first_offset if known.has_open_transaction else Offset(tally.first_transactional)
-            producer = Producer(
+            producer = ProducerStateEntry(
                 known.id,
                 ProducerEpoch(tally.epoch),
                 batches[-BATCHES_KEPT:],

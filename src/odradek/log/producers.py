@@ -31,7 +31,7 @@ NOTHING_UNSTABLE = Offset(INT64_MAX)
 Sent = tuple[int, int, int, int]
 
 
-class Place(NamedTuple):
+class DuplicateBatch(NamedTuple):
     """Where a batch is that was written before."""
 
     base_offset: Offset
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     timestamp: TimestampMs
 
 
-class Producer(NamedTuple):
+class ProducerStateEntry(NamedTuple):
     """A producer as the log knows it.  `batches` are of this epoch, the oldest first; none after a marker's new epoch.
 
     `first_offset` is that of its open transaction, -1 if none is open.
@@ -64,7 +64,7 @@ class Producer(NamedTuple):
         """True for the batch that nearly all are: its next one, in its transaction if one is open."""
         return self.after_next(batch, NO_OFFSET, NO_TIMESTAMP) is not None
 
-    def after_next(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> Producer | None:
+    def after_next(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry | None:
         """As `after`, if it expects the batch, else None.  In one piece, as every numbered batch comes through here."""
         producer_id, epoch, batches, coordinator_epoch, first_offset, _ = self
         sequence = batch.base_sequence
@@ -77,9 +77,9 @@ class Producer(NamedTuple):
             return None
         delta = batch.last_offset_delta
         batches = batches[-4:] + (((sequence + delta) & 0x7FFFFFFF, base_offset + delta, delta, timestamp),)  # noqa: RUF005
-        return _new_tuple(Producer, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
+        return _new_tuple(ProducerStateEntry, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
 
-    def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> Producer:
+    def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry:
         """As it is once the batch is written at that offset; unchecked."""
         sequence, delta, epoch = batch.base_sequence, batch.last_offset_delta, batch.producer_epoch
         last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
@@ -87,16 +87,16 @@ class Producer(NamedTuple):
         batches = (*batches[1 - BATCHES_KEPT :], (last_sequence, base_offset + delta, delta, timestamp))
         opens = self.first_offset < 0 and batch.is_transactional
         first_offset = base_offset if opens else self.first_offset
-        return Producer(self.id, epoch, batches, self.coordinator_epoch, first_offset, timestamp)
+        return ProducerStateEntry(self.id, epoch, batches, self.coordinator_epoch, first_offset, timestamp)
 
-    def find(self, batch: BatchHeader) -> Place | None:
+    def find(self, batch: BatchHeader) -> DuplicateBatch | None:
         """Where the same batch is, if it is one of the last that the producer wrote."""
         if batch.producer_epoch != self.epoch:
             return None
         last_sequence, delta = batch.last_sequence, batch.last_offset_delta
         for sequence, offset, sent_delta, timestamp in self.batches:
             if sequence == last_sequence and sent_delta == delta:
-                return Place(Offset(offset - delta), Offset(offset + 1), TimestampMs(timestamp))
+                return DuplicateBatch(Offset(offset - delta), Offset(offset + 1), TimestampMs(timestamp))
         return None
 
 
@@ -133,7 +133,7 @@ class Producers:
 
     __slots__ = ("_by_id", "_ended", "_open", "awaited", "first_unstable")
 
-    def __init__(self, known: Iterable[Producer] = ()) -> None:
+    def __init__(self, known: Iterable[ProducerStateEntry] = ()) -> None:
         self._by_id = {producer.id: producer for producer in known}
         self._open = {one.id: one.first_offset for one in self._by_id.values() if one.first_offset >= 0}
         self._ended: list[Ended] = []  # Their markers are not known to be visible.
@@ -144,10 +144,10 @@ class Producers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
         return iter(self._by_id.values())
 
-    def get(self, producer_id: ProducerId) -> Producer | None:
+    def get(self, producer_id: ProducerId) -> ProducerStateEntry | None:
         return self._by_id.get(producer_id)
 
     def _look(self) -> None:
@@ -161,7 +161,7 @@ class Producers:
         known = self._by_id.get(producer_id)
         return NO_PRODUCER_EPOCH if known is None else known.epoch
 
-    def put(self, changed: Mapping[ProducerId, Producer]) -> None:
+    def put(self, changed: Mapping[ProducerId, ProducerStateEntry]) -> None:
         """Batches were written, and these are their producers after them."""
         by_id = self._by_id
         for producer_id, producer in changed.items():
@@ -179,15 +179,15 @@ class Producers:
     def note(self, batch: BatchHeader) -> None:
         """A batch that is in the log, whoever let it in; not a control batch."""
         assert not batch.attributes & CONTROL
-        known = self._by_id.get(batch.producer_id) or Producer(batch.producer_id)
+        known = self._by_id.get(batch.producer_id) or ProducerStateEntry(batch.producer_id)
         self.put({batch.producer_id: known.after(batch, batch.base_offset, batch.max_timestamp)})
 
     def end(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
         """The marker of a transaction is in the log as `batch`; None if there was nothing to end."""
         producer_id, epoch = batch.producer_id, batch.producer_epoch
-        known = self._by_id.get(producer_id) or Producer(producer_id)
+        known = self._by_id.get(producer_id) or ProducerStateEntry(producer_id)
         batches = known.batches if known.epoch == epoch else ()
-        self._by_id[producer_id] = Producer(
+        self._by_id[producer_id] = ProducerStateEntry(
             producer_id, epoch, batches, marker.coordinator_epoch, NO_OFFSET, batch.max_timestamp
         )
         awaited = self.awaited.get(producer_id)

@@ -44,7 +44,7 @@ _TIMESTAMP = Struct(">q")
 assert _OLD_HEADER_BYTES < _HEADER.size < HEADER_BYTES < WALK_CHUNK_BYTES
 
 
-class Place(NamedTuple):
+class FileBatch(NamedTuple):
     """One batch in a file."""
 
     position: int
@@ -70,7 +70,7 @@ class Damaged(Exception):
         self.why = why
 
 
-def walk(file: File, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+def walk(file: File, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
     """The batches from position, where one must begin, to end.  Raises Damaged; DiskFailed."""
     chunk, chunk_position = b"", position
     while position < end:
@@ -82,7 +82,7 @@ def walk(file: File, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_B
         position += place.size
 
 
-def walk_checked(file: File, position: int, end: int) -> Iterator[Place]:
+def walk_checked(file: File, position: int, end: int) -> Iterator[FileBatch]:
     """As walk, and every checksum is right."""
     chunk, chunk_position = memoryview(b""), position
     while position < end:
@@ -99,7 +99,7 @@ def walk_checked(file: File, position: int, end: int) -> Iterator[Place]:
         position += place.size
 
 
-def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[Place]:
+def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileBatch]:
     """As walk_checked from a segment's start, but runs of batches come as one place, as if they were one batch.
 
     Its leader epoch is the highest of the run; runs.max_timestamp_offset has the greatest timestamp so far.  Who takes
@@ -114,7 +114,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[Place
         if size:
             last = Offset(runs.next_offset - 1)
             timestamp = TimestampMs(runs.run_max_timestamp)
-            yield Place(
+            yield FileBatch(
                 position, size, Offset(runs.first_offset), last, timestamp, LeaderEpoch(runs.first_epoch), MAGIC
             )
             position += size
@@ -128,7 +128,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[Place
                 break
 
 
-def _count_producer(file: File, place: Place, runs: Runs) -> None:
+def _count_producer(file: File, place: FileBatch, runs: Runs) -> None:
     """Of a batch that no run has, as it is larger than what is read at once: so it is no control batch."""
     header = BatchHeader(file.pread(place.position, HEADER_BYTES))
     if header.has_producer_id and not header.is_control:
@@ -143,7 +143,7 @@ def _count_producer(file: File, place: Place, runs: Runs) -> None:
         )
 
 
-def _parse(path: str, chunk: bytes | memoryview, at: int, position: int, end: int) -> Place:
+def _parse(path: str, chunk: bytes | memoryview, at: int, position: int, end: int) -> FileBatch:
     if len(chunk) - at < _HEADER.size:
         return _parse_old(path, chunk, at, position, end)
     base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp = _HEADER.unpack_from(chunk, at)
@@ -154,10 +154,10 @@ def _parse(path: str, chunk: bytes | memoryview, at: int, position: int, end: in
         raise Damaged(path, position, f"a batch of {size} bytes where {end - position} are left")
     if base_offset < 0 or last_delta < 0:
         raise Damaged(path, position, f"offset {base_offset} and {last_delta} more")
-    return Place(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch, magic)
+    return FileBatch(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch, magic)
 
 
-def _parse_old(path: str, chunk: bytes | memoryview, at: int, position: int, end: int) -> Place:
+def _parse_old(path: str, chunk: bytes | memoryview, at: int, position: int, end: int) -> FileBatch:
     if len(chunk) - at < _OLD_HEADER_BYTES:
         raise Damaged(path, position, f"{len(chunk) - at} bytes are no batch")
     offset, length, _, magic, _, _, _, _, _ = _HEADER.unpack(
@@ -167,10 +167,10 @@ def _parse_old(path: str, chunk: bytes | memoryview, at: int, position: int, end
     if magic not in (0, 1) or not _OLD_HEADER_BYTES <= size <= end - position or offset < 0:
         raise Damaged(path, position, f"magic {magic}, {size} bytes, offset {offset}")
     timestamp = _TIMESTAMP.unpack_from(chunk, at + 18)[0] if magic else NO_TIMESTAMP
-    return Place(position, size, offset, offset, timestamp, NO_EPOCH, magic)
+    return FileBatch(position, size, offset, offset, timestamp, NO_EPOCH, magic)
 
 
-def _check(path: str, place: Place, chunk: memoryview, at: int) -> None:
+def _check(path: str, place: FileBatch, chunk: memoryview, at: int) -> None:
     following = at + place.size
     if following > len(chunk):
         raise Damaged(path, place.position, f"{len(chunk) - at} bytes of a batch of {place.size}")

@@ -25,7 +25,7 @@ from odradek.base.limits import (
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.disk import Disk, DiskFailed, File
 from odradek.log.index import OffsetIndex, TimeIndex
-from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
+from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
 from odradek.record.batch import HEADER_BYTES, MAGIC, Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.record.survey import survey
@@ -114,7 +114,7 @@ class SearchedSegment:
         place = self.find(near)
         return known if place is None else _greatest_of(_below(self.places(place.position), end), known)
 
-    def find(self, offset: Offset) -> Place | None:
+    def find(self, offset: Offset) -> FileBatch | None:
         """The first batch that reaches `offset`; None if none does."""
         try:
             return self._find_from(self.offsets.position_at_or_before(offset), offset)
@@ -125,7 +125,7 @@ class SearchedSegment:
         except Damaged as damage:
             raise self._failure(damage) from None
 
-    def _find_from(self, start: int, offset: Offset) -> Place | None:
+    def _find_from(self, start: int, offset: Offset) -> FileBatch | None:
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
         for place in walk(self.file, start, self.size):
@@ -135,7 +135,7 @@ class SearchedSegment:
                 return place
         return None
 
-    def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+    def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
         """The batches from there to the end; damage is a failed disk."""
         try:
             yield from walk(self.file, position, self.size, chunk_bytes=chunk_bytes)
@@ -193,7 +193,9 @@ class Search(NamedTuple):
                 return self._in_batch(segment, place, timestamp) or Later(Offset(place.last_offset + 1), False)
         return None
 
-    def _in_batch(self, segment: SearchedSegment, place: Place, timestamp: TimestampMs) -> TimedOffset | Later | None:
+    def _in_batch(
+        self, segment: SearchedSegment, place: FileBatch, timestamp: TimestampMs
+    ) -> TimedOffset | Later | None:
         if place.magic != MAGIC:
             return TimedOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
         header = BatchHeader(segment.read(place.position, HEADER_BYTES))
@@ -213,14 +215,14 @@ class Search(NamedTuple):
         return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)
 
 
-def _below(places: Iterator[Place], end: Offset) -> Iterator[Place]:
+def _below(places: Iterator[FileBatch], end: Offset) -> Iterator[FileBatch]:
     for place in places:
         if place.base_offset >= end:
             return
         yield place
 
 
-def _greatest_of(places: Iterator[Place], largest: Largest) -> Largest:
+def _greatest_of(places: Iterator[FileBatch], largest: Largest) -> Largest:
     for place in places:
         if place.max_timestamp > largest[0]:
             largest = (place.max_timestamp, place.last_offset)

@@ -23,7 +23,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFailed, File, check_may_stay
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
-from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, Place, walk
+from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
 from odradek.log.search import SearchedSegment
 from odradek.log.transaction_index import TransactionIndex
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
@@ -260,7 +260,7 @@ class Segment:
         place = self.find(offset)
         return place.position if place else None
 
-    def find(self, offset: Offset) -> Place | None:
+    def find(self, offset: Offset) -> FileBatch | None:
         """As locate, by the index and a walk.  A damaged index is rebuilt; damage in the log itself is DiskFailed."""
         try:
             return self._search(offset)
@@ -274,7 +274,7 @@ class Segment:
     def failure(self, damage: Damaged) -> DiskFailed:
         return DiskFailed(errno.EIO, f"the log is damaged at byte {damage.position}: {damage.why}", self.path)
 
-    def _search(self, offset: Offset) -> Place | None:
+    def _search(self, offset: Offset) -> FileBatch | None:
         start = self.offsets.position_at_or_before(offset)
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
@@ -334,7 +334,7 @@ class Segment:
             del hints[next(iter(hints))]
         hints[offset] = position
 
-    def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+    def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
         """walk to the end, over offsets that can be in this segment.  Raises Damaged."""
         for place in walk(self.file, position, self.size, chunk_bytes=chunk_bytes):
             if not self.can_hold(place.last_offset):
@@ -344,7 +344,7 @@ class Segment:
     def can_hold(self, offset: Offset) -> bool:
         return 0 <= offset - self.base_offset <= INT32_MAX
 
-    def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[Place]:
+    def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
         """The batches from there to the end; damage is a failed disk."""
         try:
             yield from self._walk(position, chunk_bytes)
@@ -384,7 +384,7 @@ class Segment:
         for place in self.places(0, chunk_bytes=CHECK_CHUNK_BYTES):
             self._note_timestamp(place)
 
-    def _note_timestamp(self, place: Place) -> None:
+    def _note_timestamp(self, place: FileBatch) -> None:
         if place.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = place.max_timestamp, place.last_offset
 
@@ -423,10 +423,10 @@ class Segment:
         self._max_known = True
         self._since_index = 0
 
-    def index(self, place: Place, config: LogConfig) -> None:
+    def index(self, place: FileBatch, config: LogConfig) -> None:
         self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
 
-    def cut_before(self, place: Place) -> Cut:
+    def cut_before(self, place: FileBatch) -> Cut:
         """How to drop the batch at `place`, one that find gave, and everything after it.  Changes nothing."""
         largest = NO_TIMESTAMP, NO_OFFSET
         for kept in self.places(self.offsets.position_at_or_before(place.base_offset)):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, ProducerEpoch, ProducerId
-from odradek.log.producers import NO_PRODUCER_EPOCH, SEQUENCE_MASK, Awaited, Producer
+from odradek.log.producers import NO_PRODUCER_EPOCH, SEQUENCE_MASK, Awaited, ProducerStateEntry
 from odradek.record.batch import BatchHeader
 from odradek.record.markers import EndMarker
 
@@ -24,7 +24,7 @@ EPOCH_BUMPED_SINCE = 2
 
 
 def check(
-    known: Producer, batch: BatchHeader, offset: Offset, *, awaited: Awaited | None, checks_sequence: bool
+    known: ProducerStateEntry, batch: BatchHeader, offset: Offset, *, awaited: Awaited | None, checks_sequence: bool
 ) -> None:
     """Raises Refused for a batch that must not be written at `offset`."""
     check_epoch(known, batch.producer_epoch, offset)
@@ -37,21 +37,21 @@ def check(
         raise Refused(ErrorCode.INVALID_TXN_STATE, text)
 
 
-def check_epoch(known: Producer, epoch: ProducerEpoch, offset: Offset) -> None:
+def check_epoch(known: ProducerStateEntry, epoch: ProducerEpoch, offset: Offset) -> None:
     """Raises Refused(INVALID_PRODUCER_EPOCH) for one that is over."""
     if epoch < known.epoch:
         text = f"producer {known.id} has epoch {known.epoch} by now, the batch for offset {offset} has {epoch}"
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
 
 
-def _check_first(known: Producer, batch: BatchHeader, offset: Offset, awaited: Awaited) -> None:
+def _check_first(known: ProducerStateEntry, batch: BatchHeader, offset: Offset, awaited: Awaited) -> None:
     if awaited.from_zero and batch.base_sequence and not known.batches:
         raise _out_of_order(known.id, offset, batch.base_sequence, "a transaction begins with 0")
     if batch.base_sequence > awaited.sequence:
         raise _out_of_order(known.id, offset, batch.base_sequence, f"{awaited.sequence} was tried before")
 
 
-def _check_sequence(known: Producer, batch: BatchHeader, offset: Offset) -> None:
+def _check_sequence(known: ProducerStateEntry, batch: BatchHeader, offset: Offset) -> None:
     sequence, last = batch.base_sequence, known.last_sequence
     if known.epoch == NO_PRODUCER_EPOCH:
         return
@@ -68,7 +68,7 @@ def _out_of_order(producer_id: ProducerId, offset: Offset, sequence: int, detail
     return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
-def check_marker(known: Producer, epoch: ProducerEpoch, marker: EndMarker, transaction_version: int) -> None:
+def check_marker(known: ProducerStateEntry, epoch: ProducerEpoch, marker: EndMarker, transaction_version: int) -> None:
     """Raises Refused for a marker of an older epoch, or of a coordinator that is none any more.
 
     Where ends bump the epoch, a marker with the known one is of a transaction before the open one.  With none open it

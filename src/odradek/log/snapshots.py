@@ -27,7 +27,7 @@ from odradek.base.units import GIB, NO_OFFSET, Offset, ProducerEpoch, ProducerId
 from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
 from odradek.log.names import SNAPSHOT, segment_stem
 from odradek.log.owed import Work
-from odradek.log.producers import Producer
+from odradek.log.producers import ProducerStateEntry
 from odradek.record.crc import crc32c
 
 SNAPSHOT_BYTES_MAX = GIB
@@ -59,18 +59,18 @@ class Snapshots:
         """A good one."""
         return offset in self.offsets and self.newest(offset)[1] == offset
 
-    def write(self, offset: Offset, producers: Collection[Producer]) -> None:
+    def write(self, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
         """Not synced: a power failure may take it, or leave something else in its place."""
         replace_file(self._disk, self.path(offset), encode_snapshot(producers), durable=False)
         if offset not in self.offsets:
             insort(self.offsets, offset)
 
-    def try_to_write(self, offset: Offset, producers: Collection[Producer]) -> None:
+    def try_to_write(self, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
         """Spares recovery some work: one that can't be written is done without."""
         with suppress(DiskFailed):
             self.write(offset, producers)
 
-    def keep(self, end: Offset, producers: Collection[Producer]) -> bool:
+    def keep(self, end: Offset, producers: Collection[ProducerStateEntry]) -> bool:
         """One at a clean stop, so that the next start need not look for them; True if it had to be written.
 
         Of a log that nobody numbers batches for, nothing.
@@ -85,7 +85,7 @@ class Snapshots:
         """The file; its name is safe with the directory."""
         self._disk.open(self.path(offset)).sync()
 
-    def read(self, offset: Offset) -> list[Producer]:
+    def read(self, offset: Offset) -> list[ProducerStateEntry]:
         """Raises BadSnapshot."""
         path = self.path(offset)
         data = read_file(self._disk, path, SNAPSHOT_BYTES_MAX)
@@ -96,7 +96,7 @@ class Snapshots:
         except ValueError as bad:
             raise BadSnapshot(f"{path}: {bad}") from None
 
-    def newest(self, end: Offset) -> tuple[list[Producer], Offset]:
+    def newest(self, end: Offset) -> tuple[list[ProducerStateEntry], Offset]:
         """The newest that is good and not beyond `end`, and its offset, -1 if there is none.  A bad one is deleted."""
         for offset in [offset for offset in reversed(self.offsets) if offset <= end]:
             try:
@@ -143,12 +143,12 @@ class Snapshots:
         self.offsets = [offset for offset in self.offsets if offset not in offsets]
 
 
-def encode_snapshot(producers: Collection[Producer]) -> bytes:
+def encode_snapshot(producers: Collection[ProducerStateEntry]) -> bytes:
     body = _COUNT.pack(len(producers)) + b"".join([_encoded(producer) for producer in producers])
     return _HEAD.pack(_VERSION, crc32c(body), len(producers)) + body[_COUNT.size :]
 
 
-def _encoded(producer: Producer) -> bytes:
+def _encoded(producer: ProducerStateEntry) -> bytes:
     sequence, offset, delta, _ = producer.batches[-1] if producer.batches else (-1, -1, 0, -1)
     return _PRODUCER.pack(
         producer.id,
@@ -162,7 +162,7 @@ def _encoded(producer: Producer) -> bytes:
     )
 
 
-def decode_snapshot(data: bytes) -> list[Producer]:
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """Raises ValueError."""
     if len(data) < _HEAD.size:
         raise ValueError(f"{len(data)} bytes are too few")
@@ -185,9 +185,9 @@ def _decoded(  # noqa: PLR0917
     timestamp: int,
     coordinator_epoch: int,
     first_offset: int,
-) -> Producer:
+) -> ProducerStateEntry:
     time = TimestampMs(timestamp)
-    return Producer(
+    return ProducerStateEntry(
         ProducerId(producer_id),
         ProducerEpoch(epoch),
         ((sequence, offset, delta, timestamp),) if offset >= 0 else (),

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -209,12 +209,12 @@ def test_what_is_refused_in_a_transaction(group: GroupOffsets, version: int) -> 
     assert group.commit_in(producer, kept, version) == {**unknown, A: NONE, B: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     nameless = GroupOffsets(group.harness, "")
     assert nameless.commit_in(producer, {A: 1}, version) == {A: ErrorCode.INVALID_GROUP_ID}
-    known, producer.producer = producer.producer, Producer(ProducerId(-1), ProducerEpoch(0))
+    known, producer.producer = producer.producer, ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(0))
     assert group.commit_in(producer, {A: 1}, version) == {A: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-    producer.producer = Producer(ProducerId(known.id + 1000), known.epoch)
+    producer.producer = ProducerIdAndEpoch(ProducerId(known.id + 1000), known.epoch)
     assert group.commit_in(producer, {A: 1}, version) == {A: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     for epoch in (known.epoch + 1, known.epoch - 1):
-        producer.producer = Producer(known.id, ProducerEpoch(epoch))
+        producer.producer = ProducerIdAndEpoch(known.id, ProducerEpoch(epoch))
         assert group.commit_in(producer, {A: 1}, version) == {A: ErrorCode.INVALID_PRODUCER_EPOCH}
     producer.producer, producer.id = known, ""
     assert group.commit_in(producer, {A: 1}, version) == {A: NONE}, "what is open is not looked at again"

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.states import LAST_EPOCH, NEVER_MS, TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.in_memory import Harness
@@ -220,9 +220,9 @@ def test_the_same_question_again_has_the_same_answer(harness: Harness) -> None:
 
 def test_half_of_a_producer_is_refused(harness: Harness) -> None:
     producer = started(harness)
-    assert producer.begin(Producer(ProducerId(3), ProducerEpoch(-1))).error_code == ErrorCode.INVALID_REQUEST
-    assert producer.begin(Producer(ProducerId(-1), ProducerEpoch(3))).error_code == ErrorCode.INVALID_REQUEST
-    assert producer.begin(Producer(ProducerId(99), ProducerEpoch(0))).error_code == ErrorCode.PRODUCER_FENCED
+    assert producer.begin(ProducerIdAndEpoch(ProducerId(3), ProducerEpoch(-1))).error_code == ErrorCode.INVALID_REQUEST
+    assert producer.begin(ProducerIdAndEpoch(ProducerId(-1), ProducerEpoch(3))).error_code == ErrorCode.INVALID_REQUEST
+    assert producer.begin(ProducerIdAndEpoch(ProducerId(99), ProducerEpoch(0))).error_code == ErrorCode.PRODUCER_FENCED
 
 
 # Epochs run out.
@@ -262,7 +262,7 @@ def use_up(harness: Harness, producer: Transactional) -> None:
     """The last epoch but one: as after thirty thousand transactions."""
     shard, state = harness.broker.transactions.find(producer.id)
     shard.put(state._replace(epoch=ProducerEpoch(LAST_EPOCH)), harness.now)
-    producer.producer = Producer(producer.producer.id, ProducerEpoch(LAST_EPOCH))
+    producer.producer = ProducerIdAndEpoch(producer.producer.id, ProducerEpoch(LAST_EPOCH))
 
 
 # Prepared transactions (KIP-939).

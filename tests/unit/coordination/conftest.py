@@ -17,6 +17,8 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from odradek.coordination.tree import Tree, WatchEvent
+from sim.simclock import Action, SimClock, Timer
+from sim.simtree import SimTreeServer
 from unit.coordination.trees import open_tree
 
 SCRIPT = Path(__file__).with_name("trees.py")
@@ -43,6 +45,38 @@ class Store:
     def close(self) -> None:
         for tree in self._opened:
             tree.close()
+
+
+class PromptClock(SimClock):
+    """Nobody lets its time pass: what is planned happens when nothing else does, in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_idle = True
+
+    def at(self, time_us: int, action: Action) -> Timer:
+        timer = super().at(time_us, action)
+        if self._is_idle:
+            self._is_idle = False
+            self.run_idle()
+            self._is_idle = True
+        return timer
+
+
+class SimStore(Store):
+    """The simulated tree, which is nobody else's than this process's, and no thread's."""
+
+    def __init__(self) -> None:
+        super().__init__("sim")
+        self._server = SimTreeServer(PromptClock(), lambda: 0)
+
+    def open(self, timeout_ms: int = 18_000) -> Tree:
+        tree = self._server.open(timeout_ms)
+        self._opened.append(tree)
+        return tree
+
+    def process(self, command: str, *arguments: str, timeout_ms: int = 18_000) -> subprocess.Popen[str]:
+        pytest.skip("The simulated tree lies in one process.")
 
 
 class Seen:
@@ -115,10 +149,12 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(f"ZooKeeper is not up after 30 s:\n{log.read_text()}")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
+@pytest.fixture(params=["sqlite", "sim", pytest.param("zookeeper", marks=pytest.mark.java)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "sqlite":
         opened = Store(f"sqlite:{tmp_path / 'tree.sqlite'}")
+    elif request.param == "sim":
+        opened = SimStore()
     else:
         hosts = request.getfixturevalue("zookeeper")
         root = f"/test{next(CHROOTS)}"

@@ -11,7 +11,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicName
 from odradek.core.partition import Append, Partition
 from odradek.log.disk import DiskFailed, RealFile
-from odradek.log.producers import Producer
+from odradek.log.producers import ProducerStateEntry
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (
@@ -68,7 +68,7 @@ class Case:
         return append
 
     @property
-    def producer(self) -> Producer | None:
+    def producer(self) -> ProducerStateEntry | None:
         return self.partition.log.producers.get(P)
 
 

@@ -6,7 +6,7 @@ import sys
 
 from odradek.base.limits import AWAITED_PRODUCERS_MAX
 from odradek.base.units import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.producers import NOTHING_UNSTABLE, Ended, Producer, Producers
+from odradek.log.producers import NOTHING_UNSTABLE, Ended, Producers, ProducerStateEntry
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
@@ -71,7 +71,8 @@ def test_an_end_costs_the_same_however_many_are_not_visible_yet() -> None:
 def test_several_that_begin_in_one_write_may_come_in_any_order() -> None:
     producers = Producers()
     late, early = (
-        Producer(ProducerId(number)).after(batch(number, base), Offset(base), T) for number, base in ((1, 9), (2, 6))
+        ProducerStateEntry(ProducerId(number)).after(batch(number, base), Offset(base), T)
+        for number, base in ((1, 9), (2, 6))
     )
     producers.put({late.id: late, early.id: early})
     assert producers.first_unstable == 6
@@ -82,7 +83,7 @@ def test_several_that_begin_in_one_write_may_come_in_any_order() -> None:
 def test_a_marker_without_a_transaction_changes_the_producer_only() -> None:
     producers = Producers()
     assert end(producers, 1, 0) is None
-    assert list(producers) == [Producer(ProducerId(1), ProducerEpoch(0), (), 4, NO_OFFSET, T)]
+    assert list(producers) == [ProducerStateEntry(ProducerId(1), ProducerEpoch(0), (), 4, NO_OFFSET, T)]
     assert producers.first_unstable == NOTHING_UNSTABLE
 
 
@@ -101,9 +102,9 @@ def test_a_marker_of_the_same_epoch_keeps_the_batches_and_a_newer_one_does_not()
 
 
 def test_what_a_snapshot_says_of_transactions_counts() -> None:
-    opened = Producer(ProducerId(1), ProducerEpoch(0), first_offset=Offset(30))
-    other = Producer(ProducerId(2), ProducerEpoch(0), first_offset=Offset(20))
-    assert Producers([opened, other, Producer(ProducerId(3))]).first_unstable == 20
+    opened = ProducerStateEntry(ProducerId(1), ProducerEpoch(0), first_offset=Offset(30))
+    other = ProducerStateEntry(ProducerId(2), ProducerEpoch(0), first_offset=Offset(20))
+    assert Producers([opened, other, ProducerStateEntry(ProducerId(3))]).first_unstable == 20
 
 
 def test_the_idle_are_forgotten_but_for_open_transactions() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, Offset, ProducerEpoch, ProducerId, TimestampMs
-from odradek.log.producers import Awaited, Place, Producer
+from odradek.log.producers import Awaited, DuplicateBatch, ProducerStateEntry
 from odradek.log.sequences import check, check_marker
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -33,13 +33,15 @@ def batch(sequence: int, *, epoch: int = 3, count: int = 1, transactional: bool 
     return Batch.checked(memoryview(raw))
 
 
-def known(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> Producer:
+def known(*last_sequences: int, epoch: int = 3, first_offset: int = -1) -> ProducerStateEntry:
     """Batches of one record each, at offsets 10, 11, ..."""
     batches = tuple((sequence, 10 + number, 0, T) for number, sequence in enumerate(last_sequences))
-    return Producer(P, ProducerEpoch(epoch), batches, -1, Offset(first_offset), T)
+    return ProducerStateEntry(P, ProducerEpoch(epoch), batches, -1, Offset(first_offset), T)
 
 
-def outcome(before: Producer, one: Batch, awaited: Awaited | None = None) -> str | Producer | Place:
+def outcome(
+    before: ProducerStateEntry, one: Batch, awaited: Awaited | None = None
+) -> str | ProducerStateEntry | DuplicateBatch:
     place = before.find(one)
     if place is not None:
         return AGAIN
@@ -56,9 +58,9 @@ def outcome(before: Producer, one: Batch, awaited: Awaited | None = None) -> str
 @pytest.mark.parametrize(
     ("before", "one", "expected"),
     [
-        (Producer(P), batch(0), FINE),
-        (Producer(P), batch(42), FINE),
-        (Producer(P), batch(42, transactional=True), FINE),
+        (ProducerStateEntry(P), batch(0), FINE),
+        (ProducerStateEntry(P), batch(42), FINE),
+        (ProducerStateEntry(P), batch(42, transactional=True), FINE),
         (known(5), batch(6), FINE),
         (known(5), batch(6, count=9), FINE),
         (known(5), batch(7), OUT_OF_ORDER),
@@ -88,29 +90,29 @@ def outcome(before: Producer, one: Batch, awaited: Awaited | None = None) -> str
     ],
     ids=repr,
 )
-def test_what_may_be_written(before: Producer, one: Batch, expected: str) -> None:
+def test_what_may_be_written(before: ProducerStateEntry, one: Batch, expected: str) -> None:
     assert outcome(before, one) == expected
 
 
 @pytest.mark.parametrize(
     ("before", "sequence", "awaited", "expected"),
     [
-        (Producer(P), 5, Awaited(ProducerEpoch(3), 5, False, T), FINE),
-        (Producer(P), 6, Awaited(ProducerEpoch(3), 5, False, T), OUT_OF_ORDER),
-        (Producer(P), 0, Awaited(ProducerEpoch(3), 0, True, T), FINE),
-        (Producer(P), 5, Awaited(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
+        (ProducerStateEntry(P), 5, Awaited(ProducerEpoch(3), 5, False, T), FINE),
+        (ProducerStateEntry(P), 6, Awaited(ProducerEpoch(3), 5, False, T), OUT_OF_ORDER),
+        (ProducerStateEntry(P), 0, Awaited(ProducerEpoch(3), 0, True, T), FINE),
+        (ProducerStateEntry(P), 5, Awaited(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
         (known(4), 5, Awaited(ProducerEpoch(3), 5, True, T), FINE),
         (known(), 5, Awaited(ProducerEpoch(3), 5, True, T), OUT_OF_ORDER),
     ],
 )
-def test_how_a_transaction_begins(before: Producer, sequence: int, awaited: Awaited, expected: str) -> None:
+def test_how_a_transaction_begins(before: ProducerStateEntry, sequence: int, awaited: Awaited, expected: str) -> None:
     assert outcome(before, batch(sequence, transactional=True), awaited) == expected
 
 
 def test_a_coordinator_numbers_nothing() -> None:
     raw = encode_batch([(b"k", b"v", (), T)], producer_id=P, producer_epoch=ProducerEpoch(3), is_transactional=True)
     one = Batch.trusted(memoryview(raw))
-    for before in (Producer(P), known(5), known(5, first_offset=9), known(5, epoch=2)):
+    for before in (ProducerStateEntry(P), known(5), known(5, first_offset=9), known(5, epoch=2)):
         check(before, one, AT, awaited=None, checks_sequence=False)
     with pytest.raises(Refused) as refused:
         check(known(5, epoch=4), one, AT, awaited=None, checks_sequence=False)
@@ -149,11 +151,11 @@ def test_which_markers_may_be_written(
 
 
 def test_only_five_batches_are_kept() -> None:
-    producer = Producer(P)
+    producer = ProducerStateEntry(P)
     for sequence in range(8):
         producer = producer.after(batch(sequence), Offset(sequence), T)
     assert [sent[0] for sent in producer.batches] == [3, 4, 5, 6, 7]
-    assert producer.find(batch(3)) == Place(Offset(3), Offset(4), T)
+    assert producer.find(batch(3)) == DuplicateBatch(Offset(3), Offset(4), T)
     assert producer.find(batch(2)) is None
     assert producer.after(batch(0, epoch=4), Offset(8), T).batches == ((0, 8, 0, T),)
 
@@ -162,5 +164,5 @@ def test_the_place_of_a_batch_across_the_greatest_sequence() -> None:
     one = batch(INT32_MAX - 1, count=4)
     producer = known(INT32_MAX - 2).after(one, Offset(20), T)
     assert producer.last_sequence == 1
-    assert producer.find(one) == Place(Offset(20), Offset(24), T)
+    assert producer.find(one) == DuplicateBatch(Offset(20), Offset(24), T)
     assert outcome(producer, batch(2)) == FINE

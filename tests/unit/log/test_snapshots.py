@@ -21,7 +21,7 @@ from odradek.base.units import (
 )
 from odradek.log.config import LogConfig
 from odradek.log.log import Log
-from odradek.log.producers import Producer
+from odradek.log.producers import ProducerStateEntry
 from odradek.log.snapshots import (
     BadSnapshot,
     Snapshots,
@@ -41,7 +41,7 @@ INT64 = st.integers(0, INT64_MAX)
 SENT = st.tuples(st.integers(-1, INT32_MAX), INT64, st.integers(0, INT32_MAX))
 PRODUCERS = st.lists(
     st.builds(
-        lambda key, epoch, sent, time, coordinator, first: Producer(
+        lambda key, epoch, sent, time, coordinator, first: ProducerStateEntry(
             ProducerId(key),
             ProducerEpoch(epoch),
             () if sent is None else ((*sent, time),),
@@ -77,14 +77,14 @@ def test_what_kafka_wrote_of_a_transaction() -> None:
 
 
 @given(PRODUCERS)
-def test_round_trip(producers: list[Producer]) -> None:
+def test_round_trip(producers: list[ProducerStateEntry]) -> None:
     raw = encode_snapshot(producers)
     assert len(raw) == 10 + 46 * len(producers)
     assert decode_snapshot(raw) == producers
 
 
 @given(PRODUCERS, st.integers(0, 300), st.integers(1, 255), st.integers(-60, 60))
-def test_damage_is_refused(producers: list[Producer], place: int, change: int, grown: int) -> None:
+def test_damage_is_refused(producers: list[ProducerStateEntry], place: int, change: int, grown: int) -> None:
     raw = bytearray(encode_snapshot(producers))
     raw[place % len(raw)] ^= change
     if grown < 0:
@@ -122,11 +122,11 @@ def test_the_newest_that_is_good() -> None:
     snapshots = Snapshots(disk, DIRECTORY, [])
     assert snapshots.newest(Offset(99)) == ([], -1)
     for offset in (9, 3, 6):
-        snapshots.write(Offset(offset), [Producer(ProducerId(offset))])
+        snapshots.write(Offset(offset), [ProducerStateEntry(ProducerId(offset))])
     assert snapshots.offsets == [3, 6, 9]
-    assert snapshots.newest(Offset(8)) == ([Producer(ProducerId(6))], 6)
+    assert snapshots.newest(Offset(8)) == ([ProducerStateEntry(ProducerId(6))], 6)
     disk.create(snapshots.path(Offset(6)))
-    assert snapshots.newest(Offset(8)) == ([Producer(ProducerId(3))], 3)
+    assert snapshots.newest(Offset(8)) == ([ProducerStateEntry(ProducerId(3))], 3)
     assert snapshots.offsets == [3, 9] == there(disk).offsets
 
 
@@ -251,7 +251,7 @@ def test_a_wrong_one_beyond_the_recovery_point_is_not_believed(disk: SimDisk) ->
     log = filled(disk)
     expected = essence(log)
     for segment in log.segments[2:]:
-        there(disk).write(segment.base_offset, [Producer(ProducerId(666))])
+        there(disk).write(segment.base_offset, [ProducerStateEntry(ProducerId(666))])
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=Offset(log.segments[1].base_offset + 1))
     assert essence(again) == expected
 

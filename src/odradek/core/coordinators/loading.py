@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Protocol
 
 from odradek.base.units import MIB, Offset
-from odradek.core.coordinators.state_log import NOBODY, Producer
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.log.disk import FileSlice
 from odradek.log.log import Log
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch, iter_batches
@@ -24,10 +24,10 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 class Replayed(Protocol):
     """State that is made from records."""
 
-    def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
+    def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
         """`producer` is NOBODY for what belongs to no transaction."""
 
-    def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
+    def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """What was written in the producer's transaction counts now, or never."""
 
 
@@ -46,7 +46,7 @@ def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
     """How many records there were.  Raises Refused(CORRUPT_MESSAGE); DiskFailed."""
     count = 0
     for batch in (batch for one in slices for batch in _batches(one)):
-        producer = Producer(batch.producer_id, batch.producer_epoch)
+        producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
         if batch.is_control:
             marker = end_marker(batch)
             if marker is not None:

@@ -19,9 +19,9 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import MIB, Offset, ProducerId, TopicName, TopicPartition
 from odradek.core.coordinators import loading
 from odradek.core.coordinators.durable import Written
-from odradek.core.coordinators.hashing import partition_for
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import NOBODY, TOO_LARGE, Producer, StateRecord
+from odradek.core.coordinators.state_log import NOBODY, TOO_LARGE, ProducerIdAndEpoch, StateRecord
+from odradek.core.coordinators.state_topics import partition_for
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, FileSlice
@@ -49,7 +49,7 @@ class Shard(loading.Replayed, Protocol):
     def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
         """What may still count, with its transaction; in the order in which it was written, after all that counts."""
 
-    def write_only(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+    def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         """To the log; they are in the state already.  Raises Refused."""
 
 
@@ -231,7 +231,7 @@ class _Rewritten:
             for some in _pieces(shard.records()):
                 _put(shard, some, now, NOBODY)
             for producer_id, those in groupby(shard.pending(), itemgetter(0)):
-                producer = Producer(producer_id, log.producers.epoch_of(producer_id))
+                producer = ProducerIdAndEpoch(producer_id, log.producers.epoch_of(producer_id))
                 for some in _pieces(record for _, record in those):
                     _put(shard, some, now, producer)
             self._until = log.end_offset
@@ -252,7 +252,7 @@ class _Rewritten:
         self._size = log.size
 
 
-def _put(shard: Shard, records: list[StateRecord], now: Moment, producer: Producer) -> None:
+def _put(shard: Shard, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch) -> None:
     """In as many batches as it takes.  Raises Refused."""
     try:
         shard.write_only(records, now, producer)

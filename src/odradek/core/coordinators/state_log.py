@@ -43,14 +43,14 @@ class StateRecord(NamedTuple):
     version: int | None = None
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """In whose transaction records are written; NOBODY for what belongs to none."""
 
     id: ProducerId
     epoch: ProducerEpoch
 
 
-NOBODY = Producer(NO_PRODUCER, NO_PRODUCER_EPOCH)
+NOBODY = ProducerIdAndEpoch(NO_PRODUCER, NO_PRODUCER_EPOCH)
 
 
 class StateLog:
@@ -65,7 +65,7 @@ class StateLog:
     def name(self) -> TopicPartition:
         return self.partition.topic_partition
 
-    def append(self, records: Sequence[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+    def append(self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         """Raises Refused, and nothing was written: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, ..."""
         assert records, "a change is at least one record"
         return self.append_encoded(self.encoded(records, now.wall, producer), now)
@@ -78,7 +78,9 @@ class StateLog:
             raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
         return Written(self.partition, append)
 
-    def encoded(self, records: Iterable[StateRecord], time: TimestampMs, producer: Producer = NOBODY) -> bytearray:
+    def encoded(
+        self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY
+    ) -> bytearray:
         """The batch of one change.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
         encoded = (encode(one.key, one.value, self._version_of(one)) for one in records)
         return encode_batch(

@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state, as they are made when somebody first needs them."""
+"""The topics in which coordinators keep their state: how they are made, and which of their partitions has whom."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from odradek.base.units import TopicName
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.topic_plans import TopicSpec
+
+INT32_SIGN = 1 << 31
+_INT32 = (1 << 32) - 1
 
 
 def spec(name: TopicName, configs: BrokerConfigs, view: ClusterView) -> TopicSpec:
@@ -31,3 +34,21 @@ def _replicas(key: str, configs: BrokerConfigs, view: ClusterView) -> int:
     """
     wanted = configs.int(key)
     return wanted if key in configs.names_set() else min(wanted, max(len(view.brokers), 1))
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for place in range(0, len(data), 2):
+        value = (31 * value + (data[place] << 8 | data[place + 1])) & _INT32
+    return value - (1 << 32) if value & INT32_SIGN else value
+
+
+def partition_for(key: str, count: int) -> int:
+    """The partition of `count` that has a group or a transactional id: by Java's hash of the text, as Kafka has it.
+
+    The one number without an absolute value counts as 0.
+    """
+    value = abs(java_hash(key))
+    return (0 if value == INT32_SIGN else value) % count

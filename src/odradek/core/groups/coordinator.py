@@ -10,7 +10,7 @@ from odradek.base.units import TopicName
 from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Shards
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.groups import classic, consumer
 from odradek.core.groups.expiry import Expiry
 from odradek.core.groups.group import Group
@@ -60,7 +60,7 @@ class GroupCoordinator:
                 yield
             yield
 
-    def ended(self, index: int, producer: Producer, *, is_commit: bool) -> None:
+    def ended(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """The marker of a transaction was written to a partition of ours: its offsets count now, or never."""
         with suppress(Refused):  # Who loads it finds the marker in the log.
             self.shards.shard(index).replay_end(producer, is_commit=is_commit)

@@ -15,7 +15,7 @@ from odradek.base.units import MINUTE_MS, TopicName
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.groups.group import Group
 from odradek.core.groups.offset_delete import forget_group
-from odradek.core.groups.offsets import NEVER, GroupOffsets, Place, tombstones
+from odradek.core.groups.offsets import NEVER, GroupOffsets, GroupTopicPartition, tombstones
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 from odradek.record.internal.offsets import OffsetCommitValue
@@ -79,7 +79,7 @@ def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> I
         _LOG.info("group %r has no members and no offsets any more, and is forgotten", group.id)
 
 
-def _has_expired(offsets: GroupOffsets, place: Place, since: int, retention_ms: int, now: Moment) -> bool:
+def _has_expired(offsets: GroupOffsets, place: GroupTopicPartition, since: int, retention_ms: int, now: Moment) -> bool:
     value = offsets.find(*place)
     return value is not None and now.wall >= _due(value, since, retention_ms) and not offsets.is_pending(*place)
 

@@ -15,7 +15,15 @@ from collections.abc import Iterator
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName
 from odradek.core.coordinators.state_log import StateRecord
-from odradek.core.groups.offset_commit import NO_RETENTION, Committed, Committer, Place, committing, expiry, record
+from odradek.core.groups.offset_commit import (
+    NO_RETENTION,
+    Committed,
+    Committer,
+    OffsetAndMetadata,
+    committing,
+    expiry,
+    record,
+)
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 from odradek.record.internal.offsets import OffsetCommitValue
@@ -37,7 +45,7 @@ class LongCommit:
         self._last = OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
         self._batch: bytearray | None = None
 
-    def add(self, place: Place) -> None:
+    def add(self, place: OffsetAndMetadata) -> None:
         topic = place.topic.name
         self._places[topic, place.partition] = None
         if place.has_more_than(self._length_max):

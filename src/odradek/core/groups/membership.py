@@ -9,21 +9,29 @@ from collections.abc import Sequence
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic import ClassicGroup, joining, leaving, syncing
-from odradek.core.groups.classic.messages import Heartbeat, Join, Joined, Leaver, Left, Sync, Synced
+from odradek.core.groups.classic.messages import (
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResult,
+    Leaver,
+    Left,
+    SyncGroup,
+    SyncGroupResult,
+)
 from odradek.core.groups.consumer import ConsumerGroup, classic_members
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 
 
-def join(shard: GroupShard, group_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         return classic_members.join(group, asked, now)
     return joining.join(shard, group_id, asked, now)
 
 
-def sync(shard: GroupShard, group_id: str, asked: Sync, now: Moment) -> Promise[Synced]:
+def sync(shard: GroupShard, group_id: str, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
     group = _group(shard, group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.sync(group, asked, now)

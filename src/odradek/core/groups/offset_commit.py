@@ -14,7 +14,7 @@ from odradek.base.units import INT64_MAX
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.cluster import TopicInfo
 from odradek.core.coordinators.durable import Written
-from odradek.core.coordinators.state_log import NOBODY, Producer, StateRecord
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateRecord
 from odradek.core.groups.group import CommitCheck, Group
 from odradek.core.groups.offsets import NEVER, record_of
 from odradek.core.groups.shard import GroupShard
@@ -36,14 +36,14 @@ class Committer(NamedTuple):
     instance_id: str | None
     epoch: int
     version: int
-    producer: Producer = NOBODY
+    producer: ProducerIdAndEpoch = NOBODY
 
     @property
     def is_transactional(self) -> bool:
         return self.producer.id >= 0
 
 
-class Place(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """One partition's offset, as it shall be kept."""
 
     topic: TopicInfo
@@ -72,7 +72,11 @@ class Committed(NamedTuple):
 
 
 def commit(
-    shard: GroupShard, who: Committer, places: Sequence[Place], now: Moment, retention_ms: int = NO_RETENTION
+    shard: GroupShard,
+    who: Committer,
+    places: Sequence[OffsetAndMetadata],
+    now: Moment,
+    retention_ms: int = NO_RETENTION,
 ) -> Committed:
     """Raises Refused for all of it."""
     group, check = committing(shard, who, now)
@@ -119,7 +123,7 @@ def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, C
     raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {who.group_id!r}")
 
 
-def record(group_id: str, place: Place, now: int, expires: int = NEVER) -> StateRecord:
+def record(group_id: str, place: OffsetAndMetadata, now: int, expires: int = NEVER) -> StateRecord:
     key = OffsetCommitKey(group=group_id, topic=place.topic.name, partition=place.partition)
     value = OffsetCommitValue(
         offset=place.offset,

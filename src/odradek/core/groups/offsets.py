@@ -16,7 +16,7 @@ from odradek.base.units import ProducerId, TopicName
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
-Place = tuple[str, str, int]  # Group, topic, partition.
+GroupTopicPartition = tuple[str, str, int]  # Group, topic, partition.
 CommittedOffsets = Mapping[str, Mapping[int, OffsetCommitValue]]
 Topics = Mapping[str, Mapping[int, OffsetCommitValue]]
 
@@ -38,7 +38,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
-        self._pending: dict[int, dict[Place, _Pending]] = {}  # By producer id.
+        self._pending: dict[int, dict[GroupTopicPartition, _Pending]] = {}  # By producer id.
         self._open: dict[str, set[int]] = {}  # The producers with something pending, by group.
         self._orders = count()
         self._last = OffsetCommitValue(offset=0, metadata="", commit_timestamp=0)
@@ -87,7 +87,7 @@ class GroupOffsets:
                     self._put(place, value)
                     self._overtake(place, order)
 
-    def _put(self, place: Place, value: OffsetCommitValue) -> None:
+    def _put(self, place: GroupTopicPartition, value: OffsetCommitValue) -> None:
         group, topic, partition = place
         self._share(value)
         topics = self._groups.get(group)
@@ -108,7 +108,7 @@ class GroupOffsets:
         if value.metadata == last.metadata:
             value.metadata = last.metadata
 
-    def _overtake(self, place: Place, order: int) -> None:
+    def _overtake(self, place: GroupTopicPartition, order: int) -> None:
         """What is pending there and was written before does not count any more, whichever way it ends."""
         for producer_id in self._open.get(place[0], ()):
             pending = self._pending[producer_id]
@@ -116,7 +116,7 @@ class GroupOffsets:
             if earlier is not None and earlier.order < order:
                 pending[place] = _Pending(earlier.order, None)
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[GroupTopicPartition]) -> None:
         """As their tombstones do."""
         for place in places:
             self._forget(place)
@@ -131,7 +131,7 @@ class GroupOffsets:
             else:
                 del self._pending[producer_id]
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: GroupTopicPartition) -> None:
         group, topic, partition = place
         topics = self._groups.get(group, {})
         partitions = topics.get(topic, {})
@@ -177,7 +177,7 @@ class GroupOffsets:
         """A transaction is open in which the group's offsets are committed."""
         return group in self._open
 
-    def pending_of(self, group: str) -> list[Mapping[Place, object]]:
+    def pending_of(self, group: str) -> list[Mapping[GroupTopicPartition, object]]:
         """For each open transaction in which the group's offsets are committed all that is committed in it."""
         return [self._pending[producer_id] for producer_id in self._open.get(group, ())]
 
@@ -212,16 +212,16 @@ class GroupOffsets:
         committed = sum(map(len, self.of_group(group).values()))
         return committed + sum(len(self._pending[producer_id]) for producer_id in self._open.get(group, ()))
 
-    def places_of_group(self, group: str) -> list[Place]:
+    def places_of_group(self, group: str) -> list[GroupTopicPartition]:
         """Committed, or about to be; each once."""
-        places: dict[Place, None] = {}
+        places: dict[GroupTopicPartition, None] = {}
         for topic, partitions in self.of_group(group).items():
             places.update(dict.fromkeys(zip(repeat(group), repeat(topic), partitions)))
         for producer_id in self._open.get(group, ()):
             places.update(dict.fromkeys(place for place in self._pending[producer_id] if place[0] == group))
         return list(places)
 
-    def places_of_topics(self, names: Iterable[TopicName]) -> Iterator[list[Place]]:
+    def places_of_topics(self, names: Iterable[TopicName]) -> Iterator[list[GroupTopicPartition]]:
         """Of all groups' offsets of these topics, those of one group, or one transaction, at a time.
 
         Offsets may be forgotten between two of them, and come.
@@ -245,6 +245,6 @@ def tombstone(group: str, topic: str, partition: int) -> StateRecord:
     return StateRecord(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
 
 
-def tombstones(places: Iterable[Place]) -> list[StateRecord]:
+def tombstones(places: Iterable[GroupTopicPartition]) -> list[StateRecord]:
     """The records by which offsets are forgotten."""
     return [tombstone(*place) for place in places]

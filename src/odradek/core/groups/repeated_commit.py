@@ -18,7 +18,7 @@ from odradek.base.units import TimestampMs
 from odradek.core.cluster import TopicInfo
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import NOBODY
-from odradek.core.groups.offset_commit import Committer, Place, committing, record
+from odradek.core.groups.offset_commit import Committer, OffsetAndMetadata, committing, record
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION
@@ -35,7 +35,7 @@ class RepeatedCommit:
 
     __slots__ = ("_batch", "_offsets_at", "_records", "_times_at", "who")
 
-    def __init__(self, shard: GroupShard, who: Committer, places: Sequence[Place]) -> None:
+    def __init__(self, shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata]) -> None:
         self.who = who
         clear, full = (_encoded(shard, who, places, number) for number in (0, -1))
         self._batch = clear
@@ -44,7 +44,7 @@ class RepeatedCommit:
         for _ in places:
             self._offsets_at.append(next(at))
             self._times_at.append(next(at))
-        self._records: list[tuple[OffsetCommitKey, Place]] = [
+        self._records: list[tuple[OffsetCommitKey, OffsetAndMetadata]] = [
             (OffsetCommitKey(group=who.group_id, topic=place.topic.name, partition=place.partition), place)
             for place in places
         ]
@@ -83,7 +83,7 @@ class RepeatedCommit:
         return batch
 
 
-def _encoded(shard: GroupShard, who: Committer, places: Sequence[Place], number: int) -> bytes:
+def _encoded(shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata], number: int) -> bytes:
     """The batch with that number for all offsets and times, and no checksum."""
     time = TimestampMs(number)
     records = [record(who.group_id, place._replace(offset=number), time) for place in places]

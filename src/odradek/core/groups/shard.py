@@ -13,7 +13,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import NOBODY, Producer, StateLog, StateRecord
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.groups.group import Group
 from odradek.core.groups.offsets import CommittedOffsets, GroupOffsets
 from odradek.core.moment import Moment
@@ -54,7 +54,7 @@ class GroupShard:
 
     # Writing.
 
-    def write(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+    def write(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         """To the log, then into the state.  Raises Refused, and nothing happened."""
         written = self.log.append(records, now, producer)
         for record in records:
@@ -62,29 +62,29 @@ class GroupShard:
         return written
 
     def write_offsets(
-        self, batch: bytearray, group: str, offsets: CommittedOffsets, now: Moment, producer: Producer
+        self, batch: bytearray, group: str, offsets: CommittedOffsets, now: Moment, producer: ProducerIdAndEpoch
     ) -> Written:
         """As `write`, of a group's offsets that are encoded already.  Raises Refused, and nothing happened."""
         written = self.log.append_encoded(batch, now)
         self.offsets.put_all(group, offsets, producer.id)
         return written
 
-    def write_only(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+    def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         """To the log; the caller has it in the state, or puts it there.  Raises Refused, and nothing was written."""
         return self.log.append(records, now, producer)
 
     # Reading it again.
 
-    def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
+    def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
         """Records of kinds that are not known here are left out, as Kafka does."""
         decoded = decode_key(key)
         if decoded is not None:
             self._apply(decoded, None if value is None else decode_value(decoded, value), producer)
 
-    def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
+    def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         self.offsets.end_transaction(producer.id, is_commit=is_commit)
 
-    def _apply(self, key: object, value: object | None, producer: Producer) -> None:
+    def _apply(self, key: object, value: object | None, producer: ProducerIdAndEpoch) -> None:
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommitValue)
             self.offsets.replay(key, value, producer.id)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import NOBODY, Producer
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
 
     transactional_id: str
     timeout_ms: int
-    expected: Producer | None = None
+    expected: ProducerIdAndEpoch | None = None
     has_two_phases: bool = False
     keeps_prepared: bool = False
 
@@ -33,8 +33,8 @@ class Began(NamedTuple):
     """What it comes to.  `ongoing` is the prepared transaction that was kept, if there is one (KIP-939)."""
 
     error: ErrorCode
-    producer: Producer = NOBODY
-    ongoing: Producer = NOBODY
+    producer: ProducerIdAndEpoch = NOBODY
+    ongoing: ProducerIdAndEpoch = NOBODY
 
 
 NO_IDS = Began(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -85,7 +85,7 @@ class Beginning:
             rules.check_expected(was, asked.expected)
             self._coordinator.abort(was.id, now, then=self.go)
 
-    def _begin(self, begun: Transaction, ongoing: Producer, now: Moment) -> None:
+    def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
         began = Began(ErrorCode.NONE, begun.client, ongoing)
         written = self._coordinator.shards.find(begun.id).put(begun, now)
         self._coordinator.runtime.steps.when_safe(written, lambda later: self._keep(began), now)

@@ -16,7 +16,7 @@ from odradek.core.cluster import TRANSACTION_STATE
 from odradek.core.coordinators.durable import Step, Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Shards
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.promise import Promise
@@ -83,7 +83,11 @@ class TransactionCoordinator:
         promise: Promise[Began] = Promise()
 
         def use(producer_id: ProducerId | None) -> None:
-            began = NO_IDS if producer_id is None else Began(ErrorCode.NONE, Producer(producer_id, ProducerEpoch(0)))
+            began = (
+                NO_IDS
+                if producer_id is None
+                else Began(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, ProducerEpoch(0)))
+            )
             promise.keep(self.runtime.lot, began)
 
         self.ids.take(use)
@@ -101,7 +105,7 @@ class TransactionCoordinator:
     def touch(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
         version: int,
         now: Moment,
@@ -121,7 +125,7 @@ class TransactionCoordinator:
         written = self._joins.get(transactional_id)
         return None if written is None or written.is_safe else written
 
-    def check_touched(self, transactional_id: str, producer: Producer, name: TopicPartition) -> None:
+    def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """The partition is part of the producer's open transaction (KIP-890).  Raises Refused."""
         _, transaction = self.find(transactional_id)
         rules.check_producer(transaction, producer)
@@ -129,7 +133,7 @@ class TransactionCoordinator:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
 
     def admit(
-        self, partition: Partition, producer: Producer, transactional_id: str, now: Moment, *, adds: bool
+        self, partition: Partition, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
     ) -> Written | None:
         """Before anything of a transaction is written to a partition; with `adds` the partition joins it.
 

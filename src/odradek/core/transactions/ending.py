@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
-from odradek.core.coordinators.state_log import NOBODY, Producer
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
@@ -20,7 +20,7 @@ class End(NamedTuple):
     """`version` is 2 where the transaction has an epoch of its own (KIP-890)."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     version: int
     is_commit: bool
 
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
     """What it comes to, and what the producer goes on as."""
 
     error: ErrorCode
-    producer: Producer = NOBODY
+    producer: ProducerIdAndEpoch = NOBODY
 
 
 class Ending:

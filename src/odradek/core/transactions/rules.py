@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.states import (
     COMPLETE_AFTER,
     LAST_EPOCH,
@@ -33,7 +33,7 @@ class Retried(Exception):
 
 
 def begins(
-    was: Transaction, expected: Producer | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
+    was: Transaction, expected: ProducerIdAndEpoch | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
 ) -> Transaction:
     """InitProducerId where no transaction is open: a new epoch, or the present one for who asks again.
 
@@ -56,12 +56,12 @@ def begins(
     raise _fenced(was, expected)
 
 
-def _was_fenced_at_last(was: Transaction, expected: Producer) -> bool:
+def _was_fenced_at_last(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
     """An abort that it had not asked for took the epoch that no client is given."""
     return was.epoch > LAST_EPOCH and expected.epoch == was.last_epoch
 
 
-def check_expected(was: Transaction, expected: Producer | None) -> None:
+def check_expected(was: Transaction, expected: ProducerIdAndEpoch | None) -> None:
     """Raises Refused(PRODUCER_FENCED) if another producer has the id by now."""
     if expected is None or was.epoch == NO_EPOCH or expected.id == was.client.id:
         return
@@ -70,7 +70,7 @@ def check_expected(was: Transaction, expected: Producer | None) -> None:
     raise _fenced(was, expected)
 
 
-def keeps(was: Transaction, expected: Producer | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
+def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
     """InitProducerId that keeps what is prepared: the old producer is fenced, the transaction stays (KIP-939)."""
     check_expected(was, expected)
     client = was.client
@@ -82,7 +82,7 @@ def keeps(was: Transaction, expected: Producer | None, new_id: ProducerId, now: 
 # ------------------------------------------------------------------ it writes
 
 
-def check_producer(was: Transaction, producer: Producer) -> None:
+def check_producer(was: Transaction, producer: ProducerIdAndEpoch) -> None:
     """Raises Refused: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS."""
     client = was.client
     if producer.id != client.id:
@@ -94,7 +94,11 @@ def check_producer(was: Transaction, producer: Producer) -> None:
 
 
 def touches(
-    was: Transaction, producer: Producer, partitions: Collection[TopicPartition], version: int, now: TimestampMs
+    was: Transaction,
+    producer: ProducerIdAndEpoch,
+    partitions: Collection[TopicPartition],
+    version: int,
+    now: TimestampMs,
 ) -> Transaction:
     """Partitions are written to; the first of them begins the transaction.  `was` itself if they are known.
 
@@ -115,7 +119,7 @@ def touches(
 
 
 def ends(
-    was: Transaction, producer: Producer, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
+    was: Transaction, producer: ProducerIdAndEpoch, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
 ) -> Transaction:
     """EndTxn of a client: the decision.  Raises Refused; Retried where it was decided so before."""
     check = _check_end_with_epochs if version >= EPOCH_PER_TRANSACTION else _check_end
@@ -165,7 +169,7 @@ def completed(was: Transaction, now: TimestampMs) -> Transaction:
     return done
 
 
-def _check_end(was: Transaction, producer: Producer, commit: bool) -> None:
+def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
     """Transactions that share an epoch (version 0 and 1)."""
     client = was.client
     if producer.id != client.id:
@@ -177,7 +181,7 @@ def _check_end(was: Transaction, producer: Producer, commit: bool) -> None:
     _refuse_or_retried(was, commit)
 
 
-def _check_end_with_epochs(was: Transaction, producer: Producer, commit: bool) -> None:
+def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
     """Transactions with an epoch each: who asks with the epoch before has asked before."""
     client = was.client
     has_new_id = producer.id == was.previous_id != NO_ID and producer.epoch >= LAST_EPOCH and client.epoch == 0
@@ -212,7 +216,7 @@ def _wrong_state(was: Transaction, what: str) -> Refused:
     return Refused(ErrorCode.INVALID_TXN_STATE, f"{was.id} is {was.state.title}: there is nothing to {what}")
 
 
-def _fenced(was: Transaction, producer: Producer) -> Refused:
+def _fenced(was: Transaction, producer: ProducerIdAndEpoch) -> Refused:
     text = f"{was.id} has producer {was.client.id} of epoch {was.client.epoch}, not {producer.id} of {producer.epoch}"
     return Refused(ErrorCode.PRODUCER_FENCED, text)
 

@@ -9,7 +9,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import NOBODY, Producer, StateLog, StateRecord
+from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import Transaction, from_record, key_of, to_record
@@ -51,7 +51,7 @@ class TransactionShard:
 
     # As a shard.
 
-    def replay(self, key: bytes, value: bytes | None, producer: Producer) -> None:
+    def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
         decoded = decode_transaction_key(key)
         if decoded is not None:
             self._apply(decoded, None if value is None else decode_value(decoded, value))
@@ -66,7 +66,7 @@ class TransactionShard:
         except ValueError as error:
             raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{key.transactional_id}: {error}") from error
 
-    def replay_end(self, producer: Producer, *, is_commit: bool) -> None:
+    def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """Nothing here is written in a transaction."""
 
     def begin(self, now: Moment) -> None:
@@ -82,5 +82,5 @@ class TransactionShard:
     def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
         return iter(())
 
-    def write_only(self, records: list[StateRecord], now: Moment, producer: Producer = NOBODY) -> Written:
+    def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         return self.log.append(records, now, producer)

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.base.units import INT16_MAX, INT32_MAX, ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.coordinators.state_log import Producer, StateRecord
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateRecord
 from odradek.record.internal.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 NO_ID, NO_EPOCH, NO_TIME = ProducerId(-1), ProducerEpoch(-1), TimestampMs(-1)
@@ -66,13 +66,13 @@ class Transaction(NamedTuple):
     last_epoch: ProducerEpoch = NO_EPOCH  # Before the present one; not kept in the log.
 
     @property
-    def producer(self) -> Producer:
-        return Producer(self.producer_id, self.epoch)
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
     @property
-    def client(self) -> Producer:
+    def client(self) -> ProducerIdAndEpoch:
         """What the client has to call itself."""
-        return Producer(self.next_id, self.next_epoch) if self.is_kept else self.producer
+        return ProducerIdAndEpoch(self.next_id, self.next_epoch) if self.is_kept else self.producer
 
     @property
     def is_kept(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TimestampMs
 from odradek.core.groups.classic.members import Member, Members, elected
-from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.groups.session import Session
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
@@ -18,7 +18,7 @@ NOW = Moment(TimestampMs(0), 0)
 
 def member(member_id: str, *protocols: str, instance_id: str | None = None) -> Member:
     offered = tuple((name, name.encode()) for name in protocols or ("range",))
-    join = Join("", instance_id, "c", "/h", 10_000, 60_000, "consumer", offered, "", False, False)
+    join = JoinGroup("", instance_id, "c", "/h", 10_000, 60_000, "consumer", offered, "", False, False)
     return Member(member_id, join, Session(Timers(), lambda now: None))
 
 
@@ -87,7 +87,7 @@ def test_a_successor_leads_where_its_predecessor_did() -> None:
     waiting = group.await_join(old)
     group.replace(old, new)
     assert group.leader == "i-2" and group.static("i") is new and "i-1" not in group
-    assert waiting.value == Joined(ErrorCode.FENCED_INSTANCE_ID, "i-1")
+    assert waiting.value == JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, "i-1")
     assert group.waiting == 0
 
 
@@ -111,8 +111,8 @@ def test_two_requests_of_one_member_have_one_answer() -> None:
     assert first is not None
     assert group.await_join(first) is group.await_join(first)
     assert group.waiting == 1 and group.have_all_joined
-    group.answer_join(first, Joined(ErrorCode.NONE, "a"))
-    group.answer_join(first, Joined(ErrorCode.NONE, "a"))
+    group.answer_join(first, JoinGroupResult(ErrorCode.NONE, "a"))
+    group.answer_join(first, JoinGroupResult(ErrorCode.NONE, "a"))
     assert group.waiting == 0
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.consumer.regexes import check, matching
+from odradek.core.groups.consumer.topics import check_pattern, matching
 
 TOPICS = ["news", "news.a", "news.b", "old-news", "__consumer_offsets"]
 
@@ -30,14 +30,14 @@ TOPICS = ["news", "news.a", "news.b", "old-news", "__consumer_offsets"]
     ],
 )
 def test_the_whole_name_matches(pattern: str, matched: set[str]) -> None:
-    check(pattern)
+    check_pattern(pattern)
     assert matching(pattern, TOPICS) == matched
 
 
 @pytest.mark.parametrize("pattern", ["(a", "a)", "[a", "*", "a{2,1}", r"(a)\1", "(?=a)", "(?<!a)b", "a{1001}", "\\"])
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(Refused) as refused:
-        check(pattern)
+        check_pattern(pattern)
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert pattern in refused.value.detail
     assert matching(pattern, TOPICS) == frozenset()  # Of another broker's making.
@@ -49,7 +49,7 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
 def test_what_is_compiled_is_bounded(pattern: str) -> None:
     started = perf_counter()
     with pytest.raises(Refused):
-        check(pattern)
+        check_pattern(pattern)
     assert perf_counter() - started < 1
 
 
@@ -64,7 +64,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
     try:
-        check(pattern)
+        check_pattern(pattern)
     except Refused as refused:
         assert refused.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert matching(pattern, TOPICS) <= set(TOPICS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.units import TopicName
-from odradek.core.groups.offsets import NEVER, GroupOffsets, Place
+from odradek.core.groups.offsets import NEVER, GroupOffsets, GroupTopicPartition
 from odradek.core.groups.offsets import tombstones as tombstones_of
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
@@ -22,7 +22,7 @@ PLACES = [(group, topic, partition) for group in GROUPS for topic in TOPICS for 
 class Record(NamedTuple):
     """A commit, in the transaction of a producer if one is given; None as offset: a tombstone."""
 
-    place: Place
+    place: GroupTopicPartition
     offset: int | None
     producer: int = NOBODY
 
@@ -67,7 +67,7 @@ def outcome(log: Log, position: int, producer: int) -> bool | None:
     return next((one.is_commit for one in log[position:] if isinstance(one, End) and one.producer == producer), None)
 
 
-def truth(log: Log, place: Place) -> int | None:
+def truth(log: Log, place: GroupTopicPartition) -> int | None:
     for position, one in reversed(list(enumerate(log))):
         counts = isinstance(one, Record) and one.place == place
         if counts and isinstance(one, Record) and (one.producer < 0 or outcome(log, position, one.producer)):
@@ -75,7 +75,7 @@ def truth(log: Log, place: Place) -> int | None:
     return None
 
 
-def is_open(log: Log, place: Place) -> bool:
+def is_open(log: Log, place: GroupTopicPartition) -> bool:
     last = max((position for position, one in enumerate(log) if one == Record(place, None)), default=-1)
     return any(
         isinstance(one, Record)
@@ -87,12 +87,12 @@ def is_open(log: Log, place: Place) -> bool:
     )
 
 
-def held(offsets: GroupOffsets) -> dict[Place, int]:
+def held(offsets: GroupOffsets) -> dict[GroupTopicPartition, int]:
     found = {place: offsets.find(*place) for place in PLACES}
     return {place: value.offset for place, value in found.items() if value is not None}
 
 
-def whole(log: Log) -> dict[Place, int]:
+def whole(log: Log) -> dict[GroupTopicPartition, int]:
     found = {place: truth(log, place) for place in PLACES}
     return {place: offset for place, offset in found.items() if offset is not None}
 
@@ -145,7 +145,7 @@ def test_tombstones_leave_nothing_of_what_they_are_for(log: Log, group: str, top
     assert held(offsets).items() >= {(p, o) for p, o in left.items() if not any(_is_txn_of(log, p))}
 
 
-def _is_txn_of(log: Log, place: Place) -> Iterable[bool]:
+def _is_txn_of(log: Log, place: GroupTopicPartition) -> Iterable[bool]:
     return (isinstance(one, Record) and one.place == place and one.producer >= 0 for one in log)
 
 

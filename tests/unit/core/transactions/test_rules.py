@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.coordinators.state_log import Producer
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions import rules
 from odradek.core.transactions.states import LAST_EPOCH, Transaction, TransactionState, to_record
 from odradek.record.internal.codec import encode
@@ -25,7 +25,7 @@ def test_who_decides_what_was_kept_with_the_last_epoch_goes_on_with_another_id()
     )
     decided = rules.ends(kept, kept.client, 2, NEXT, NOW, commit=True)
     assert decided.producer == (ID, 6)
-    assert rules.completed(decided, NOW).client == Producer(NEXT, ProducerEpoch(0))
+    assert rules.completed(decided, NOW).client == ProducerIdAndEpoch(NEXT, ProducerEpoch(0))
 
 
 def test_no_epoch_is_too_great_to_be_written() -> None:

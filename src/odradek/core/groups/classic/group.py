@@ -12,7 +12,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TimestampMs, TopicName
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.classic.members import Member, Members
-from odradek.core.groups.classic.messages import Joined, Synced
+from odradek.core.groups.classic.messages import JoinGroupResult, SyncGroupResult
 from odradek.core.groups.classic.rebalancing import Rebalancing
 from odradek.core.groups.classic.records import join_of
 from odradek.core.groups.classic.states import NEXT, Event, State
@@ -160,6 +160,6 @@ class ClassicGroup(Rebalancing):
             self.members.forget_pending(member_id)
         for member in self.members:
             member.session.cancel()
-            self.members.answer_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.id))
-            self.members.answer_sync(member, Synced(ErrorCode.NOT_COORDINATOR))
+            self.members.answer_join(member, JoinGroupResult(ErrorCode.NOT_COORDINATOR, member.id))
+            self.members.answer_sync(member, SyncGroupResult(ErrorCode.NOT_COORDINATOR))
         self.phase = NEXT[self.phase][Event.GONE]

@@ -8,7 +8,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import to_hex
 from odradek.core.groups.classic.group import ClassicGroup
 from odradek.core.groups.classic.members import Member, elected
-from odradek.core.groups.classic.messages import Join, Joined
+from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.groups.classic.rebalancing import NEW_MEMBER_SESSION_MS
 from odradek.core.groups.classic.records import value_of
 from odradek.core.groups.classic.states import State
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, with the rest of the id, they fit into a string of the protocol.
 
 
-def join(shard: GroupShard, group_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     """The group is made if need be: a classic one, also of a group of consumers that has no members.
 
     Raises Refused: UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID.
@@ -41,7 +41,7 @@ def join(shard: GroupShard, group_id: str, asked: Join, now: Moment) -> Promise[
     return _join_known(group, asked, now) if asked.member_id else _join_new(group, asked, now)
 
 
-def _check_protocols(group: ClassicGroup, asked: Join) -> None:
+def _check_protocols(group: ClassicGroup, asked: JoinGroup) -> None:
     if group.is_empty:
         is_consistent = bool(asked.protocol_type and asked.protocols)
     else:
@@ -50,7 +50,7 @@ def _check_protocols(group: ClassicGroup, asked: Join) -> None:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not of the group's type, or none that all support")
 
 
-def _check_room(group: ClassicGroup, asked: Join, now: Moment) -> None:
+def _check_room(group: ClassicGroup, asked: JoinGroup, now: Moment) -> None:
     """While members join, those count that have: after a restart with a smaller limit the others have lost theirs."""
     limit, members = group.shard.runtime.configs.int("group.max.size"), group.members
     member = members.get(asked.member_id)
@@ -67,7 +67,7 @@ def _check_room(group: ClassicGroup, asked: Join, now: Moment) -> None:
     raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{limit} members")
 
 
-def _join_new(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined]:
+def _join_new(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     prefix = asked.client_id if asked.instance_id is None else asked.instance_id
     runtime = group.shard.runtime
     member_id = f"{prefix[:MEMBER_ID_PREFIX_CHARACTERS_MAX]}-{to_hex(runtime.entropy.new_uuid())}"
@@ -76,11 +76,11 @@ def _join_new(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined]:
         return _replace(group, present, member_id, asked, now)
     if asked.needs_member_id and asked.instance_id is None:
         group.await_member(member_id, asked.session_timeout_ms, now)
-        return _answered(group, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        return _answered(group, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     return _add(group, member_id, asked, now)
 
 
-def _add(group: ClassicGroup, member_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+def _add(group: ClassicGroup, member_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     member = Member(member_id, asked, group.session(member_id))
     group.add(member, asked.protocol_type, now)
     promise = group.members.await_join(member)
@@ -88,7 +88,7 @@ def _add(group: ClassicGroup, member_id: str, asked: Join, now: Moment) -> Promi
     return promise
 
 
-def _join_known(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined]:
+def _join_known(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     if asked.member_id in group.members.pending and asked.instance_id is None:
         return _add(group, asked.member_id, asked, now)
     member = group.members.known(asked.member_id, asked.instance_id)
@@ -107,7 +107,9 @@ def _join_known(group: ClassicGroup, asked: Join, now: Moment) -> Promise[Joined
     return _answered(group, group.joined(member.id, group.everybody() if leads else ()))
 
 
-def _replace(group: ClassicGroup, old: Member, member_id: str, asked: Join, now: Moment) -> Promise[Joined]:
+def _replace(
+    group: ClassicGroup, old: Member, member_id: str, asked: JoinGroup, now: Moment
+) -> Promise[JoinGroupResult]:
     """A static member was started anew: in a stable group it takes over, and nobody has to join again."""
     new = Member(member_id, asked, group.session(member_id))
     new.assignment = old.assignment
@@ -126,7 +128,9 @@ def _with(group: ClassicGroup, old: Member, new: Member) -> list[Member]:
     return [new if member is old else member for member in group.members]
 
 
-def _take_over(group: ClassicGroup, old: Member, new: Member, asked: Join, now: Moment) -> Promise[Joined]:
+def _take_over(
+    group: ClassicGroup, old: Member, new: Member, asked: JoinGroup, now: Moment
+) -> Promise[JoinGroupResult]:
     """The generation stays as it is.  A leader must not assign: those that can be told so are (KIP-814), others hear
     that the old one leads."""
     leads = group.members.leader == old.id
@@ -141,7 +145,7 @@ def _take_over(group: ClassicGroup, old: Member, new: Member, asked: Join, now: 
         joined = joined._replace(skip_assignment=True, members=group.everybody())
     elif leads:
         joined = joined._replace(leader=old.id)
-    promise, runtime = Promise[Joined](), group.shard.runtime
+    promise, runtime = Promise[JoinGroupResult](), group.shard.runtime
 
     def safe(later: Moment) -> None:
         if new.id in group.members:
@@ -149,13 +153,13 @@ def _take_over(group: ClassicGroup, old: Member, new: Member, asked: Join, now: 
         promise.keep(runtime.lot, joined)
 
     def lost(later: Moment) -> None:
-        promise.keep(runtime.lot, Joined(ErrorCode.NOT_COORDINATOR, ""))
+        promise.keep(runtime.lot, JoinGroupResult(ErrorCode.NOT_COORDINATOR, ""))
 
     runtime.steps.when_safe(written, safe, now, lost)
     return promise
 
 
-def _answered(group: ClassicGroup, joined: Joined) -> Promise[Joined]:
-    promise = Promise[Joined]()
+def _answered(group: ClassicGroup, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
+    promise = Promise[JoinGroupResult]()
     promise.keep(group.shard.runtime.lot, joined)
     return promise

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.groups.classic.messages import Join, Joined, Protocols, Synced
+from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult, Protocols, SyncGroupResult
 from odradek.core.groups.session import Session
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
@@ -35,7 +35,7 @@ class Member:
         "syncing",
     )
 
-    def __init__(self, member_id: str, join: Join, session: Session) -> None:
+    def __init__(self, member_id: str, join: JoinGroup, session: Session) -> None:
         self.id = member_id
         self.instance_id = join.instance_id
         self.client_id = join.client_id
@@ -46,8 +46,8 @@ class Member:
         self.assignment = b""
         self.session = session
         self.is_new = True  # Until its first join is answered.
-        self.joining: Promise[Joined] | None = None
-        self.syncing: Promise[Synced] | None = None
+        self.joining: Promise[JoinGroupResult] | None = None
+        self.syncing: Promise[SyncGroupResult] | None = None
 
     @property
     def is_static(self) -> bool:
@@ -126,8 +126,8 @@ class Members:
     def remove(self, member_id: str) -> None:
         """What it waits for is answered UNKNOWN_MEMBER_ID, so that it may come again."""
         member = self._members.pop(member_id)
-        self.answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        self.answer_sync(member, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        self.answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self._leave_out(member)
         if member.instance_id is not None:
             del self._static[member.instance_id]
@@ -137,8 +137,8 @@ class Members:
     def replace(self, old: Member, new: Member) -> None:
         """The same instance, started anew; the old one is fenced.  Takes the old one's place, also as the leader."""
         assert old.instance_id is not None and old.instance_id == new.instance_id
-        self.answer_join(old, Joined(ErrorCode.FENCED_INSTANCE_ID, old.id))
-        self.answer_sync(old, Synced(ErrorCode.FENCED_INSTANCE_ID))
+        self.answer_join(old, JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, old.id))
+        self.answer_sync(old, SyncGroupResult(ErrorCode.FENCED_INSTANCE_ID))
         del self._members[old.id]
         self._leave_out(old)
         self._members[new.id] = new
@@ -182,21 +182,21 @@ class Members:
     def waiting(self) -> int:
         return self._joining
 
-    def await_join(self, member: Member) -> Promise[Joined]:
+    def await_join(self, member: Member) -> Promise[JoinGroupResult]:
         """Who asks again on another connection waits for the same answer."""
         if member.joining is None:
             member.joining = Promise()
             self._joining += 1
         return member.joining
 
-    def answer_join(self, member: Member, answer: Joined) -> None:
+    def answer_join(self, member: Member, answer: JoinGroupResult) -> None:
         """If it waits."""
         if member.joining is not None:
             promise, member.joining = member.joining, None
             self._joining -= 1
             promise.keep(self._lot, answer)
 
-    def answer_sync(self, member: Member, answer: Synced) -> bool:
+    def answer_sync(self, member: Member, answer: SyncGroupResult) -> bool:
         """False if it does not wait."""
         if member.syncing is None:
             return False

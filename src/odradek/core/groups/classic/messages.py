@@ -13,7 +13,7 @@ Protocols = tuple[tuple[str, bytes], ...]  # What a member can work by, in its o
 NO_GENERATION = -1
 
 
-class Join(NamedTuple):
+class JoinGroup(NamedTuple):
     """JoinGroup."""
 
     member_id: str  # "" for a new one.
@@ -38,7 +38,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-class Joined(NamedTuple):
+class JoinGroupResult(NamedTuple):
     """The answer to it."""
 
     code: ErrorCode
@@ -51,7 +51,7 @@ class Joined(NamedTuple):
     members: tuple[JoinedMember, ...] = ()  # For the leader.
 
 
-class Sync(NamedTuple):
+class SyncGroup(NamedTuple):
     """SyncGroup."""
 
     member_id: str
@@ -62,7 +62,7 @@ class Sync(NamedTuple):
     assignments: Mapping[str, bytes]  # From the leader.
 
 
-class Synced(NamedTuple):
+class SyncGroupResult(NamedTuple):
     """The answer to it."""
 
     code: ErrorCode

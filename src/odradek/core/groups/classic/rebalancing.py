@@ -17,7 +17,7 @@ from odradek.base.units import MINUTE_MS, TimestampMs
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.classic.members import Member, Members
-from odradek.core.groups.classic.messages import Joined, JoinedMember, Synced
+from odradek.core.groups.classic.messages import JoinedMember, JoinGroupResult, SyncGroupResult
 from odradek.core.groups.classic.records import Generation, value_of
 from odradek.core.groups.classic.states import NEXT, Event, State
 from odradek.core.groups.classic.telling import MEMBERS_PER_TURN, PAUSE_MS, Telling
@@ -213,9 +213,9 @@ class Rebalancing:
         protocol = self.protocol_name
         return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self.members)
 
-    def joined(self, member_id: str, members: tuple[JoinedMember, ...] = ()) -> Joined:
+    def joined(self, member_id: str, members: tuple[JoinedMember, ...] = ()) -> JoinGroupResult:
         """The answer to a member of this generation."""
-        return Joined(
+        return JoinGroupResult(
             ErrorCode.NONE,
             member_id,
             self.generation,
@@ -245,9 +245,9 @@ class Rebalancing:
     def lose_assignments(self, code: ErrorCode, now: Moment) -> None:
         for member in self.members:
             member.assignment = b""
-            self.answer_sync(member, Synced(code), now)
+            self.answer_sync(member, SyncGroupResult(code), now)
 
-    def answer_sync(self, member: Member, answer: Synced, now: Moment) -> None:
+    def answer_sync(self, member: Member, answer: SyncGroupResult, now: Moment) -> None:
         """If it waits: its session, which may have ended meanwhile, begins again."""
         if self.members.answer_sync(member, answer):
             member.heard_of(now)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.core.groups.classic.members import Member
-from odradek.core.groups.classic.messages import Join
+from odradek.core.groups.classic.messages import JoinGroup
 from odradek.record.internal.classic_groups import GroupMetadataValue, MemberMetadata
 
 NO_TIME = -1
@@ -46,9 +46,9 @@ def value_of(generation: Generation, members: Iterable[Member], assignments: Map
     )
 
 
-def join_of(value: GroupMetadataValue, member: MemberMetadata) -> Join:
+def join_of(value: GroupMetadataValue, member: MemberMetadata) -> JoinGroup:
     """As if the member had joined with what is kept of it: of its protocols only the one they all worked by."""
-    return Join(
+    return JoinGroup(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         client_id=member.client_id,

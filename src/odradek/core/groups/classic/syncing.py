@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.groups.classic.group import ClassicGroup
 from odradek.core.groups.classic.members import Member
-from odradek.core.groups.classic.messages import Heartbeat, Sync, Synced
+from odradek.core.groups.classic.messages import Heartbeat, SyncGroup, SyncGroupResult
 from odradek.core.groups.classic.records import value_of
 from odradek.core.groups.classic.states import Event, State
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 
 
-def sync(group: ClassicGroup, asked: Sync, now: Moment) -> Promise[Synced]:
+def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
     """The leader brings the assignments; the others wait for it.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
@@ -28,7 +28,7 @@ def sync(group: ClassicGroup, asked: Sync, now: Moment) -> Promise[Synced]:
     group.synced(member.id)
     if group.phase is State.STABLE:
         member.heard_of(now)
-        promise = Promise[Synced]()
+        promise = Promise[SyncGroupResult]()
         promise.keep(group.shard.runtime.lot, _share(group, member))
         return promise
     if member.syncing is None:
@@ -82,8 +82,8 @@ def _hand_out(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment
     group.telling.begin(group.members, tell, now)
 
 
-def _share(group: ClassicGroup, member: Member) -> Synced:
-    return Synced(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+def _share(group: ClassicGroup, member: Member) -> SyncGroupResult:
+    return SyncGroupResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
 def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:

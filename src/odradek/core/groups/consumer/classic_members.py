@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import to_text
-from odradek.core.groups.classic.messages import Heartbeat, Join, Joined, Leaver, Left, Sync, Synced
+from odradek.core.groups.classic.messages import (
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResult,
+    Leaver,
+    Left,
+    SyncGroup,
+    SyncGroupResult,
+)
 from odradek.core.groups.consumer import fencing, heartbeating, joining, migration, steps
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import Alarm, ConsumerGroup
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from odradek.core.coordinators.runtime import Runtime
 
 
-def join(group: ConsumerGroup, asked: Join, now: Moment) -> Promise[Joined]:
+def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
     """Raises Refused, and the group is as it was: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, ..."""
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
     draft.sees = asked.sees
@@ -38,7 +46,7 @@ def join(group: ConsumerGroup, asked: Join, now: Moment) -> Promise[Joined]:
     joining.check_room(draft, member_id)
     subscription = _checked(draft.state, asked)
     if asked.needs_member_id and not asked.member_id and asked.instance_id is None:
-        return _kept(runtime, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        return _kept(runtime, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     replaced = draft.state.static_member(asked.instance_id)
     before = _member(draft, asked, member_id)
     has_resubscribed = heartbeating.subscribe(draft, before, _said(before, asked, subscription), now)
@@ -60,7 +68,7 @@ def join(group: ConsumerGroup, asked: Join, now: Moment) -> Promise[Joined]:
     return _when_safe(runtime, written, _joined(member), now)
 
 
-def _checked(state: GroupState, asked: Join) -> ConsumerProtocolSubscription:
+def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscription:
     """By its first protocol, as all have the same.  Raises Refused(INCONSISTENT_GROUP_PROTOCOL)."""
     classic = [dict(member.said.classic.protocols) for member in state.classic_members if member.said.classic]
     is_common = any(all(name in protocols for protocols in classic) for name, _ in asked.protocols)
@@ -72,7 +80,7 @@ def _checked(state: GroupState, asked: Join) -> ConsumerProtocolSubscription:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"no subscription: {refused}") from refused
 
 
-def _member(draft: Draft, asked: Join, member_id: str) -> Member:
+def _member(draft: Draft, asked: JoinGroup, member_id: str) -> Member:
     """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
     if asked.instance_id is None:
         return draft.state.members.get(member_id) or Member(member_id)
@@ -81,7 +89,7 @@ def _member(draft: Draft, asked: Join, member_id: str) -> Member:
     return joining.join_static(draft, member_id, asked.instance_id, is_classic=True)
 
 
-def _said(before: Member, asked: Join, subscription: ConsumerProtocolSubscription) -> Said:
+def _said(before: Member, asked: JoinGroup, subscription: ConsumerProtocolSubscription) -> Said:
     old = before.said
     return Said(
         instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
@@ -95,10 +103,10 @@ def _said(before: Member, asked: Join, subscription: ConsumerProtocolSubscriptio
     )
 
 
-def _joined(member: Member) -> Joined:
+def _joined(member: Member) -> JoinGroupResult:
     assert member.said.classic is not None
     name = member.said.classic.protocols[0][0]
-    return Joined(ErrorCode.NONE, member.id, member.current.epoch, CONSUMERS, name)
+    return JoinGroupResult(ErrorCode.NONE, member.id, member.current.epoch, CONSUMERS, name)
 
 
 def _await_sync(group: ConsumerGroup, member: Member, now: Moment) -> None:
@@ -108,23 +116,25 @@ def _await_sync(group: ConsumerGroup, member: Member, now: Moment) -> None:
     group.set(Alarm.SYNC, member.id, member.said.rebalance_timeout_ms, now)
 
 
-def _kept(runtime: Runtime, joined: Joined) -> Promise[Joined]:
-    promise = Promise[Joined]()
+def _kept(runtime: Runtime, joined: JoinGroupResult) -> Promise[JoinGroupResult]:
+    promise = Promise[JoinGroupResult]()
     promise.keep(runtime.lot, joined)
     return promise
 
 
-def _when_safe(runtime: Runtime, written: Written | None, joined: Joined, now: Moment) -> Promise[Joined]:
+def _when_safe(
+    runtime: Runtime, written: Written | None, joined: JoinGroupResult, now: Moment
+) -> Promise[JoinGroupResult]:
     if written is None:
         return _kept(runtime, joined)
-    promise, lost = Promise[Joined](), Joined(ErrorCode.NOT_COORDINATOR, joined.member_id)
+    promise, lost = Promise[JoinGroupResult](), JoinGroupResult(ErrorCode.NOT_COORDINATOR, joined.member_id)
     runtime.steps.when_safe(
         written, lambda _: promise.keep(runtime.lot, joined), now, lambda _: promise.keep(runtime.lot, lost)
     )
     return promise
 
 
-def sync(group: ConsumerGroup, asked: Sync, now: Moment) -> Promise[Synced]:
+def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
     """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     REBALANCE_IN_PROGRESS: there is an assignment already that it has to join for.
     """
@@ -139,8 +149,8 @@ def sync(group: ConsumerGroup, asked: Sync, now: Moment) -> Promise[Synced]:
     group.heard_of(member, now)
     runtime = group.shard.runtime
     assignment = migration.assignment_bytes(member.current.assigned, metadata, runtime.view())
-    promise = Promise[Synced]()
-    promise.keep(runtime.lot, Synced(ErrorCode.NONE, asked.protocol_type, asked.protocol_name, assignment))
+    promise = Promise[SyncGroupResult]()
+    promise.keep(runtime.lot, SyncGroupResult(ErrorCode.NONE, asked.protocol_type, asked.protocol_name, assignment))
     return promise
 
 

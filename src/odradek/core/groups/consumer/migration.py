@@ -24,7 +24,7 @@ from odradek.core.coordinators.state_log import StateRecord
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.classic import ClassicGroup
 from odradek.core.groups.classic.members import Member as ClassicGroupMember
-from odradek.core.groups.classic.messages import Joined, Synced
+from odradek.core.groups.classic.messages import JoinGroupResult, SyncGroupResult
 from odradek.core.groups.consumer import records, topics
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import ConsumerGroup
@@ -84,8 +84,8 @@ def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[Co
     if upgraded is None:
         return draft.commit(now)
     for member in upgraded.members:
-        upgraded.members.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
-        upgraded.members.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+        upgraded.members.answer_join(member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+        upgraded.members.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
     group, written = draft.commit(now, upgraded.rebalances)
     group.begin(now)
     _LOG.info("group %r is a group of the consumer protocol now", group.id)

@@ -10,7 +10,7 @@ import logging
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 from odradek.core.groups.assignors.spec import Assignment, MemberSpec
-from odradek.core.groups.consumer import reconciling, records, regexes, topics
+from odradek.core.groups.consumer import reconciling, records, topics
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.member import Member, Said
 from odradek.core.groups.consumer.state import Assigned
@@ -37,7 +37,7 @@ def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
         return False
     forget(draft, old)
     if new and new not in draft.state.regexes:
-        regexes.check(new)
+        topics.check_pattern(new)
         _put(draft, new, now)
     return True
 
@@ -66,7 +66,7 @@ def _is_due(draft: Draft, now: Moment) -> bool:
         return True
     age = now.steady - group.resolved_at
     if group.has_stale_regexes:
-        return age >= regexes.RESOLVE_AGAIN_MS_MIN
+        return age >= topics.RESOLVE_AGAIN_MS_MIN
     return age >= draft.configs.int("group.consumer.regex.refresh.interval.ms")
 
 
@@ -75,7 +75,7 @@ def _put(draft: Draft, pattern: str, now: Moment) -> bool:
 
     What matches counts for every member with that pattern, and is what this one may describe, as in Apache Kafka.
     """
-    matched = regexes.matching(pattern, draft.view.topics)
+    matched = topics.matching(pattern, draft.view.topics)
     if draft.sees is not None:
         matched = frozenset(filter(draft.sees, matched))
     if draft.state.regexes.get(pattern) == matched:

@@ -1,16 +1,29 @@
-"""The topics that a group is subscribed to, as the cluster has them."""
+"""The topics that a group is subscribed to, as the cluster has them: by name, or by a regular expression.
+
+A match is of a topic's whole name.  The pattern is whatever a client sends (core/patterns), so looking through all
+topics of a broker stays a matter of milliseconds.
+
+Differs from Kafka: a new pattern is held against the topics at once, and the answer brings partitions; there a thread
+does it, and they come with a later heartbeat.  Internal topics match like any other, there as here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Set
+import logging
+from collections.abc import Iterable, Set
 from hashlib import blake2b
 from struct import pack
 
-from odradek.base.units import TopicName
+from odradek.base.errors import Refused
+from odradek.base.units import SECOND_MS, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.cluster import ClusterView, TopicInfo
+from odradek.core.patterns import Pattern
+
+_LOG = logging.getLogger(__name__)
 
 HASH_BYTES = 8
+RESOLVE_AGAIN_MS_MIN = 10 * SECOND_MS  # Between two looks at all topics for one group.
 
 
 def present(names: Set[str], view: ClusterView) -> list[TopicInfo]:
@@ -43,3 +56,18 @@ def metadata_hash(names: Set[str], view: ClusterView) -> int:
                 names_of_racks = sorted({racks[broker] for broker in partition.replicas if broker in racks})
                 digest.update(repr((index, names_of_racks)).encode())
     return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises Refused(INVALID_REGULAR_EXPRESSION)."""
+    Pattern(pattern)
+
+
+def matching(pattern: str, topics: Iterable[str]) -> frozenset[str]:
+    """Nothing matches what another broker took for a pattern, and we can't compile."""
+    try:
+        compiled = Pattern(pattern)
+    except Refused as refused:
+        _LOG.error("a subscription is left out: %s", refused)
+        return frozenset()
+    return frozenset(topic for topic in topics if compiled.matches(topic))

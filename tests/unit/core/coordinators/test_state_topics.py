@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.core.coordinators.hashing import java_hash, partition_for
+from odradek.core.coordinators.state_topics import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from odradek.api.known_partitions import HasIndex, Partitions
 from odradek.api.outcome import PAUSE, Wait
 from odradek.core.effects import Work
 from odradek.core.groups.long_commit import LongCommit
-from odradek.core.groups.offset_commit import Place
+from odradek.core.groups.offset_commit import OffsetAndMetadata
 
 
 class HasOffset(HasIndex, Protocol):
@@ -21,10 +21,10 @@ class HasOffset(HasIndex, Protocol):
 P = TypeVar("P", bound=HasOffset)
 
 
-def places_of(partitions: Partitions[P]) -> Iterator[Place]:
+def offsets_of(partitions: Partitions[P]) -> Iterator[OffsetAndMetadata]:
     """Of the partitions that there are."""
     for _, topic, wanted in partitions.known:
-        yield Place(
+        yield OffsetAndMetadata(
             topic,
             wanted.partition_index,
             wanted.committed_offset,
@@ -35,7 +35,7 @@ def places_of(partitions: Partitions[P]) -> Iterator[Place]:
 
 def made_ready(partitions: Partitions[P], commit: LongCommit) -> Generator[Wait, Any, LongCommit]:
     """Adds all that there are to the commit, and has it encoded.  Raises Refused."""
-    for place in places_of(partitions):
+    for place in offsets_of(partitions):
         commit.add(place)
         yield PAUSE
     yield Work(commit.encode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
-from odradek.core.transactions.hanging import hanging
+from odradek.core.transactions.markers import hanging
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic
 

@@ -1,4 +1,0 @@
-"""Isolation levels of Fetch and ListOffsets (KIP-98)."""
-
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
