@@ -18,8 +18,8 @@ NATIVE = SOURCE / "net" / "native"
 # Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and has
 # no base written in C, and no slots (tests/unit/test_rooms.py).
 ROOMS = {
-    "api": "call commit_template conversation dispatch fetch fetch_template gate large_produce outcome parts"
-    " plain_commit plain_fetch plain_produce produce produce_template templates",
+    "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_read fetch_template gate large_produce"
+    " outcome parts plain_commit plain_fetch plain_produce produce produce_template templates",
     "app": "request_log",
     "core": "broker fetch_sessions ingress lookups parked partition positions promise staging timers",
     "log": "arrival index log segment",

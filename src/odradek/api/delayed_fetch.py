@@ -1,0 +1,87 @@
+"""A fetch that waits until there is enough: what Kafka calls a delayed fetch in its purgatory (core/parked.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import cast
+
+from odradek.api.fetch_read import FetchRead, Read, size_of
+from odradek.api.parts import Parts
+from odradek.base.units import TopicPartition
+from odradek.core.fetch_sessions import Wanted
+from odradek.core.partition import Partition
+from odradek.wire.messages.fetch import PartitionData
+
+
+class DelayedFetch:
+    """Its condition: enough bytes, or an error, in the partitions that changed since they were read.
+
+    An incremental one hears of any partition of its session; what was read and is still due it watches meanwhile.
+    """
+
+    def __init__(self, fetch: FetchRead) -> None:
+        self._fetch = fetch
+        self._session = fetch.session
+        self._named: dict[TopicPartition, Wanted] = {}
+        self._sizes: dict[Wanted, int] = {}
+        self._total = 0
+        self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
+
+    def watch(self, read: Read) -> Parts[DelayedFetch]:
+        """Starts from what was found."""
+        for wanted, data in read:
+            partition = self._fetch.partition(wanted)
+            if partition is not None:
+                self._watch(wanted, partition)
+            self._sizes[wanted] = size = size_of(data)
+            self._total += size
+            self._read.append((wanted, partition, data))
+            yield
+        return self
+
+    def _watch(self, wanted: Wanted, partition: Partition) -> None:
+        if self._session is None:
+            self._named[partition.topic_partition] = wanted
+        elif wanted.session is self._session:
+            wanted.watch(partition.watchers)
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        return self._named if self._session is None else (self._session,)
+
+    def has_come_since(self) -> bool:
+        """True if enough has come since it was read: others had their turns meanwhile."""
+        read, self._read = self._read, []
+        for wanted, partition, data in read:
+            has_changed = (
+                partition is None
+                or partition.positions.high_watermark != data.high_watermark
+                or partition.last_stable_offset != data.last_stable_offset
+                or self._fetch.partition(wanted) is not partition
+            )
+            if has_changed and self._is_enough_with(wanted):
+                return True
+        session = self._session
+        if session is None:
+            return False
+        due_again = [wanted for wanted in session.due if wanted not in self._sizes]
+        return not session.is_open or any(map(self._is_enough_with, due_again))
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        if isinstance(key, TopicPartition):
+            return self._is_enough_with(self._named[key])
+        return news is None or self._is_enough_with(cast(Wanted, news))  # Or the session is over.
+
+    def _is_enough_with(self, wanted: Wanted) -> bool:
+        """Of this one there is something new."""
+        partition = self._fetch.partition(wanted)
+        if partition is not None:
+            if self._fetch.is_served_by_any(partition, wanted):
+                return True
+            self._watch(wanted, partition)
+        size = self._fetch.available(wanted)
+        if size is None:
+            return True
+        self._total += size - self._sizes.get(wanted, 0)
+        self._sizes[wanted] = size
+        return self._total >= self._fetch.min_bytes

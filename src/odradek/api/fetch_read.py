@@ -1,0 +1,253 @@
+"""What one fetch reads of its partitions, and the answer that comes of it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.api.call import Call
+from odradek.api.parts import Parts, whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
+from odradek.core.partition import Partition
+from odradek.core.positions import READ_COMMITTED
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+REPLICA_STATE_SINCE = 15
+CURRENT_LEADER_SINCE = 16
+NO_RECORDS = b""
+# A partition that nobody has was never read, and Apache Kafka then says that it has no aborted transactions; after a
+# read that failed it says nothing of them.
+_NEVER_READ = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+_ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+
+Read: TypeAlias = list[tuple[Wanted, PartitionData]]
+
+
+class FetchRead:
+    """One fetch and what it needs to be tried again when data has come.  Holds nothing of the request's bytes.
+
+    One that waits is answered by the rights it came with.
+    """
+
+    def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
+        self.broker = call.broker
+        self._names_leader = call.version >= CURRENT_LEADER_SINCE
+        self.min_bytes = body.min_bytes
+        self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
+        self._round = begun
+        self._read_committed = body.isolation_level == READ_COMMITTED
+        replica = body.replica_state.replica_id if call.version >= REPLICA_STATE_SINCE else body.replica_id
+        self._is_follower = replica >= 0
+        self._rights = call.rights
+        self._readable: dict[TopicName, bool] = {}
+        self._size = 0  # Bytes of records that were read last.
+        self._has_final = False  # Something was read that waiting would not better.
+
+    def partition(self, wanted: Wanted) -> Partition | None:
+        """None if it is not here."""
+        name = self._name(wanted.key)
+        return None if name is None else self.broker.partitions.get(TopicPartition(name, wanted.key.partition))
+
+    def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
+        """True if one record is enough, and the partition has one: thousands may wait for the same."""
+        if self.min_bytes > 1:
+            return False
+        return wanted.fetch_offset < partition.readable_end(read_committed=self._read_committed)
+
+    def available(self, wanted: Wanted) -> int | None:
+        """Bytes that this fetch could get from one partition now; None if it would get an error."""
+        data = self._read(wanted, self._max_bytes, at_least_one=True)
+        return None if _is_final(data) else size_of(data)
+
+    def _name(self, key: FetchKey) -> TopicName | None:
+        return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
+
+    @property
+    def is_enough(self) -> bool:
+        """True if what was read is min_bytes of records, or an error, or there is nothing to wait for."""
+        if self._size >= self.min_bytes or self._has_final:
+            return True
+        return not (self._round.wanted or self._round.is_incremental)
+
+    @property
+    def session(self) -> Session | None:
+        """None if it is not incremental: what it waits for is no other than what it named."""
+        return self._round.session if self._round.is_incremental else None
+
+    def answer(self) -> FetchResponse:
+        """Whatever there is now, as much as is looked at in a slice."""
+        return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
+
+    def read(self, count: int | None = None) -> Parts[Read]:
+        """What is due, `count` partitions at most; those of an incremental fetch with nothing new rest from now on."""
+        self._size, self._has_final = 0, False
+        left = self._max_bytes
+        read = []
+        for wanted in self._round.due(count):
+            if self._rests(wanted):
+                yield
+                continue
+            # The first records go out whole, however small the limits: a reader must get on (KIP-74).
+            at_least_one = left == self._max_bytes
+            data = self._read(wanted, left, at_least_one)
+            size = size_of(data)
+            left -= size
+            self._size += size
+            self._has_final = self._has_final or _is_final(data)
+            read.append((wanted, data))
+            yield
+        return read
+
+    def _rests(self, wanted: Wanted) -> bool:
+        """True if there is nothing to tell of a session's partition; found without reading it."""
+        session = self.session
+        if session is None or wanted.session is not session or self._is_follower or self._max_bytes < 0:
+            return False
+        partition = self.partition(wanted)
+        if partition is None or not partition.is_online:
+            return False
+        log = partition.log
+        if wanted.is_news(partition.positions.high_watermark, log.start_offset) or wanted.max_bytes < 0:
+            return False
+        end = partition.readable_end(read_committed=self._read_committed)
+        if not max(end, log.start_offset) <= wanted.fetch_offset <= log.end_offset:
+            return False
+        try:
+            self._allowed(wanted.key)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            if partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset) is not None:
+                return False
+        except Refused:
+            return False
+        session.rest(wanted, partition.watchers)
+        return True
+
+    def _read(self, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
+        index = wanted.key.partition
+        partition = None
+        try:
+            name = self._allowed(wanted.key)
+            if wanted.max_bytes < 0 or self._max_bytes < 0:
+                raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
+            partition = self._find(name, wanted.key)
+            if self._is_follower:
+                # Nobody else is among the replicas, so far.
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            return _read_partition(partition, wanted, left, at_least_one, read_committed=self._read_committed)
+        except Refused as refused:
+            data = failed(index, refused.code)
+            if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
+                info = partition.info
+                data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
+            return data
+
+    def _allowed(self, key: FetchKey) -> TopicName | None:
+        """The topic's name, None if no topic has that id.  Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
+        name = self._name(key)
+        if self._is_follower:
+            is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        elif name is None:
+            is_allowed = True
+        elif name in self._readable:
+            is_allowed = self._readable[name]
+        else:
+            is_allowed = self._readable[name] = self._rights.allows(Operation.READ, ResourceType.TOPIC, name)
+        if not is_allowed:
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return name
+
+    def _find(self, name: TopicName | None, key: FetchKey) -> Partition:
+        if name is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.broker.partition(name, key.partition)
+
+    def respond(self, read: Read) -> Parts[FetchResponse]:
+        begun = self._round
+        topics: dict[str | Uuid, FetchableTopicResponse] = {}
+        for wanted, data in read:
+            is_news = wanted.is_news(data.high_watermark, data.log_start_offset)
+            if is_news or not begun.is_incremental or data.records or _is_final(data):
+                wanted.told(data.high_watermark, data.log_start_offset)
+                topic = wanted.key.topic
+                answer = topics.get(topic)
+                if answer is None:
+                    answer = topics[topic] = _topic_answer(topic)
+                answer.partitions.append(data)
+                if begun.session is not None and (data.records or data.error_code):
+                    begun.session.serve_last(wanted)
+            yield
+        return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
+
+
+def _read_partition(
+    partition: Partition, wanted: Wanted, left: int, at_least_one: bool, *, read_committed: bool
+) -> PartitionData:
+    index = wanted.key.partition
+    parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+    if parted is not None:
+        epoch, end = parted
+        return PartitionData(
+            partition_index=index,
+            error_code=ErrorCode.NONE,
+            high_watermark=partition.positions.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.start_offset,
+            diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+            aborted_transactions=[] if read_committed else None,
+            records=NO_RECORDS,
+        )
+    max_bytes = min(wanted.max_bytes, left)
+    readable = partition.read(wanted.fetch_offset, max_bytes, at_least_one=at_least_one, read_committed=read_committed)
+    return PartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        high_watermark=readable.high_watermark,
+        last_stable_offset=readable.last_stable_offset,
+        log_start_offset=readable.log_start_offset,
+        aborted_transactions=[
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in readable.aborted
+        ]
+        if read_committed
+        else None,
+        records=readable.records if readable.records.size else NO_RECORDS,
+    )
+
+
+def failed(index: int, code: ErrorCode) -> PartitionData:
+    aborted: list[AbortedTransaction] | None = [] if code in _NEVER_READ else None
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NO_RECORDS
+    )
+
+
+def size_of(data: PartitionData) -> int:
+    records = data.records
+    return 0 if records is None or isinstance(records, bytes | bytearray | memoryview) else records.size
+
+
+def _is_final(data: PartitionData) -> bool:
+    """An answer that waiting would not better."""
+    return bool(data.error_code) or data.diverging_epoch.end_offset >= 0
+
+
+def _topic_answer(topic: str | Uuid) -> FetchableTopicResponse:
+    if isinstance(topic, bytes):
+        return FetchableTopicResponse(topic_id=topic, partitions=[])
+    return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])

@@ -1,0 +1,29 @@
+"""What the pages say lies somewhere lies there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+BEGINS_IN = (ROOT, ROOT / "src" / "odradek")
+SUFFIXES = ("", ".py", ".pyx")
+FOLDERS = "api|base|wire|record|log|core|net|app|client|spark|testing|coordination|tls|tests|bench|scripts"
+PATH = re.compile(rf"[`(]((?:{FOLDERS})/[\w/.*-]+)")
+STANDS_FOR_ONE = re.compile(r"NAME|\*")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_are_there(page: Path) -> None:
+    named = {path.rstrip(".,:") for path in PATH.findall(page.read_text())}
+    assert not [path for path in sorted(named) if not STANDS_FOR_ONE.search(path) and not _is_there(path)]
+
+
+def _is_there(path: str) -> bool:
+    module = re.sub(r"\.[A-Z]\w*$", "", path)  # core/effects.Sync
+    return any(
+        (folder / f"{one}{suffix}").exists() for folder in BEGINS_IN for one in (path, module) for suffix in SUFFIXES
+    )
