@@ -14,6 +14,8 @@ import uvloop
 
 from support.loop_time import STACKS_VARIABLE, Hold, LoopTime, timed
 
+pytestmark = pytest.mark.slow
+
 LOOPS = [asyncio.SelectorEventLoop, uvloop.Loop]
 MS = 1_000_000
 

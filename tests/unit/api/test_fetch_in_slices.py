@@ -24,6 +24,8 @@ from odradek.wire.messages.produce import (
 )
 from support.in_memory import NOW_MS, Harness, frame_of
 
+pytestmark = pytest.mark.slow
+
 VERSION = 12
 MANY = 2 * SLICE_ELEMENTS + 20
 BATCH = bytes(encode_batch([(b"k", b"v", (), NOW_MS)]))

@@ -37,6 +37,8 @@ from support.interleaved import Begun
 from support.members import coordinator, join, stable, sync, syncing
 from support.transactional import Transactional, make_topic
 
+pytestmark = pytest.mark.slow
+
 NONE = ErrorCode.NONE
 MANY = 2 * SLICE_ELEMENTS + 50
 ALL: list[Name] = [("t", index) for index in range(MANY)]

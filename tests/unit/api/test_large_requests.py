@@ -25,6 +25,8 @@ from odradek.wire.messages.offset_commit import (
 )
 from support.in_memory import Harness, frame_of
 
+pytestmark = pytest.mark.slow
+
 MANY = 5_000
 # What a request leaves that is not its elements: frames, a generator.
 LEFT_MAX = 200

@@ -21,6 +21,8 @@ from support.group_offsets import GroupOffsets, Kept, delete_topic, topic_id
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic
 
+pytestmark = pytest.mark.slow
+
 TIMES_MAX = REPEATS_MAX + 1
 
 VERSIONS = pytest.mark.parametrize("version", range(1, 11))

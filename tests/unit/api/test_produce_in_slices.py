@@ -33,6 +33,8 @@ from odradek.wire.messages.produce import (
 )
 from support.in_memory import NOW_MS, Harness, frame_of
 
+pytestmark = pytest.mark.slow
+
 VERSION = 9
 MANY = 2 * SLICE_ELEMENTS + 50
 NONE, LEADER, ALL = 0, 1, -1

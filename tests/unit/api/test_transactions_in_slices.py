@@ -37,6 +37,8 @@ from support.in_memory import Harness
 from support.interleaved import Begun
 from support.transactional import Transactional, committed, make_topic
 
+pytestmark = pytest.mark.slow
+
 NONE = ErrorCode.NONE
 MANY = 2 * SLICE_ELEMENTS + 50
 ALL = [("x", index) for index in range(MANY)]

@@ -13,6 +13,8 @@ from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 
+pytestmark = pytest.mark.slow
+
 STEM = "00000000000000000005"
 RECORDS: list[RecordIn] = [(b"k", b"v1", (("h", b"x"),), 1_000), (None, None, (), 2_000)]
 

@@ -18,6 +18,8 @@ from odradek.app.main import main
 from odradek.app.output import plural, size_text, time_text
 from support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)

@@ -45,6 +45,8 @@ from support.certificates import Authority, Known, written
 from support.scripted_broker import HangUp, ScriptedBroker
 from support.tls_proxy import TlsProxy
 
+pytestmark = pytest.mark.slow
+
 WAIT_SECONDS = 1.0
 TLS_WAIT_SECONDS = 10  # Nothing is waited for in vain there.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis.strategies import dictionaries, integers, lists
 
@@ -13,6 +14,8 @@ from checker.handmade import Handmade
 from checker.history import Outcome, Send
 from checker.observed import Observed
 from checker.verdict import check
+
+pytestmark = pytest.mark.slow
 
 
 def found(history: Handmade) -> dict[Anomaly, Found]:

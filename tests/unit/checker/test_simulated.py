@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis.strategies import DataObject, SearchStrategy, data, integers, lists, sampled_from, tuples
 
@@ -12,6 +13,8 @@ from checker.anomaly import Anomaly
 from checker.history import Kind, Operation, Outcome, Poll, Step
 from checker.simulated import Action, Simulated
 from checker.verdict import check
+
+pytestmark = pytest.mark.slow
 
 KEYS = "a-0", "a-1", "b-0"
 Record = tuple[str, int, int]

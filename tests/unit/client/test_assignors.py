@@ -16,6 +16,8 @@ from kafka.coordinator.assignors.roundrobin import (  # type: ignore[import-unty
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.assignors import ASSIGNORS, Assignment, Subscriber, assign_range, assign_roundrobin
 
+pytestmark = pytest.mark.slow
+
 TOPICS = st.sampled_from(["a", "b", "c", "d"])
 MEMBERS = st.dictionaries(st.sampled_from([f"m{n}" for n in range(6)]), st.frozensets(TOPICS), min_size=1)
 PARTITIONS = st.dictionaries(TOPICS, st.integers(1, 7))

@@ -26,6 +26,8 @@ from unit.coordination.trees import increment
 if TYPE_CHECKING:
     from unit.coordination.conftest import Seen
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(odradek.__file__).parents[1]
 
 

@@ -34,6 +34,8 @@ from unit.coordination.trees import increment
 if TYPE_CHECKING:
     from unit.coordination.conftest import Seen, Store
 
+pytestmark = pytest.mark.slow
+
 CREATED, DELETED = EventKind.CREATED, EventKind.DELETED
 DATA_CHANGED, CHILDREN_CHANGED = EventKind.DATA_CHANGED, EventKind.CHILDREN_CHANGED
 

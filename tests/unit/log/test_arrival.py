@@ -21,6 +21,8 @@ from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch
 from support.logs import T0, batch, put, stored
 
+pytestmark = pytest.mark.slow
+
 CONFIG = LogConfig()
 DIRECTORY = "/d/t-0"
 LOG_FILE = f"{DIRECTORY}/00000000000000000000.log"

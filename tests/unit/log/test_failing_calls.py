@@ -30,6 +30,8 @@ from odradek.record.builder import encode_batch
 from odradek.record.records import decode
 from support.logs import T0
 
+pytestmark = pytest.mark.slow
+
 CONFIG = LogConfig(segment_bytes=450, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=1000)
 ID = Uuid(bytes(range(16)))
 OTHER_ID = Uuid(bytes(range(1, 17)))

@@ -6,6 +6,8 @@ import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
+
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.log.checkpoints import read_offsets
 from odradek.log.config import LogConfig
@@ -13,6 +15,8 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.names import HIGH_WATERMARKS
 from odradek.log.reaper import Reaper
+
+pytestmark = pytest.mark.slow
 
 NOW = TimestampMs(1_700_000_000_000)
 TOPIC = TopicPartition(TopicName("t"), 0)

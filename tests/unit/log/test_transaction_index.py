@@ -20,6 +20,8 @@ from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
 
+pytestmark = pytest.mark.slow
+
 PATH = "/00000000000000001000.txnindex"
 BASE = Offset(1000)
 DIRECTORY = "/data/t-0"

@@ -21,6 +21,8 @@ from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 from support.asking import create
 from support.raw_client import Closed, RawClient
 
+pytestmark = pytest.mark.slow
+
 # A broker whose ListOffsets fails in the way that its first argument says.
 PROGRAM = """
 import sys

@@ -31,6 +31,8 @@ from support.limits import descriptors, file_size_limit
 from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, following, nothing, pair, read, tcp_pair, until
 from support.waiting import readable
 
+pytestmark = pytest.mark.slow
+
 if not Mover.can_store:  # pragma: no cover
     pytest.skip("this processor has no instruction for CRC-32C", allow_module_level=True)
 

@@ -14,6 +14,8 @@ if not HAS_MOVER:  # pragma: no cover
 
 from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, nothing, pair, read
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

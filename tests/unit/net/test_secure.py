@@ -26,6 +26,8 @@ from odradek.tls.contexts import Contexts, client_context, server_context
 from odradek.wire.primitives import Chunk
 from support.certificates import Authority, Known
 
+pytestmark = pytest.mark.slow
+
 SECONDS_MAX = 60
 
 

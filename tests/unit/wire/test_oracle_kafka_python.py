@@ -21,6 +21,8 @@ from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.primitives import UUID, Primitive
 from odradek.wire.schema import Field, schema_of
 
+pytestmark = pytest.mark.slow
+
 kafka_protocol = pytest.importorskip("kafka.protocol")
 api_message = importlib.import_module("kafka.protocol.api_message")
 BitField = importlib.import_module("kafka.protocol.schemas.fields.codecs").BitField

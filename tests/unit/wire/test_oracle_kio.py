@@ -20,6 +20,8 @@ from odradek.wire.catalog import APIS, HEADERS
 from odradek.wire.compile import decode, encode
 from odradek.wire.schema import schema_of
 
+pytestmark = pytest.mark.slow
+
 kio_serial = pytest.importorskip("kio.serial")
 
 ROUNDS = 20

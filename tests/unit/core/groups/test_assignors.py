@@ -13,6 +13,8 @@ from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors import ASSIGNORS, Assignor
 from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Partitions
 
+pytestmark = pytest.mark.slow
+
 Members = dict[str, MemberSpec]
 Counts = dict[Uuid, int]
 

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,6 +20,8 @@ from odradek.core.groups.classic.states import State
 from scenario.broker_verbs import kill
 from scenario.group_verbs import forget, heartbeat, join, leave, sync
 from scenario.world import World
+
+pytestmark = pytest.mark.slow
 
 NAMES = ["a", "b", "c", "d"]
 CLIENTS = st.sampled_from(NAMES)

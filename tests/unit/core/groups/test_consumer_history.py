@@ -35,6 +35,8 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from scenario import broker_verbs, consumer_verbs
 from scenario.world import World
 
+pytestmark = pytest.mark.slow
+
 GROUP, TOPIC = "g", "t"
 OK, REBALANCE, MEMBER_ID_REQUIRED = 0, 27, 79
 AGAIN = 14, 15, 16  # The coordinator is loading, or somewhere else.

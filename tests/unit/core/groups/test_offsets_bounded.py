@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from odradek.base.errors import ErrorCode
 from odradek.base.units import HOUR_MS, TopicPartition
 from odradek.core.cluster import CONSUMER_OFFSETS
@@ -12,6 +14,8 @@ from odradek.log.log import Log
 from support.group_offsets import GroupOffsets, Kept
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic
+
+pytestmark = pytest.mark.slow
 
 NONE = ErrorCode.NONE
 A, B, C = ("t", 0), ("t", 1), ("t", 2)

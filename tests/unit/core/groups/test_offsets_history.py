@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from odradek.base.errors import ErrorCode
 from support.group_offsets import GroupOffsets, Kept, Name, groups
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic
+
+pytestmark = pytest.mark.slow
 
 GROUPS, NAMES, PRODUCERS = ("g", "h"), (("t", 0), ("t", 1), ("u", 0)), ("p", "q")
 NONE = ErrorCode.NONE
