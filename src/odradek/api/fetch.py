@@ -68,15 +68,14 @@ def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchRe
 
 
 def _is_long(call: Call, body: FetchRequest) -> bool:
-    """True if it is about more partitions than are looked at in a slice."""
+    """True if it is about more partitions than are looked at in a slice; most that it names are due already."""
     session = call.broker.sessions.find(body.session_id)
-    count = 0
     if session is not None:
         is_as_before = session.rules == rules_of(call.admission, body.isolation_level)
-        count = len(session.due) if is_as_before else len(session.wanted)
-    if count <= SLICE_ELEMENTS:
-        count += sum(len(topic.partitions) for topic in body.topics)
-        count += sum(len(topic.partitions) for topic in body.forgotten_topics_data)
+        if len(session.due if is_as_before else session.wanted) > SLICE_ELEMENTS:
+            return True
+    count = sum(len(topic.partitions) for topic in body.topics)
+    count += sum(len(topic.partitions) for topic in body.forgotten_topics_data)
     return count > SLICE_ELEMENTS
 
 

@@ -72,7 +72,7 @@ class FetchRead:
 
     def available(self, wanted: Wanted) -> int | None:
         """Bytes that this fetch could get from one partition now; None if it would get an error."""
-        data = self._read(wanted, self._max_bytes, at_least_one=True)
+        data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
         return None if _is_final(data) else size_of(data)
 
     def _name(self, key: FetchKey) -> TopicName | None:
@@ -100,12 +100,13 @@ class FetchRead:
         left = self._max_bytes
         read = []
         for wanted in self._round.due(count):
-            if self._rests(wanted):
+            partition = self.partition(wanted)
+            if self._rests(wanted, partition):
                 yield
                 continue
             # The first records go out whole, however small the limits: a reader must get on (KIP-74).
             at_least_one = left == self._max_bytes
-            data = self._read(wanted, left, at_least_one)
+            data = self._read(wanted, partition, left, at_least_one)
             size = size_of(data)
             left -= size
             self._size += size
@@ -114,12 +115,11 @@ class FetchRead:
             yield
         return read
 
-    def _rests(self, wanted: Wanted) -> bool:
+    def _rests(self, wanted: Wanted, partition: Partition | None) -> bool:
         """True if there is nothing to tell of a session's partition; found without reading it."""
         session = self.session
         if session is None or wanted.session is not session or self._is_follower or self._max_bytes < 0:
             return False
-        partition = self.partition(wanted)
         if partition is None or not partition.is_online:
             return False
         log = partition.log
@@ -138,14 +138,14 @@ class FetchRead:
         session.rest(wanted, partition.watchers)
         return True
 
-    def _read(self, wanted: Wanted, left: int, at_least_one: bool) -> PartitionData:
+    def _read(self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool) -> PartitionData:
         index = wanted.key.partition
-        partition = None
         try:
             name = self._allowed(wanted.key)
             if wanted.max_bytes < 0 or self._max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
-            partition = self._find(name, wanted.key)
+            if partition is None:
+                raise self._nowhere(name, wanted.key)
             if self._is_follower:
                 # Nobody else is among the replicas, so far.
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
@@ -173,10 +173,15 @@ class FetchRead:
             raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return name
 
-    def _find(self, name: TopicName | None, key: FetchKey) -> Partition:
+    def _nowhere(self, name: TopicName | None, key: FetchKey) -> Refused:
+        """Why there is no such partition here."""
         if name is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self.broker.partition(name, key.partition)
+            return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        try:
+            self.broker.partition(name, key.partition)
+        except Refused as refused:
+            return refused
+        raise AssertionError("it is here")
 
     def respond(self, read: Read) -> Parts[FetchResponse]:
         begun = self._round
