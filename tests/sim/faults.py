@@ -1,0 +1,149 @@
+"""What happens to a simulated world until it is healed: a list of misfortunes, drawn from the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from sim.history import History
+from sim.simbroker import SimBroker
+from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
+from sim.simnet import SimNetwork
+
+PAUSE_US = (500 * MILLISECOND_US, 9 * SECOND_US)
+LASTS_US = (100 * MILLISECOND_US, 12 * SECOND_US)
+DOWN_US = (50 * MILLISECOND_US, 5 * SECOND_US)
+
+
+class Faults:
+    """A world has some kinds of faults and not others: one that has all of them never gets anywhere.
+
+    `only` names the kinds, whatever the seed says.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        clock: SimClock,
+        network: SimNetwork,
+        broker: SimBroker,
+        history: History,
+        *,
+        only: Sequence[str] = (),
+    ) -> None:
+        self._random = random
+        self._clock = clock
+        self._network = network
+        self._broker = broker
+        self._history = history
+        self._until_us = 0
+        kinds: dict[str, Callable[[], None]] = {
+            "kill": self._kill,
+            "power": self._lose_power,
+            "stop": self._stop,
+            "pause broker": self._pause_broker,
+            "pause client": self._pause_client,
+            "cut": self._cut,
+            "reset": self._reset,
+            "wall": self._set_wall,
+        }
+        chosen = random.sample(list(kinds), random.randrange(1, 5))
+        self._kinds = [kinds[name] for name in only or chosen]
+
+    def begin(self, until_us: int) -> None:
+        self._until_us = until_us
+        self._broker.on_gone = self._restart_later
+        self._next()
+
+    def heal(self) -> None:
+        self._network.heal_all()
+        for node in self._network.nodes.values():
+            node.go_on()
+
+    def _next(self) -> None:
+        self._clock.after(self._random.randrange(*PAUSE_US), self._strike)
+
+    def _strike(self) -> None:
+        if self._clock.now_us < self._until_us:
+            self._random.choice(self._kinds)()
+            self._next()
+
+    def _tell(self, event: str, detail: str = "") -> None:
+        self._history.add("world", event, detail)
+
+    def _clients(self) -> list[SimNode]:
+        return [node for node in self._network.nodes.values() if node is not self._broker.node]
+
+    def _lasts(self, end: Callable[[], None]) -> None:
+        self._clock.after(self._random.randrange(*LASTS_US), end)
+
+    # The broker's process.
+
+    def _kill(self) -> None:
+        if self._broker.is_running:
+            self._tell("kill")
+            self._broker.kill()
+
+    def _lose_power(self) -> None:
+        if self._broker.is_running:
+            self._tell("power", "lost")
+            self._history.power_failures_us.append(self._clock.now_us)
+            self._broker.lose_power()
+
+    def _stop(self) -> None:
+        if self._broker.is_running and not self._broker.node.is_paused:
+            self._tell("stop")
+            self._broker.stop()
+
+    def _restart_later(self) -> None:
+        self._clock.after(self._random.randrange(*DOWN_US), self._restart)
+
+    def _restart(self) -> None:
+        self._tell("restart")
+        self._broker.start()
+
+    # Nodes and links.
+
+    def _pause_broker(self) -> None:
+        self._pause(self._broker.node)
+
+    def _pause_client(self) -> None:
+        self._pause(self._random.choice(self._clients()))
+
+    def _pause(self, node: SimNode) -> None:
+        if not node.is_paused:
+            life = node.life
+            self._tell("pause", node.name)
+            node.pause()
+            self._lasts(lambda: self._go_on(node, life))
+
+    def _go_on(self, node: SimNode, life: int) -> None:
+        if node.is_paused and node.life == life:
+            self._tell("go on", node.name)
+            node.go_on()
+
+    def _set_wall(self) -> None:
+        ahead_ms = self._random.choice((-3_600_000, -5_000, 0, 5_000, 3_600_000))
+        self._tell("wall", f"{ahead_ms} ms ahead")
+        self._broker.node.set_wall(ahead_ms)
+
+    def _cut(self) -> None:
+        """One way, or both."""
+        ours, theirs = self._broker.node.name, self._random.choice(self._clients()).name
+        both = (ours, theirs), (theirs, ours)
+        for source, target in self._random.choice((both[:1], both[1:], both)):
+            self._tell("cut", f"{source} to {target}")
+            self._network.cut(source, target)
+            self._lasts(partial(self._heal, source, target))
+
+    def _heal(self, source: str, target: str) -> None:
+        self._tell("heal", f"{source} to {target}")
+        self._network.heal(source, target)
+
+    def _reset(self) -> None:
+        sockets = self._network.sockets_of(self._broker.node)
+        if sockets:
+            socket = self._random.choice(sockets)
+            self._tell("reset", f"{socket.peer_name} {socket.number}")
+            self._network.reset(socket)

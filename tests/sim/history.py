@@ -1,0 +1,124 @@
+"""What happened in one simulated world: a line for each event, and what the checks need of it as values.
+
+An operation of a client is invoked, and ends `ok` or `unknown` (it may have been done, or not, or be done later).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from odradek.base.units import TopicPartition
+from sim.simclock import SECOND_US
+
+Value = str  # Sent once in all the history.
+
+
+NO_ERA = -1
+
+
+class Seen(NamedTuple):
+    """A record as a consumer saw it.
+
+    `era` counts the power failures before it; NO_ERA if there was one between the fetch and its answer.
+    """
+
+    reader: str
+    era: int
+    time_us: int
+    partition: TopicPartition
+    offset: int
+    value: Value
+
+
+@dataclass
+class Committed:
+    """A commit of a group: invoked, and acknowledged unless that is None."""
+
+    group: str
+    member: str
+    partition: TopicPartition
+    offset: int
+    invoked_us: int
+    acknowledged_us: int | None = None
+
+
+class Fetched(NamedTuple):
+    """What a group was told to have committed; -1 for nothing."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    invoked_us: int
+    told_us: int
+
+
+@dataclass
+class Sent:
+    """One record of a producer, and what it knows of it."""
+
+    producer: str
+    number: int  # In the order in which the producer sent to the partition.
+    partition: TopicPartition
+    value: Value
+    is_durable: bool  # acks=all.
+    is_idempotent: bool
+    invoked_us: int
+    acknowledged_us: int | None = None
+    offset: int | None = None  # As acknowledged, if it was told.
+    is_given_up: bool = False
+    transaction: int | None = None
+
+
+@dataclass
+class Transaction:
+    """One transaction of a producer: `is_committed` is None while nobody knows, and stays so if nobody ever does."""
+
+    producer: str
+    number: int
+    is_committed: bool | None = None
+    commit_asked: bool = False
+
+
+@dataclass
+class History:
+    """Everything that clients saw of one world."""
+
+    seed: int
+    now_us: Callable[[], int]
+    lines: list[str] = field(default_factory=list)
+    sent: dict[Value, Sent] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    final: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
+    final_committed: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
+    commits: list[Committed] = field(default_factory=list)
+    fetched: list[Fetched] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    owners: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
+    power_failures_us: list[int] = field(default_factory=list)
+    files: str = ""  # A digest of the disks at the end,
+    traffic: str = ""  # and of every byte on every connection.
+
+    def add(self, actor: str, event: str, detail: str = "") -> None:
+        self.lines.append(f"{self.now_us() / SECOND_US:11.6f} {actor:<12} {event:<9} {detail}".rstrip())
+
+    @property
+    def era(self) -> int:
+        return len(self.power_failures_us)
+
+    @property
+    def digest(self) -> str:
+        found = hashlib.sha256("\n".join(self.lines).encode())
+        found.update(f"{self.files} {self.traffic}".encode())
+        return found.hexdigest()
+
+    def __str__(self) -> str:
+        return "\n".join([f"seed {self.seed}", *self.lines, f"digest {self.digest}"])
+
+
+def failure(seed: int, found: list[str]) -> str:
+    """What an assertion says: the seed first, and how to see what happened."""
+    shown = "\n".join(found[:10])
+    return f"seed {seed}: {shown}\nThe history: PYTHONPATH=tests .venv/bin/python -m sim.play {seed}"

@@ -1,0 +1,192 @@
+"""One broker on one simulated node: its processes come and go, its disk and the metadata tree stay.
+
+start ──> booting ──> serving ──> stop (clean) ──┐
+   ^                     ├──> kill ──────────────┤  the process is gone; the kernel has what was written
+   └─────────────────────┴──> lose_power ────────┘  what was not synced is lost, or torn
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from random import Random
+
+from odradek.base.units import INT32_MAX, BrokerId
+from odradek.base.uuids import Uuid, to_text
+from odradek.coordination.tree import TreeFailed
+from odradek.core.broker import Broker
+from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.entropy import Entropy
+from odradek.core.storage import Storage, log_config
+from odradek.log.directory import LogDirectory
+from odradek.net.metadata import Membership, Metadata
+from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
+from sim.simconnection import SimConnection
+from sim.simdisk import SimDisk
+from sim.simnet import SimNetwork
+from sim.simshell import SimShell
+from sim.simsocket import SimSocket
+from sim.simtree import SESSION_TIMEOUT_MS, SimTree, SimTreeServer
+
+PORT = 9092
+DIRECTORY = "/data"
+LISTENER = "PLAINTEXT"
+BOOT_US = (20 * MILLISECOND_US, 800 * MILLISECOND_US)
+TRIES_AGAIN_US = 500 * MILLISECOND_US
+FINISH_US_MAX = 30 * SECOND_US
+
+Prepare = Callable[[SimShell], None]
+
+
+class SimBroker:
+    """`prepare` is given each new process before it serves: a test breaks something there on purpose."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        node: SimNode,
+        network: SimNetwork,
+        tree: SimTreeServer,
+        configs: BrokerConfigs,
+        *,
+        session_dies_with_process: bool = True,
+        prepare: Prepare | None = None,
+    ) -> None:
+        self.id = broker_id
+        self.node = node
+        self.disk = SimDisk()
+        self.disk.make_directory(DIRECTORY)  # By whoever set the machine up, who has synced its parent, too.
+        self.disk.sync_directory("")
+        self.shell: SimShell | None = None  # While it serves.
+        self._network = network
+        self._tree_server = tree
+        self._tree: SimTree | None = None
+        self._configs = configs
+        self._session_dies = session_dies_with_process
+        self._prepare = prepare
+        self._random = Random(f"{node.name} {node.random.random()}")
+        self._uuids = itertools.count(1)
+        self._endpoint = Endpoint(LISTENER, node.name, PORT)
+        self.starts = 0
+        self.on_gone: Action = lambda: None  # Whoever looks after it.
+
+    # From outside.
+
+    def start(self) -> None:
+        """A new process, which serves some time later."""
+        assert self.shell is None
+        self.node.boot()
+        self.starts += 1
+        self.node.after(self._random.randrange(*BOOT_US), self._serve)
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        self.node.end_process()
+        self._network.process_died(self.node)
+        self.disk = self.disk.kill()
+        self._gone()
+
+    def lose_power(self) -> None:
+        self.node.lose_power()
+        self._network.power_lost(self.node)
+        self.disk = self.disk.crash(self._random)
+        self._gone()
+
+    def stop(self) -> None:
+        """As SIGTERM does: what was begun is finished, who waits is answered, the logs are closed."""
+        shell = self.shell
+        assert shell is not None, "it serves"
+        self._network.stop_listening(self.node, PORT)
+        for connection in list(shell.connections):
+            connection.stop_reading()
+        self._finish(shell, self.node.clock.now_us + FINISH_US_MAX)
+
+    @property
+    def is_running(self) -> bool:
+        return self.shell is not None
+
+    # Its life.
+
+    def _serve(self) -> None:
+        self._tree = self._tree_server.open(SESSION_TIMEOUT_MS)
+        metadata = Metadata(self._tree)
+        try:
+            broker = self._open(metadata)
+        except TreeFailed:  # The session of the last process is still there.
+            self._tree.close()
+            self.disk = self.disk.kill()
+            self.node.after(TRIES_AGAIN_US, self._serve)
+            return
+        shell = self.shell = SimShell(self.node, self._random, broker, metadata)
+        if self._prepare is not None:
+            self._prepare(shell)
+        self._beat()
+        self._network.listen(self.node, PORT, self._accept)
+        shell.settle()
+
+    def _open(self, metadata: Metadata) -> Broker:
+        """As app/building does it.  Raises TreeFailed."""
+        now = self.node.now()
+        membership = metadata.prepare(self.id, INT32_MAX, to_text(self._new_uuid()))
+        storage = Storage([self._directory(metadata, membership)])
+        storage.adopted(metadata.adopt(storage.topics(), self.id, self._new_uuid))
+        metadata.register(BrokerInfo(self.id, (self._endpoint,)), now.wall)
+        entropy = Entropy(lambda: self._random.randrange(INT32_MAX), self._new_uuid)
+        broker = Broker(self.id, metadata.view(), storage, self._configs, entropy)
+        broker.open_logs(now)
+        broker.start(now)
+        return broker
+
+    def _directory(self, metadata: Metadata, membership: Membership) -> LogDirectory:
+        topics = metadata.topics()
+        return LogDirectory.open(
+            self.disk,
+            DIRECTORY,
+            self.node.now().wall,
+            broker_id=self.id,
+            cluster_id=membership.cluster_id,
+            config_of=lambda name: log_config(
+                self._configs.for_topic(topics[name].configs if name in topics else {}),
+            ),
+        )
+
+    def _new_uuid(self) -> Uuid:
+        return Uuid((self.id << 64 | next(self._uuids)).to_bytes(16))
+
+    def _accept(self, socket: SimSocket) -> None:
+        if self.shell is not None and not socket.is_over:
+            self.shell.connections[SimConnection(self.shell, socket, self._endpoint)] = None
+
+    def _beat(self) -> None:
+        if self._tree is not None:
+            self._tree.beat()
+            self.node.after(SESSION_TIMEOUT_MS * MILLISECOND_US // 3, self._beat)
+
+    # Its end.
+
+    def _finish(self, shell: SimShell, until_us: int) -> None:
+        """Waits until all that was written is synced, then ends."""
+        shell.settle()
+        if shell.is_writing and self.node.clock.now_us < until_us:
+            self.node.after(MILLISECOND_US, lambda: self._finish(shell, until_us))
+            return
+        shell.stop_answering()
+        for connection in list(shell.connections):
+            connection.close()
+        shell.threads.finish()
+        problems = shell.broker.stop(self.node.now())
+        assert not problems, problems
+        if self._tree is not None:
+            self._tree.close()
+        self.node.end_process()
+        self._network.process_died(self.node)
+        self.disk = self.disk.kill()
+        self._gone()
+
+    def _gone(self) -> None:
+        self.shell = None
+        tree, self._tree = self._tree, None
+        if tree is not None:
+            tree.close() if self._session_dies else tree.abandon()
+        self.on_gone()

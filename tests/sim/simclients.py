@@ -1,0 +1,128 @@
+"""What all simulated clients share: their world, topic ids, batches of values.
+
+A client is a state machine: `pump` does what can be done now, and each answer calls it again.  It speaks the wire
+protocol over the simulated network, and tells the history what it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from odradek.base.units import Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.record.batch import Batch, iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.records import Record, iter_records
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from sim.history import History, Value
+from sim.simclock import MILLISECOND_US, SimClock, SimNode
+from sim.simlink import SimLink
+from sim.simnet import SimNetwork
+
+RETRY_US = (10 * MILLISECOND_US, 300 * MILLISECOND_US)
+
+
+@dataclass
+class Surroundings:
+    """What a client is given."""
+
+    clock: SimClock
+    network: SimNetwork
+    history: History
+    address: tuple[str, int]
+    topics: dict[TopicName, int]  # How many partitions each has.
+    topic_configs: dict[str, str]
+
+    def partitions(self, topic: TopicName) -> list[TopicPartition]:
+        return [TopicPartition(topic, index) for index in range(self.topics[topic])]
+
+
+class SimClient:
+    """One process on one node."""
+
+    def __init__(self, name: str, node: SimNode, around: Surroundings) -> None:
+        self.name = name
+        self.node = node
+        self.around = around
+        self.history = around.history
+        self.random = Random(f"{name} {node.random.random()}")
+        self.topic_ids: dict[TopicName, Uuid] = {}
+        self.link = self.new_link()
+        self.is_draining = False  # Nothing new is begun any more.
+
+    def new_link(self, suffix: str = "") -> SimLink:
+        around = self.around
+        return SimLink(self.node, around.network, self.random, around.address, f"{self.name}{suffix}")
+
+    def begin(self) -> None:
+        self.node.soon(self.pump)
+
+    def pump(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def is_done(self) -> bool:
+        """True once nothing is left that it waits for."""
+        raise NotImplementedError
+
+    def drain(self) -> None:
+        self.is_draining = True
+        self.node.soon(self.pump)
+
+    def tell(self, event: str, detail: str = "") -> None:
+        self.history.add(self.name, event, detail)
+
+    def again(self) -> None:
+        """After a pause."""
+        self.node.after(self.random.randrange(*RETRY_US), self.pump)
+
+    def find_topics(self, names: Sequence[TopicName], then: Callable[[bool], None]) -> None:
+        """Asks for the topics' ids; `then` gets False if not all of them are there."""
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+        def answered(answer: MetadataResponse | None) -> None:
+            for topic in answer.topics if answer is not None else ():
+                if not topic.error_code and topic.name is not None:
+                    self.topic_ids[TopicName(topic.name)] = Uuid(bytes(topic.topic_id))
+            then(all(name in self.topic_ids for name in names))
+
+        self.link.ask(request, 12, MetadataResponse, answered)
+
+
+def batch_of(
+    values: Sequence[Value],
+    timestamp_ms: int,
+    *,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    is_transactional: bool = False,
+) -> bytes:
+    return bytes(
+        encode_batch(
+            [(None, value.encode(), (), timestamp_ms) for value in values],
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(epoch),
+            base_sequence=sequence,
+            is_transactional=is_transactional,
+        )
+    )
+
+
+def batches_in(data: bytes) -> Iterator[Batch]:
+    """Whole batches; the last one may be cut off by the size that was asked for."""
+    return iter_batches(memoryview(data))
+
+
+def records_in(batch: Batch, position: int) -> Iterator[tuple[Offset, Value]]:
+    """Of a batch, the records from the position on; a control batch has none for a consumer."""
+    if batch.is_control:
+        return
+    record: Record
+    for record in iter_records(batch):
+        if record.offset >= position:
+            assert record.value is not None
+            yield record.offset, record.value.decode()

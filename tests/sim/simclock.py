@@ -1,0 +1,184 @@
+"""Virtual time: a queue of events, and the nodes whose clocks read it.  Nothing here waits, and nobody has a thread.
+
+Events happen in the order of their times, and those of one time in the order in which they were asked for.  A node is
+a machine: its processes come and go, and with a process goes all that it had planned.  A paused node (SIGSTOP, a
+virtual machine that is moved) does nothing; what was due meanwhile happens, late, when it goes on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+from odradek.base.units import TimestampMs
+from odradek.core.moment import Moment
+
+MILLISECOND_US = 1000
+SECOND_US = 1000 * MILLISECOND_US
+WALL_BEGIN_MS = 1_700_000_000_000
+STEADY_BEGIN_MS = 1_000_000  # A machine has been up for a while when its first process starts.
+
+Action = Callable[[], None]
+
+
+class Timer:
+    """One planned action."""
+
+    def __init__(self, action: Action) -> None:
+        self._action: Action | None = action
+
+    @property
+    def is_set(self) -> bool:
+        return self._action is not None
+
+    def cancel(self) -> None:
+        """Harmless when it is over."""
+        self._action = None
+
+    def fire(self) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+class SimClock:
+    """The time of one simulated world, in microseconds from its beginning."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.events = 0
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._numbers = count()
+
+    def at(self, time_us: int, action: Action) -> Timer:
+        assert time_us >= self.now_us, "nothing happens in the past"
+        timer = Timer(action)
+        self._plan(time_us, timer)
+        return timer
+
+    def after(self, delay_us: int, action: Action) -> Timer:
+        return self.at(self.now_us + delay_us, action)
+
+    def plan(self, delay_us: int, timer: Timer) -> None:
+        """As `after`, for a timer of another kind."""
+        self._plan(self.now_us + delay_us, timer)
+
+    def _plan(self, time_us: int, timer: Timer) -> None:
+        heapq.heappush(self._heap, (time_us, next(self._numbers), timer))
+
+    def step(self) -> bool:
+        """Lets the next event happen; False if there is none."""
+        if self._next_us() is None:
+            return False
+        self.now_us, _, timer = heapq.heappop(self._heap)
+        self.events += 1
+        timer.fire()
+        return True
+
+    def _next_us(self) -> int | None:
+        """When something happens next; what was cancelled is dropped."""
+        while self._heap and not self._heap[0][2].is_set:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def run_until(self, time_us: int) -> None:
+        while (next_us := self._next_us()) is not None and next_us <= time_us:
+            self.step()
+        self.now_us = max(self.now_us, time_us)
+
+    def run_while(self, condition: Callable[[], bool], until_us: int) -> bool:
+        """Goes on while the condition holds, but not beyond the time.  True if it holds no more."""
+        while condition():
+            next_us = self._next_us()
+            if next_us is None or next_us > until_us:
+                self.now_us = max(self.now_us, until_us)
+                return not condition()
+            self.step()
+        return True
+
+    def run_idle(self) -> None:
+        """Until nothing is planned any more."""
+        while self.step():
+            pass
+
+
+class NodeTimer(Timer):
+    """An action of a process: it waits while the node is paused, and never happens once the process is gone."""
+
+    def __init__(self, node: SimNode, action: Action) -> None:
+        super().__init__(action)
+        self._node = node
+        self._life = node.life
+
+    def fire(self) -> None:
+        if self._node.life != self._life:
+            self.cancel()
+        elif self._node.is_paused:
+            self._node.hold(self)
+        else:
+            super().fire()
+
+
+class SimNode:
+    """One machine: a name on the network, clocks of its own, and the process that runs on it."""
+
+    def __init__(self, clock: SimClock, name: str, random: Random) -> None:
+        self.clock = clock
+        self.name = name
+        self.random = random
+        self.life = 0  # Another one for each process.
+        self.is_paused = False
+        self.is_up = True  # False while it has no power.
+        self._held: list[NodeTimer] = []
+        self._wall_ahead_ms = 0
+        self._booted_us = 0
+
+    def now(self) -> Moment:
+        now_us = self.clock.now_us
+        wall_ms = WALL_BEGIN_MS + now_us // MILLISECOND_US + self._wall_ahead_ms
+        return Moment(TimestampMs(wall_ms), STEADY_BEGIN_MS + (now_us - self._booted_us) // MILLISECOND_US)
+
+    def set_wall(self, ahead_ms: int) -> None:
+        """The wall clock is set, forward or back; the steady one does not notice."""
+        self._wall_ahead_ms = ahead_ms
+
+    def after(self, delay_us: int, action: Action) -> Timer:
+        """What the process that runs now will do."""
+        timer = NodeTimer(self, action)
+        self.clock.plan(delay_us, timer)
+        return timer
+
+    def soon(self, action: Action) -> Timer:
+        """In another turn of the process's loop."""
+        return self.after(0, action)
+
+    def hold(self, timer: NodeTimer) -> None:
+        self._held.append(timer)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def go_on(self) -> None:
+        """What was due while it was paused happens now, in its order."""
+        self.is_paused = False
+        held, self._held = self._held, []
+        for timer in held:
+            self.clock.plan(0, timer)
+
+    def end_process(self) -> None:
+        """All that it had planned is void; a process that is paused can be killed, too."""
+        self.life += 1
+        self.is_paused = False
+        self._held.clear()
+
+    def lose_power(self) -> None:
+        self.end_process()
+        self.is_up = False
+
+    def boot(self) -> None:
+        """The steady clock begins anew: no process saw both."""
+        if not self.is_up:
+            self.is_up = True
+            self._booted_us = self.clock.now_us

@@ -1,0 +1,104 @@
+"""A consumer of all partitions of some topics, from the beginning on; it remembers its positions by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from sim.history import Seen, Value
+from sim.simclients import SimClient, Surroundings
+from sim.simclock import MILLISECOND_US, SimNode
+from sim.simfetching import SimFetcher
+
+PAUSE_US = (0, 60 * MILLISECOND_US)
+GONE = (ErrorCode.OFFSET_OUT_OF_RANGE,)
+
+
+class SimConsumer(SimClient):
+    """Reads on and on; when it drains, until it has come to the high watermark of each partition.
+
+    A position beyond the end is what a power failure leaves of records that were not safe: it begins anew then.
+    """
+
+    def __init__(
+        self, name: str, node: SimNode, around: Surroundings, topics: Sequence[TopicName], *, is_final: bool = False
+    ) -> None:
+        super().__init__(name, node, around)
+        self._topics = list(topics)
+        self.partitions = [partition for topic in topics for partition in around.partitions(topic)]
+        self._is_final = is_final
+        self.is_draining = is_final
+        self.read_committed = False
+        self.fetcher = SimFetcher(self, self._read, self._refused)
+        self._has_topics = False
+        self._ended = False
+        self._reached: set[TopicPartition] = set()
+        self._last: dict[TopicPartition, int] = {}
+
+    def committed_only(self) -> SimConsumer:
+        """With isolation.level=read_committed."""
+        self.read_committed = True
+        self.fetcher = SimFetcher(self, self._read, self._refused, read_committed=True)
+        return self
+
+    @property
+    def is_done(self) -> bool:
+        return self._ended
+
+    def drain(self) -> None:
+        """What it has been told of so far may be old."""
+        self._reached.clear()
+        super().drain()
+
+    def pump(self) -> None:
+        if self.fetcher.is_under_way or self._ended:
+            return
+        if not self._has_topics:
+            self.find_topics(self._topics, self._found)
+            return
+        wait_ms = 100 if self.is_draining else self.random.choice((0, 100, 500))
+        self.fetcher.fetch(self._fetched, wait_ms)
+
+    def _found(self, are_there: bool) -> None:
+        if are_there and not self._has_topics:
+            self._has_topics = True
+            self.fetcher.assign(dict.fromkeys(self.partitions, 0))
+        self.again()
+
+    def _fetched(self, was_answered: bool) -> None:
+        if not was_answered:
+            self.again()
+            return
+        marks, positions = self.fetcher.high_watermarks, self.fetcher.positions
+        # Whoever was at the end before is told nothing more of a partition: what it was told once holds.
+        self._reached = {name for name in positions if name in marks and positions[name] >= marks[name]}
+        if self.is_draining and len(self._reached) == len(self.partitions) and self._is_told_all():
+            self._ended = True
+            self.tell("drained", " ".join(f"{name}@{offset}" for name, offset in positions.items()))
+            self.link.leave()
+            return
+        self.node.after(self.random.randrange(*PAUSE_US), self.pump)
+
+    def _is_told_all(self) -> bool:
+        """A second look: with a session, an empty answer says that nothing is new."""
+        if self._is_final:
+            return True
+        positions = dict(self.fetcher.positions)
+        is_same, self._last = self._last == positions, positions
+        return is_same
+
+    def _read(self, partition: TopicPartition, offset: int, value: Value) -> None:
+        history = self.history
+        seen = Seen(self.name, self.fetcher.era, self.around.clock.now_us, partition, offset, value)
+        if self._is_final:
+            kept = history.final_committed if self.read_committed else history.final
+            kept.setdefault(partition, []).append(seen)
+        else:
+            history.seen.append(seen)
+        self.tell("read", f"{partition}@{offset} {value}")
+
+    def _refused(self, partition: TopicPartition, code: ErrorCode) -> None:
+        self.tell("refused", f"{partition} {code.name}")
+        if code in GONE:
+            self.fetcher.seek(partition, 0)

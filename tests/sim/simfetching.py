@@ -1,0 +1,167 @@
+"""A consumer's fetches: incremental fetch sessions (KIP-227), and records in order from the positions on.
+
+The first fetch of a session names all partitions, later ones those whose position the broker does not know, and those
+that are no more wanted.  If the broker has forgotten the session, or is not sure of its epoch, a new one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.record.batch import Batch
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from sim.history import NO_ERA, Value
+from sim.simclients import SimClient, batches_in, records_in
+
+FINAL_EPOCH = -1
+SINCE_TOPIC_IDS = 13
+
+Read = Callable[[TopicPartition, int, Value], None]
+Refused = Callable[[TopicPartition, ErrorCode], None]
+
+
+@dataclass
+class SimSession:
+    """What the broker knows of one fetch session, as far as the client can tell."""
+
+    id: int = 0
+    epoch: int = 0
+    known: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        self.id = self.epoch = 0
+        self.known.clear()
+
+
+class SimFetcher:
+    """The positions of one consumer; `read` is told of each record, `refused` of a partition that has an error."""
+
+    def __init__(self, client: SimClient, read: Read, refused: Refused, *, read_committed: bool = False) -> None:
+        self.positions: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.is_under_way = False
+        self._client = client
+        self._read = read
+        self._refused = refused
+        self._session = SimSession()
+        self._era = 0  # When the fetch was sent whose answer is read.
+        self._round = 0  # Another one when the positions are set anew: an answer to an old fetch says nothing then.
+        self._is_committed = read_committed
+        self._version = client.random.choice((11, 12, 13, 17))
+        self._max_bytes = client.random.choice((300, 5_000, 1_000_000))
+
+    def assign(self, positions: dict[TopicPartition, int]) -> None:
+        """Other partitions, or the same from elsewhere, with a new session: what is under way says nothing now."""
+        self.positions = dict(positions)
+        self.high_watermarks.clear()
+        self._session.forget()
+        self._round += 1
+
+    @property
+    def era(self) -> int:
+        """Of the records that are read: an answer may be under way for longer than the broker has power."""
+        return self._era if self._era == self._client.history.era else NO_ERA
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """One partition goes on from elsewhere; the next fetch names it."""
+        self.positions[partition] = offset
+        self.high_watermarks.pop(partition, None)
+
+    def fetch(self, then: Callable[[bool], None], max_wait_ms: int = 500) -> None:
+        """One fetch; `then` gets False if it was not answered."""
+        session, asked = self._session, dict(self.positions)
+        if self._version < 7 or session.epoch == 0:
+            changed, forgotten = dict(asked), list[TopicPartition]()
+        else:
+            changed = {name: offset for name, offset in asked.items() if session.known.get(name) != offset}
+            forgotten = [name for name in session.known if name not in asked]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes * 3,
+            isolation_level=int(self._is_committed),
+            session_id=session.id,
+            session_epoch=session.epoch,
+            topics=self._topics(changed),
+            forgotten_topics_data=self._forgotten(forgotten),
+        )
+        session.known = asked
+        self.is_under_way = True
+        turn, self._era = self._round, self._client.history.era
+        self._client.link.ask(
+            request, self._version, FetchResponse, lambda answer: self._answered(turn, asked, answer, then)
+        )
+
+    def _topics(self, partitions: dict[TopicPartition, int]) -> list[FetchTopic]:
+        topics: dict[TopicName, FetchTopic] = {}
+        for name, offset in partitions.items():
+            topic = topics.setdefault(
+                name.topic, FetchTopic(topic=name.topic, topic_id=self._client.topic_ids[name.topic], partitions=[])
+            )
+            topic.partitions.append(
+                FetchPartition(partition=name.partition, fetch_offset=offset, partition_max_bytes=self._max_bytes)
+            )
+        return list(topics.values())
+
+    def _forgotten(self, partitions: Iterable[TopicPartition]) -> list[ForgottenTopic]:
+        ids = self._client.topic_ids
+        return [
+            ForgottenTopic(topic=name.topic, topic_id=ids[name.topic], partitions=[name.partition])
+            for name in partitions
+        ]
+
+    def _answered(
+        self, turn: int, asked: dict[TopicPartition, int], answer: FetchResponse | None, then: Callable[[bool], None]
+    ) -> None:
+        self.is_under_way = False
+        session = self._session
+        if answer is None or answer.error_code or turn != self._round:
+            session.forget()
+            if answer is not None and answer.error_code:
+                self._client.tell("session", ErrorCode(answer.error_code).name)
+            then(answer is not None)
+            return
+        session.id = answer.session_id
+        session.epoch = session.epoch + 1 if session.id else 0
+        names = {bytes(uuid): name for name, uuid in self._client.topic_ids.items()}
+        for topic in answer.responses:
+            name = TopicName(topic.topic) if topic.topic else names[bytes(topic.topic_id)]
+            for data in topic.partitions:
+                self._take(TopicPartition(name, data.partition_index), asked, data)
+        then(True)
+
+    def _take(self, name: TopicPartition, asked: dict[TopicPartition, int], data: PartitionData) -> None:
+        assert name in asked, f"{self._client.name} did not ask for {name}"
+        if data.error_code:
+            self._refused(name, ErrorCode(data.error_code))
+            return
+        self.high_watermarks[name] = data.last_stable_offset if self._is_committed else data.high_watermark
+        aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
+        undone: set[int] = set()
+        records = data.records
+        for batch in batches_in(b"" if records is None else bytes(records)):  # type: ignore[arg-type]
+            while aborted and aborted[0][0] <= batch.last_offset:
+                undone.add(aborted.pop(0)[1])
+            self._take_batch(name, batch, undone)
+
+    def _take_batch(self, name: TopicPartition, batch: Batch, undone: set[int]) -> None:
+        """The records of one batch that count, and the position after it."""
+        position = self.positions[name]
+        assert batch.last_offset >= position, f"{name}: asked for {position}, told of {batch.base_offset}"
+        assert batch.base_offset <= position, f"{name}: there is a gap from {position} to {batch.base_offset}"
+        if batch.is_control:
+            undone.discard(batch.producer_id)
+        elif not (self._is_committed and batch.is_transactional and batch.producer_id in undone):
+            for offset, value in records_in(batch, position):
+                self._read(name, offset, value)
+        self.positions[name] = batch.next_offset

@@ -1,0 +1,239 @@
+"""Producers: an idempotent one with acks=all that tries again until it knows, and a plain one with acks=1.
+
+The idempotent producer keeps several requests in flight.  What it has no answer for it sends again, in order and with
+the same sequence numbers, before anything new.  If the broker says that its oldest batch does not follow, the producer
+can't know what is in the log: it gives up on what has no answer, and begins anew with another producer id (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from sim.history import Sent
+from sim.simclients import SimClient, Surroundings, batch_of
+from sim.simclock import MILLISECOND_US, SimNode
+
+IN_FLIGHT_MAX = 5
+PAUSE_US = (MILLISECOND_US, 400 * MILLISECOND_US)
+PRODUCE_TIMEOUT_MS = 5_000
+FATAL = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+@dataclass(eq=False)
+class Pending:
+    """A batch without an answer."""
+
+    records: list[Sent]
+    sequence: int
+    is_in_flight: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass
+class Lane:
+    """What a producer keeps for one partition."""
+
+    pending: deque[Pending] = field(default_factory=deque)
+    next_sequence: int = 0
+    sent: int = 0
+
+    @property
+    def in_flight(self) -> int:
+        return sum(batch.is_in_flight for batch in self.pending)
+
+
+class SimProducer(SimClient):
+    """Sends values of its own, "name-number", to all partitions of one topic."""
+
+    acks = -1
+    is_idempotent = True
+
+    def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName) -> None:
+        super().__init__(name, node, around)
+        self._topic = topic
+        self._lanes = {partition: Lane() for partition in around.partitions(topic)}
+        self._values = 0
+        self._id, self._epoch = -1, -1
+        self._asks_id = self._rests = False
+        self._version = self.random.choice((9, 10, 12))
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_draining and not any(lane.pending for lane in self._lanes.values())
+
+    def pump(self) -> None:
+        if self.is_idempotent and self._id < 0:
+            self._ask_id()
+            return
+        is_ahead = False
+        for partition, lane in self._lanes.items():
+            is_ahead |= self._resend(partition, lane)
+        if self.is_draining or self._rests or is_ahead:
+            return
+        self._send_new()
+        self._rests = True
+        self.node.after(self.random.randrange(*PAUSE_US), self._rested)
+
+    def _rested(self) -> None:
+        self._rests = False
+        self.pump()
+
+    # Its id.
+
+    def _ask_id(self) -> None:
+        if not self._asks_id:
+            self._asks_id = True
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            self.link.ask(request, 4, InitProducerIdResponse, self._has_id)
+
+    def _has_id(self, answer: InitProducerIdResponse | None) -> None:
+        self._asks_id = False
+        if answer is None or answer.error_code:
+            self.again()
+            return
+        self._id, self._epoch = answer.producer_id, answer.producer_epoch
+        self.tell("id", f"{self._id} epoch {self._epoch}")
+        self.pump()
+
+    def _give_up(self, reason: ErrorCode) -> None:
+        """Nobody knows what of the records without an answer is in the log."""
+        for lane in self._lanes.values():
+            for batch in lane.pending:
+                for record in batch.records:
+                    record.is_given_up = True
+                    self.tell("unknown", f"{record.value} {reason.name}")
+            lane.pending.clear()
+            lane.next_sequence = 0
+        self._id = -1
+        self.link.drop()
+
+    # Sending.
+
+    def _send_new(self) -> None:
+        lanes = [partition for partition, lane in self._lanes.items() if len(lane.pending) < IN_FLIGHT_MAX]
+        if not lanes:
+            return
+        chosen = self.random.sample(lanes, self.random.randrange(1, min(len(lanes), 3) + 1))
+        request = [(partition, self._new_batch(partition)) for partition in chosen]
+        self._ask(request)
+
+    def _new_batch(self, partition: TopicPartition) -> Pending:
+        lane, records = self._lanes[partition], list[Sent]()
+        for _ in range(self.random.choice((1, 1, 2, 5))):
+            self._values += 1
+            value = f"{self.name}-{self._values}"
+            is_all = self.acks == -1
+            now_us = self.around.clock.now_us
+            sent = Sent(self.name, lane.sent, partition, value, is_all, self.is_idempotent, now_us)
+            lane.sent += 1
+            records.append(sent)
+            self.history.sent[value] = sent
+        self.tell("send", f"{partition} {records[0].value} +{len(records) - 1} sequence {lane.next_sequence}")
+        batch = Pending(records, lane.next_sequence if self.is_idempotent else -1)
+        lane.next_sequence += len(records)
+        lane.pending.append(batch)
+        return batch
+
+    def _resend(self, partition: TopicPartition, lane: Lane) -> bool:
+        """Sends again what has no answer, in order, once none of it is on its way.  True if there is any."""
+        if not lane.pending or all(batch.is_in_flight for batch in lane.pending):
+            return False
+        if not lane.in_flight:
+            for batch in lane.pending:
+                self.tell("resend", f"{partition} {batch.records[0].value} sequence {batch.sequence}")
+                self._ask([(partition, batch)])
+        return True
+
+    def _ask(self, batches: list[tuple[TopicPartition, Pending]]) -> None:
+        data: list[PartitionProduceData] = []
+        for partition, batch in batches:
+            batch.is_in_flight = True
+            batch.error = ErrorCode.NONE
+            values = [record.value for record in batch.records]
+            records = batch_of(
+                values, self.node.now().wall, producer_id=self._id, epoch=self._epoch, sequence=batch.sequence
+            )
+            data.append(PartitionProduceData(index=partition.partition, records=memoryview(records)))
+        topics = [TopicProduceData(name=self._topic, partition_data=data)]
+        request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=topics)
+        self.link.ask(request, self._version, ProduceResponse, lambda answer: self._answered(batches, answer))
+
+    # Answers.
+
+    def _answered(self, batches: list[tuple[TopicPartition, Pending]], answer: ProduceResponse | None) -> None:
+        told = {} if answer is None else {one.index: one for one in answer.responses[0].partition_responses}
+        assert answer is None or len(told) == len(batches), "each partition is answered"
+        fatal: ErrorCode | None = None
+        for partition, batch in batches:
+            batch.is_in_flight = False
+            lane = self._lanes[partition]
+            if batch not in lane.pending:
+                continue  # It was given up.
+            error = self._take(partition, lane, batch, told.get(partition.partition))
+            fatal = fatal or error
+        if fatal is not None:
+            self._give_up(fatal)
+        self.again()
+
+    def _take(
+        self, partition: TopicPartition, lane: Lane, batch: Pending, told: PartitionProduceResponse | None
+    ) -> ErrorCode | None:
+        """What one partition was answered.  Returns the error after which nothing can be known any more."""
+        code = None if told is None else ErrorCode(told.error_code)
+        if told is not None and code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            lane.pending.remove(batch)
+            self._acknowledged(batch, told.base_offset)
+        elif self._may_try_again(lane, batch, code):
+            batch.error = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+            self.tell("retry", f"{partition} {batch.records[0].value} {'no answer' if code is None else code.name}")
+        else:
+            assert code is not None
+            return code
+        return None
+
+    def _may_try_again(self, lane: Lane, batch: Pending, code: ErrorCode | None) -> bool:
+        """What does not follow was perhaps sent before what was refused; the oldest has nothing before it."""
+        return code not in FATAL or batch is not lane.pending[0]
+
+    def _acknowledged(self, batch: Pending, base_offset: int) -> None:
+        now_us = self.around.clock.now_us
+        for number, record in enumerate(batch.records):
+            record.acknowledged_us = now_us
+            record.offset = base_offset + number if base_offset >= 0 else None
+        first = batch.records[0]
+        self.tell("ok", f"{first.partition} {first.value} +{len(batch.records) - 1} at {base_offset}")
+
+
+class SimPlainProducer(SimProducer):
+    """acks=1, without a producer id: each batch is sent once, and what has no answer is let go."""
+
+    acks = 1
+    is_idempotent = False
+
+    def _take(
+        self, partition: TopicPartition, lane: Lane, batch: Pending, told: PartitionProduceResponse | None
+    ) -> ErrorCode | None:
+        lane.pending.remove(batch)
+        if told is not None and not told.error_code:
+            self._acknowledged(batch, told.base_offset)
+        else:
+            reason = "no answer" if told is None else ErrorCode(told.error_code).name
+            for record in batch.records:
+                record.is_given_up = True
+            self.tell("unknown", f"{partition} {batch.records[0].value} {reason}")
+        return None

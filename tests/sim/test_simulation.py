@@ -1,0 +1,102 @@
+"""Whole worlds from one seed each: a broker, its clients, faults; what Kafka promises holds in all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.core.effects import Sync, Synced
+from odradek.log.disk import FileSlice
+from sim.history import failure
+from sim.play import World
+from sim.simbroker import Prepare
+from sim.simshell import SimShell
+
+TESTS = Path(__file__).parents[1]
+HASH_SEEDS = ("0", "1", "4711")
+SEEDS, SOAK_SEEDS = range(24), range(24, 4_000)
+FOUND_WITHIN = 12
+
+pytestmark = pytest.mark.slow
+
+
+def check(seed: int) -> None:
+    found = World(seed).play()
+    assert not found, failure(seed, found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_world(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_very_many_worlds() -> None:
+    for seed in SOAK_SEEDS:
+        check(seed)
+
+
+def test_one_seed_is_one_history() -> None:
+    """Whatever the order in which a process keeps its sets; and each seed has a history of its own."""
+    histories = [digests_under(hash_seed) for hash_seed in HASH_SEEDS]
+    assert histories[1:] == [histories[0]] * (len(HASH_SEEDS) - 1)
+    assert len({line.split()[2] for line in histories[0]}) == len(histories[0]) == 3
+
+
+def digests_under(hash_seed: str) -> list[str]:
+    path = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    command = [sys.executable, "-m", "sim.play", "1", "2", "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+# Whoever checks must be able to fail: bugs put in on purpose are found.
+
+
+def told_and_not_done(shell: SimShell) -> None:
+    """Syncs are reported as done that nobody has done."""
+
+    def lie(sync: Sync) -> Synced:
+        return Synced(dict(sync.flushes))
+
+    shell.run_sync = lie
+
+
+def forgets_producers(shell: SimShell) -> None:
+    """A new process knows nothing of the producers in its logs."""
+    for partition in shell.broker.partitions.values():
+        partition.log.producers._by_id.clear()
+
+
+def skips_an_offset(shell: SimShell) -> None:
+    """Now and then a fetch tells that its first batch lies one further."""
+
+    def read(records: FileSlice) -> bytes:
+        data = bytearray(records.read())
+        if data and shell.random.random() < 0.02:
+            data[:8] = (int.from_bytes(data[:8]) + 1).to_bytes(8)
+        return bytes(data)
+
+    shell.read_slice = read
+
+
+BROKEN: list[tuple[Prepare, str, str]] = [
+    (told_and_not_done, "power", ""),  # Groups are beside themselves before anybody looks for records.
+    (forgets_producers, "kill", "times"),
+    (skips_an_offset, "reset", "there is a gap"),
+]
+
+
+@pytest.mark.parametrize(("breaks", "fault", "told"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
+def test_what_is_broken_on_purpose_is_found(breaks: Prepare, fault: str, told: str) -> None:
+    for seed in range(FOUND_WITHIN):
+        found = World(seed, breaks, [fault]).play()
+        if any(told in line for line in found):
+            return
+    raise AssertionError(f"{FOUND_WITHIN} seeds were not enough to find it")
