@@ -56,8 +56,6 @@ class SimBroker:
         self.id = broker_id
         self.node = node
         self.disk = SimDisk()
-        self.disk.make_directory(DIRECTORY)  # By whoever set the machine up, who has synced its parent, too.
-        self.disk.sync_directory("")
         self.shell: SimShell | None = None  # While it serves.
         self._network = network
         self._tree_server = tree

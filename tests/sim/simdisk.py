@@ -243,15 +243,16 @@ class SimDisk:
         if folder.live.pop(name, None) is not None:
             folder.changed()
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> list[str]:
         self.count(path)
         parent, _, name = path.rpartition("/")
-        if parent not in self.folders:
-            self.make_directory(parent)
+        changed = [] if parent in self.folders else self.make_directory(parent)
         if name not in self.folders[parent].live:
             self.folders[parent].live[name] = None
             self.folders[parent].changed()
             self.folders[path] = Folder()
+            changed.append(parent)
+        return changed
 
     def remove_directory(self, path: str) -> None:
         self.count(path)

@@ -29,7 +29,7 @@ from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.entropy import Entropy
 from odradek.core.storage import Storage, log_config
 from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
+from odradek.log.directory import LogDirectory, make_durable_directory
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.log.names import LOCK, parse_partition
@@ -206,7 +206,7 @@ def _if_set(settings: Settings, name: str) -> int:
 
 def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener], durable: bool) -> SqliteTree:
     disk, now = (RealDisk if durable else UnsyncedDisk)(shell.room.opened), shell.now()
-    disk.make_directory(str(settings.metadata_dir))
+    make_durable_directory(disk, str(settings.metadata_dir))
     tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
     try:
         known_id, known_cluster = _identity(disk, settings.log_dirs)

@@ -80,6 +80,12 @@ class Closing:
         self.is_done = True
 
 
+def make_durable_directory(disk: Disk, path: str) -> None:
+    """Power may go at once: its name stays, without which all that is in it would be gone.  Raises DiskFailed."""
+    for changed in disk.make_directory(path):
+        disk.sync_directory(changed)
+
+
 class LogDirectory:
     """The logs of one data directory, open and locked."""
 
@@ -123,7 +129,7 @@ class LogDirectory:
         Raises DirectoryInUse, WrongDirectory (another broker's or cluster's), DiskFailed.
         """
         path = path.rstrip("/") or "/"
-        disk.make_directory(path)
+        make_durable_directory(disk, path)
         lock = disk.lock(f"{path}/{names.LOCK}")
         try:
             cluster_id = claim(disk, path, now_ms, broker_id, cluster_id)

@@ -15,6 +15,7 @@ import os
 import resource
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.base.limits import SHORT_LIVED_FILES
@@ -108,8 +109,8 @@ class Disk(Protocol):
     def unlink(self, path: str) -> None:
         """A file that is not there is fine."""
 
-    def make_directory(self, path: str) -> None:
-        """With its parents; one that is there is fine."""
+    def make_directory(self, path: str) -> list[str]:
+        """With its parents; one that is there is fine.  Returns the directories that have a new name in them."""
 
     def remove_directory(self, path: str) -> None: ...
 
@@ -402,11 +403,13 @@ class RealDisk:
         except OSError as error:
             raise DiskFailed.of(error, path) from None
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> list[str]:
+        changed = [str(one.parent) for one in (Path(path), *Path(path).parents) if not os.path.lexists(one)]
         try:
             os.makedirs(path, FOLDER_MODE, exist_ok=True)
         except OSError as error:
             raise DiskFailed.of(error, path) from None
+        return changed
 
     def remove_directory(self, path: str) -> None:
         try:

@@ -36,6 +36,8 @@ from support.harness_client import HarnessClient
 from support.in_memory import Harness
 from support.rights import Granted
 
+pytestmark = pytest.mark.slow
+
 OURS = re.compile(r"[\w-]*(mine|seen|hidden|creator)(-too)?|1|nobody")
 PORT = 9092
 SOME_TIME_MS = TIMES_FROM + 10_000_000_000

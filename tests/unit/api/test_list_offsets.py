@@ -41,6 +41,8 @@ from odradek.wire.messages.produce import (
 )
 from support.in_memory import NOW_MS, Harness
 
+pytestmark = pytest.mark.slow
+
 NAME = TopicPartition(TopicName("t"), 0)
 T0 = NOW_MS - 1_000
 LATEST, GREATEST = -1, -3

@@ -18,6 +18,8 @@ from support.group_offsets import GroupOffsets, Kept, Member, add_to_transaction
 from support.in_memory import Harness
 from support.transactional import Transactional, make_topic
 
+pytestmark = pytest.mark.slow
+
 VERSIONS = pytest.mark.parametrize("version", range(2, 11))
 TXN_VERSIONS = pytest.mark.parametrize("version", range(6))
 NONE = ErrorCode.NONE

@@ -20,6 +20,8 @@ from support.group_offsets import GroupOffsets, Kept, groups
 from support.in_memory import Harness
 from support.transactional import make_topic
 
+pytestmark = pytest.mark.slow
+
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from odradek.coordination.tree import SessionExpired, SessionState, Unavailable
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT_MS = 60_000  # A machine that does much else starts a ZooKeeper slowly.
 
 pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")

@@ -16,6 +16,8 @@ from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from support.in_memory import Harness
 from support.logs import T0, batch, put, stored
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 10
 
 

@@ -371,3 +371,19 @@ def test_what_was_flushed_survives_a_power_failure(seed: int) -> None:
         assert stored(log)[: len(batches)] == batches
         assert log.epochs.entries[: len(epochs)] == epochs
         assert log.topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_directory_that_was_made_stays(seed: int) -> None:
+    disk = SimDisk()
+    log = open_directory(disk).create(at("t"), TOPIC_ID, CONFIG, T0)
+    put(log, b"x")
+    log.flush(T0)
+    assert stored(open_directory(disk.crash(Random(seed))).logs[at("t")]) == [(0, 0)]
+
+
+def test_the_parents_that_were_made_are_told(tmp_path: Path) -> None:
+    disk = RealDisk()
+    assert disk.make_directory(str(tmp_path / "a" / "b")) == [str(tmp_path / "a"), str(tmp_path)]
+    assert disk.make_directory(str(tmp_path / "a" / "c")) == [str(tmp_path / "a")]
+    assert disk.make_directory(str(tmp_path / "a" / "c")) == []

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 WITHOUT_MOVER = """
 import sys
 sys.modules["odradek.net.native.mover"] = None  # Importing it fails from here on.

@@ -20,6 +20,8 @@ from odradek.record.internal.consumer_protocol import (
 )
 from unit.wire.wire_support import Maker, check_message, message_facts
 
+pytestmark = pytest.mark.slow
+
 FACT_OF = {fact["name"]: fact for fact in message_facts()}
 plausible = st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 0x7F, 0x80, 0xFF]), max_size=200).map(bytes)
 garbage = st.one_of(st.binary(max_size=200), plausible)

@@ -35,6 +35,8 @@ from odradek.record.internal.transactions import TransactionLogKey, TransactionL
 from odradek.wire.schema import schema_of
 from unit.wire.wire_support import Maker, check_message, dumb_encode, record_facts
 
+pytestmark = pytest.mark.slow
+
 FACT_OF = record_facts()
 RECORDS = GROUP_RECORDS | TRANSACTION_RECORDS
 CASES = [(key, value, version) for key, value in RECORDS.items() for version in schema_of(value).versions]

@@ -6,6 +6,8 @@ import pytest
 
 from odradek.spark import java
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_home_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
     for name, script in (

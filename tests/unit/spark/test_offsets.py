@@ -18,6 +18,8 @@ from odradek.spark.offsets import (
     to_text,
 )
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = st.builds(TopicPartition, st.text("abz.-_09", min_size=1, max_size=5).map(TopicName), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, INT64_MAX), max_size=30)
 

@@ -8,6 +8,8 @@ from wire_support import Maker, MessageFact, build, dumb_encode, interval, messa
 from odradek.wire.compile import Reader, decode, encode, reader
 from odradek.wire.errors import Malformed
 
+pytestmark = pytest.mark.slow
+
 FACTS = message_facts()
 
 
