@@ -13,8 +13,9 @@ import pytest
 
 from odradek.api.gate import Admission
 from odradek.api.produce_template import ProduceTemplates
+from odradek.api.templates import BODY_BYTES_MAX
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX, PRODUCE_TEMPLATES_MAX
-from odradek.base.units import ProducerEpoch, ProducerId, TopicName
+from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.parked import Parked
 from odradek.log.disk import FileSlice
@@ -228,7 +229,28 @@ def test_a_repeated_request_for_several_is_recognised(tmp_path: Path, version: i
     for number, partitions in enumerate([(0, 1), (0, 2), (2, 0, 1)] * 3):
         side.play(frame_for(side, plain(version, 1_000, partitions), number))
         assert side.recognised == max(number - 5, 0)
-    assert len(side.peer.produce_templates) == 3
+    assert len(side.peer.produce_templates) == 2 + 2 + 3, "partitions are counted"
+
+
+def test_what_is_written_in_another_way_is_not_learned_and_not_looked_at_again(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    for number in range(3):
+        frame = bytearray(frame_for(side, plain(9, 1_000), number))
+        frame[-1:] = bytes((1, 99, 0))  # A tagged field that nobody knows.
+        struct.pack_into(">i", frame, 0, len(frame) - 4)
+        side.play(bytes(frame))
+    assert not side.recognised
+    assert not len(side.peer.produce_templates)
+    assert side.peer.produce_templates.has_given_up((TopicPartition(TopicName("orders"), 0),))
+
+
+def test_what_is_long_besides_its_records_is_not_learned(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    for number in range(3):
+        sent = plain(9, 1_000)
+        sent.request.transactional_id = "t" * BODY_BYTES_MAX
+        side.play(frame_for(side, sent, number))
+    assert not len(side.peer.produce_templates)
 
 
 def test_who_is_admitted_alike_learns_from_others_and_nobody_else_does(tmp_path: Path) -> None:

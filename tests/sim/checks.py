@@ -26,7 +26,7 @@ def lost(history: History) -> Iterator[str]:
     last_failure_us = max(history.power_failures_us, default=-1)
     there = {seen.value for records in history.final.values() for seen in records}
     for sent in history.sent.values():
-        if sent.acknowledged_us is None or sent.transaction is not None or sent.value in there:
+        if sent.acknowledged_us is None or sent.value in there:
             continue
         if sent.is_durable or sent.invoked_us > last_failure_us:
             yield f"{sent.value} was acknowledged at {sent.partition}@{sent.offset} and is lost"

@@ -69,17 +69,6 @@ class Sent:
     acknowledged_us: int | None = None
     offset: int | None = None  # As acknowledged, if it was told.
     is_given_up: bool = False
-    transaction: int | None = None
-
-
-@dataclass
-class Transaction:
-    """One transaction of a producer: `is_committed` is None while nobody knows, and stays so if nobody ever does."""
-
-    producer: str
-    number: int
-    is_committed: bool | None = None
-    commit_asked: bool = False
 
 
 @dataclass
@@ -92,10 +81,8 @@ class History:
     sent: dict[Value, Sent] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     final: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
-    final_committed: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
     commits: list[Committed] = field(default_factory=list)
     fetched: list[Fetched] = field(default_factory=list)
-    transactions: list[Transaction] = field(default_factory=list)
     owners: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
     power_failures_us: list[int] = field(default_factory=list)
     files: str = ""  # A digest of the disks at the end,

@@ -91,7 +91,9 @@ class World:
             clients.append(SimPlainProducer("plain", self.node("plain"), self.around, LOOSE))
         for number in range(self.random.randrange(1, 3)):
             name = f"consumer-{number}"
-            clients.append(SimConsumer(name, self.node(name), self.around, [DURABLE, LOOSE]))
+            is_careful = self.random.random() < 0.3  # Nobody has a transaction, so it reads the same.
+            node = self.node(name)
+            clients.append(SimConsumer(name, node, self.around, [DURABLE, LOOSE], read_committed=is_careful))
         for number in range(self.random.choice((0, 0, 1, 2, 3))):
             name = f"member-{number}"
             clients.append(SimMember(name, self.node(name), self.around, DURABLE))

@@ -22,25 +22,25 @@ class SimConsumer(SimClient):
     """
 
     def __init__(
-        self, name: str, node: SimNode, around: Surroundings, topics: Sequence[TopicName], *, is_final: bool = False
+        self,
+        name: str,
+        node: SimNode,
+        around: Surroundings,
+        topics: Sequence[TopicName],
+        *,
+        is_final: bool = False,
+        read_committed: bool = False,
     ) -> None:
         super().__init__(name, node, around)
         self._topics = list(topics)
         self.partitions = [partition for topic in topics for partition in around.partitions(topic)]
         self._is_final = is_final
         self.is_draining = is_final
-        self.read_committed = False
-        self.fetcher = SimFetcher(self, self._read, self._refused)
+        self.fetcher = SimFetcher(self, self._read, self._refused, read_committed=read_committed)
         self._has_topics = False
         self._ended = False
         self._reached: set[TopicPartition] = set()
         self._last: dict[TopicPartition, int] = {}
-
-    def committed_only(self) -> SimConsumer:
-        """With isolation.level=read_committed."""
-        self.read_committed = True
-        self.fetcher = SimFetcher(self, self._read, self._refused, read_committed=True)
-        return self
 
     @property
     def is_done(self) -> bool:
@@ -92,8 +92,7 @@ class SimConsumer(SimClient):
         history = self.history
         seen = Seen(self.name, self.fetcher.era, self.around.clock.now_us, partition, offset, value)
         if self._is_final:
-            kept = history.final_committed if self.read_committed else history.final
-            kept.setdefault(partition, []).append(seen)
+            history.final.setdefault(partition, []).append(seen)
         else:
             history.seen.append(seen)
         self.tell("read", f"{partition}@{offset} {value}")

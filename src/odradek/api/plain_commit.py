@@ -16,7 +16,7 @@ from odradek.api.offset_commit import TOPIC_IDS_SINCE, committer_of, response
 from odradek.api.offsets_to_commit import offsets_of
 from odradek.api.outcome import NO_BODY, Encoded
 from odradek.api.parts import whole
-from odradek.api.templates import PARTITIONS_MAX
+from odradek.api.templates import BODY_BYTES_MAX, PARTITIONS_MAX
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
@@ -27,8 +27,6 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
 from odradek.wire.request import Request
-
-BODY_BYTES_MAX = 2048
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
@@ -55,7 +53,8 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     rights = peer.admission.rights
     if not rights.allows(Operation.READ, ResourceType.GROUP, body.group_id):
         return
-    if not peer.commit_templates.note((body.group_id, len(received))) or not peer.commit_templates.make_room():
+    known, kind = peer.commit_templates, (body.group_id, len(received))
+    if known.has_given_up(kind) or not known.note(kind) or not known.make_room():
         return
     version = request.api_version
     asked = [(Asked(topic.name, Uuid(topic.topic_id)), topic.partitions) for topic in body.topics]
@@ -73,7 +72,8 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
         shard = broker.groups.shard_of(body.group_id, may_be_empty=True)
         repeated = RepeatedCommit(shard, committer_of(body, version), places)
         template = CommitTemplate(version, repeated, partial(_respond, codes), broker)
-        peer.commit_templates.learn(numbers_of(version, body), received.tobytes(), template)
+        if not known.learn(numbers_of(version, body), received.tobytes(), template):
+            known.give_up(kind)
 
 
 def _respond(codes: Codes, code: ErrorCode) -> OffsetCommitResponse:

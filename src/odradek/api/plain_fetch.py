@@ -15,7 +15,7 @@ from odradek.api.call import Call, Peer
 from odradek.api.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
 from odradek.api.fetch_template import FetchTemplate, numbers_of
 from odradek.api.outcome import NO_BODY, Encoded, encoded
-from odradek.api.templates import PARTITIONS_MAX
+from odradek.api.templates import BODY_BYTES_MAX, PARTITIONS_MAX
 from odradek.base.errors import Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, TopicPartition
@@ -258,7 +258,9 @@ class _Waiting:
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
     """A request was read from `received`: the next one like it may be plain."""
     version, known = request.api_version, peer.fetch_templates
-    if version < _VERSION_MIN or not _is_learnable(body) or not known.make_room():
+    if version < _VERSION_MIN or len(received) > BODY_BYTES_MAX:
+        return
+    if not _is_learnable(body) or not known.make_room():
         return
     text = received.tobytes()
     if known.find_body(version, text) is not None:
@@ -271,10 +273,13 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
             return
         names += [TopicPartition(name, part.partition) for part in topic.partitions]
         wanted += [wanted_of(topic, part, by_id) for part in topic.partitions]
-    if len(names) > 1 and not known.note(tuple(names)):
+    kind = tuple(names)
+    if known.has_given_up(kind) or (len(names) > 1 and not known.note(kind)):
         return
     if all(name in broker.partitions for name in names):
-        known.learn(numbers_of(version, body), text, FetchTemplate(version, body, names, wanted))
+        template = FetchTemplate(version, body, names, wanted)
+        if not known.learn(numbers_of(version, body), text, template, len(names)):
+            known.give_up(kind)
 
 
 def _is_learnable(body: FetchRequest) -> bool:

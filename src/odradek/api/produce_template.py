@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from odradek.api.templates import SHAPES_MAX, TemplatePartition, Templates
+from odradek.api.templates import BODY_BYTES_MAX, SHAPES_MAX, TemplatePartition, Templates
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_TEMPLATES_MAX
 from odradek.base.units import TopicPartition
@@ -79,7 +79,6 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         super().__init__(size_max, shapes_max)
         self._known: dict[bytes, list[ProduceTemplate]] = {}
         self._sizes: list[int] = []
-        self._full: set[tuple[TopicPartition, int]] = set()
 
     def find(self, request: Request, others: ProduceTemplates) -> tuple[ProduceTemplate, list[memoryview]] | None:
         """What the request is, and its records, if it is like one of those known here, or to `others`."""
@@ -112,44 +111,43 @@ class ProduceTemplates(Templates[ProduceTemplate]):
         others: ProduceTemplates,
     ) -> None:
         """Remember what was read from `received`: a request for these partitions, with records.  And tell `others`."""
-        if not self._take_note(names) or not self.make_room():
+        kind = tuple(names)
+        if self.has_given_up(kind) or (len(names) > 1 and not self.note(kind)) or not self.make_room():
             return
         known = RecordsTemplate(body, version, _RECORDS)
         size = len(known.beginning)
-        if received[:size] == known.beginning and known.records(received) is not None:  # And not written otherwise.
+        is_short = size + sum(map(len, known.rest)) <= BODY_BYTES_MAX
+        if is_short and received[:size] == known.beginning and known.records(received) is not None:
             template = ProduceTemplate(version, body, names, known)
-            self._keep(template)
+            if not self._keep(template):
+                self.give_up(kind)
             others._keep(template)
+        else:  # It is written in another way.
+            self.give_up(kind)
 
-    def _take_note(self, names: Sequence[TopicPartition]) -> bool:
-        """False if nothing is to be learned from such a request, or not yet: some write to others each time."""
-        if len(names) == 1:
-            return True
-        return self.note(tuple(names)) and ((names[0], len(names)) not in self._full or self._forget())
-
-    def _keep(self, template: ProduceTemplate) -> None:
+    def _keep(self, template: ProduceTemplate) -> bool:
+        """False if too many begin like it."""
         if not self.make_room():
-            return
+            return True
         beginning = template.known.beginning
         if len(beginning) not in self._sizes:
             if len(self._sizes) >= self._shapes_max and not self._forget():
-                return
+                return True
             self._sizes.append(len(beginning))
         alike = self._known.setdefault(beginning, [])
         if alike and alike[0].version != template.version:  # Another client.
-            self._size -= len(alike)
+            self._size -= sum(len(one.partitions) for one in alike)
             alike.clear()
         for number, one in enumerate(alike):
             if one.known.rest == template.known.rest:
                 alike[number] = template
-                return
-        if len(alike) < _ALIKE_MAX:
-            alike.append(template)
-            self._size += 1
-        else:
-            self._full.add((template.partitions[0].name, len(template.partitions)))
+                return True
+        if len(alike) >= _ALIKE_MAX:
+            return False
+        alike.append(template)
+        self._size += len(template.partitions)
+        return True
 
     def _clear(self) -> None:
         self._known.clear()
         self._sizes.clear()
-        self._full.clear()

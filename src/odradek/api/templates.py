@@ -19,6 +19,7 @@ from odradek.wire.template import NumbersTemplate
 Meaning = TypeVar("Meaning")
 
 PARTITIONS_MAX = 32  # Of a request that is learned: one with more is rarely the same again.
+BODY_BYTES_MAX = 2048  # Without its records.
 SHAPES_MAX = 8
 _MISSES_PER_PLACE = 16
 
@@ -40,7 +41,7 @@ class TemplatePartition:
 
 
 class Templates(Generic[Meaning]):
-    """Bounded: what is not worth it is not learned."""
+    """Bounded: what is not worth it is not learned.  Its size, and `size_max`, count partitions."""
 
     def __init__(self, size_max: int, shapes_max: int) -> None:
         self._size_max = size_max
@@ -48,6 +49,7 @@ class Templates(Generic[Meaning]):
         self._size = 0
         self._misses = 0
         self._seen: set[Hashable] = set()
+        self._given_up: set[Hashable] = set()
 
     def __len__(self) -> int:
         return self._size
@@ -65,12 +67,23 @@ class Templates(Generic[Meaning]):
         self._seen.add(kind)
         return False
 
+    def give_up(self, kind: Hashable) -> None:
+        """Such requests are written in another way than ours, or there are too many that begin alike."""
+        if len(self._given_up) >= self._size_max:
+            self._given_up.clear()
+        self._given_up.add(kind)
+
+    def has_given_up(self, kind: Hashable) -> bool:
+        """True if to find out what such a request is like was of no use."""
+        return kind in self._given_up
+
     def _forget(self) -> bool:
         """When there is no room: everything, but only after many requests for which it was of no use."""
         self._misses += 1
         if self._misses < _MISSES_PER_PLACE * self._size_max:  # Till then it may not be out of date.
             return False
         self._misses = self._size = 0
+        self._given_up.clear()
         self._clear()
         return True
 
@@ -97,14 +110,18 @@ class NumbersTemplates(Templates[Meaning]):
                     return meaning, template.values(body)
         return None
 
-    def learn(self, template: NumbersTemplate, received: bytes, meaning: Meaning) -> None:
-        """Keeps what `received` means.  `template` is of what was read: another way to write the same is not kept."""
+    def learn(self, template: NumbersTemplate, received: bytes, meaning: Meaning, partitions: int = 1) -> bool:
+        """Keeps what `received` means.
+
+        `template` is of what was read from it.  False if that can be written in another way: nothing is kept then.
+        """
         if len(received) != template.size or template.key(received) != template.own_key:
-            return
+            return False
         known = self._of_shape(template)
         if known is not None:
-            self._size += template.own_key not in known
+            self._size += 0 if template.own_key in known else partitions
             known[template.own_key] = meaning
+        return True
 
     def _of_shape(self, template: NumbersTemplate) -> dict[int, Meaning] | None:
         for shape, known in self._shapes:
