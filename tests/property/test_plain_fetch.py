@@ -439,6 +439,21 @@ def test_a_session_that_has_another_partition_is_extended(side: Side) -> None:
     assert {key.partition for key in session.wanted} == {0, 1}
 
 
+def test_a_session_that_ends_meanwhile_leaves_the_answer(side: Side) -> None:
+    def ends(side: Side) -> None:
+        side.broker.sessions._close(session_id)
+        side.produce(0, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
+
+    session_id = play(side, plain(12, (0, 0)), 12).session_id
+    play(side, plain(12, (session_id, 1), offset=4), 12)
+    has_waited, answer = side.play(plain(12, (session_id, 2), offset=5), ends)
+    assert has_waited
+    assert side.waited
+    assert isinstance(answer, bytes)
+    (topic,) = decode_response(FetchResponse, 12, answer[4:])[1].responses
+    assert topic.partitions[0].high_watermark == 6
+
+
 def test_the_brokers_limit_holds(side: Side) -> None:
     for _ in range(10):
         side.produce(0, bytes(encode_batch([(None, bytes(1000), (), NOW_MS)])))

@@ -157,8 +157,9 @@ class _Asked:
         records: list[Splice] = []
         for number, one in enumerate(found):
             if session is not None:
-                wanted = session.wanted[template.wanted[number].key]
-                wanted.told(one.high_watermark, one.log_start_offset)
+                wanted = session.wanted.get(template.wanted[number].key)
+                if wanted is not None:  # The session may have ended while this one waited.
+                    wanted.told(one.high_watermark, one.log_start_offset)
             if template.answer.row_size == _ROW_SIZE:
                 rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
             else:
