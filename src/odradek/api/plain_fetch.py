@@ -34,7 +34,6 @@ from odradek.wire.response import encode_response
 
 _VERSION_MIN = 4
 _NO_REPLICA = -1
-_ROW_SIZE = 3  # Since there is a log start offset in it.
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
@@ -45,7 +44,10 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     template, numbers = found
     epoch, offsets = template.asked(numbers)
     session = broker.sessions.find(template.session_id)
-    if not _is_next_of(session, epoch, template):
+    if template.session_id == SESSIONLESS:
+        if epoch != FINAL_EPOCH:
+            return None
+    elif session is None or session.epoch != epoch or not _has_all(session, template):
         return None
     asked = _Asked(broker, peer, request, now, template, session, offsets)
     if session is not None and len(session.wanted) > 1:
@@ -126,6 +128,8 @@ class _Asked:
         self.template = template
         self.session = session
         self.offsets = offsets
+        # Those of the session; it may have ended by the time of the answer.
+        self.wanted = [] if session is None else [session.wanted[one.key] for one in template.wanted]
 
     def call(self) -> Call:
         request = self.request
@@ -144,28 +148,21 @@ class _Asked:
         if session is None:
             return
         self.broker.sessions.goes_on(session, self.now.steady)
-        for number, known in enumerate(self.template.wanted):
-            wanted = session.wanted[known.key]
-            wanted.asks_again(known)
+        for number, wanted in enumerate(self.wanted):
+            wanted.asks_again(self.template.wanted[number])
             wanted.fetch_offset = self.offsets[number]
             session.due[wanted] = None
 
     def answered(self, found: list[Readable]) -> Encoded:
         """What was read of each partition."""
-        template, session = self.template, self.session
         rows: list[tuple[int, ...]] = []
         records: list[Splice] = []
-        for number, one in enumerate(found):
-            if session is not None:
-                wanted = session.wanted.get(template.wanted[number].key)
-                if wanted is not None:  # The session may have ended while this one waited.
-                    wanted.told(one.high_watermark, one.log_start_offset)
-            if template.answer.row_size == _ROW_SIZE:
-                rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
-            else:
-                rows.append((one.high_watermark, one.last_stable_offset))
+        for one in found:
+            rows.append((one.high_watermark, one.last_stable_offset, one.log_start_offset))
             records.append(one.records)
-        return template.answer.frame_with(self.request.correlation_id, rows, records)
+        for number, wanted in enumerate(self.wanted):
+            wanted.told(found[number].high_watermark, found[number].log_start_offset)
+        return self.template.answer.frame_with(self.request.correlation_id, rows, records)
 
 
 def _partition(broker: Broker, template: FetchTemplate, number: int) -> Partition | None:
@@ -176,12 +173,8 @@ def _partition(broker: Broker, template: FetchTemplate, number: int) -> Partitio
     return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
 
 
-def _is_next_of(session: Session | None, epoch: int, template: FetchTemplate) -> bool:
-    """And asks for what the session has; or the request is of none."""
-    if template.session_id == SESSIONLESS:
-        return epoch == FINAL_EPOCH
-    if session is None or session.epoch != epoch:
-        return False
+def _has_all(session: Session, template: FetchTemplate) -> bool:
+    """True if nothing is asked for that the session does not have."""
     return all(one.key in session.wanted for one in template.wanted)
 
 
@@ -219,8 +212,6 @@ class _Waiting:
         self._asked = asked
         self._call = asked.call()
         self._partition = partition
-        session = asked.session
-        self._wanted = None if session is None else session.wanted[asked.template.wanted[0].key]
         asked.request.body = NO_BODY
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
@@ -242,17 +233,16 @@ class _Waiting:
         readable = self._read()
         if readable is None:
             return self._answer_in_full()
-        wanted = self._wanted
-        if wanted is not None:
-            is_news = wanted.is_news(readable.high_watermark, readable.log_start_offset)
-            if not is_news and not readable.records.size:
-                return encode_response(asked.request, FetchResponse(session_id=asked.template.session_id, responses=[]))
-        return asked.answered([readable])
+        if readable.records.size or not asked.wanted:
+            return asked.answered([readable])
+        if asked.wanted[0].is_news(readable.high_watermark, readable.log_start_offset):
+            return asked.answered([readable])
+        return encode_response(asked.request, FetchResponse(session_id=asked.template.session_id, responses=[]))
 
     def _answer_in_full(self) -> Encoded:
         asked = self._asked
-        wanted = self._wanted or asked.template.wanted[0].at(asked.offsets[0])
-        begun = FetchRound([wanted], asked.session, is_incremental=asked.session is not None)
+        wanted = asked.wanted or [asked.template.wanted[0].at(asked.offsets[0])]
+        begun = FetchRound(wanted, asked.session, is_incremental=asked.session is not None)
         return encode_response(asked.request, answer_waiting(self._call, asked.template.body, begun))
 
 

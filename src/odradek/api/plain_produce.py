@@ -26,8 +26,6 @@ from odradek.record.batch import Batch
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.request import Request
 
-_ROW_SIZE = 3  # Since there is a log start offset in it.
-
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
     """None if it is not plain.  Raises Malformed."""
@@ -129,8 +127,8 @@ class PlainStaged(Staged):
     def finish(self) -> Encoded | Parked[Encoded]:
         template = self.template
         if self._is_done():
-            return [template.answer.frame(self.request.correlation_id, self._rows(template.answer.row_size))]
-        response = template.response(self._rows(_ROW_SIZE))
+            return [template.answer.frame(self.request.correlation_id, self._rows())]
+        response = template.response(self._rows())
         parts = [part for topic in response.responses for part in topic.partition_responses]
         appended = [
             produce.Appended(known.name, append, part, self.join)
@@ -139,13 +137,10 @@ class PlainStaged(Staged):
         general = produce.PendingProduce(self.broker, self.now, template.acks, template.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
 
-    def _rows(self, size: int) -> list[tuple[int, ...]]:
+    def _rows(self) -> list[tuple[int, ...]]:
         rows: list[tuple[int, ...]] = []
         for number, append in enumerate(self.appends):
-            if size == _ROW_SIZE:
-                rows.append((append.base_offset, append.log_append_time, self.log_start_offsets[number]))
-            else:
-                rows.append((append.base_offset, append.log_append_time))
+            rows.append((append.base_offset, append.log_append_time, self.log_start_offsets[number]))
         return rows
 
     def _is_done(self) -> bool:

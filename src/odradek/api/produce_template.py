@@ -44,8 +44,8 @@ class ProduceTemplate:
         self.acks = body.acks
         self.timeout_ms = body.timeout_ms
         self.known = known
-        ids = [(topic.name, topic.topic_id) for topic in body.topic_data for _ in topic.partition_data]
-        self.partitions = [TemplatePartition(name, Uuid(one)) for name, (_, one) in zip(names, ids, strict=True)]
+        ids = [Uuid(topic.topic_id) for topic in body.topic_data for _ in topic.partition_data]
+        self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
         self._topics = [
             (topic.name, topic.topic_id, [part.index for part in topic.partition_data]) for topic in body.topic_data
         ]

@@ -224,11 +224,11 @@ class AnswerTemplate:
                 self._sections.append(_Section(""))
         self._sections[-1].add(cut.pieces[-1], RECORDS)
         self._size = sum(section.finished() for section in self._sections) - _SIZE_BYTES
-        self.row_size = max(len(row) for section in self._sections for row in section.kinds) if cut.kinds else 0
+        self._row_size = max((len(row) for section in self._sections for row in section.kinds), default=0)
 
     def frame(self, correlation_id: int, rows: list[tuple[int, ...]]) -> bytes:
         """Of an answer without records."""
-        section = self._sections[0]
+        section, rows = self._sections[0], self._as_written(rows)
         if len(rows) == 1:
             return section.pack(self._size, correlation_id, section.pieces[0], *rows[0], section.last)
         numbers: list[object] = [self._size, correlation_id]
@@ -240,7 +240,7 @@ class AnswerTemplate:
 
     def frame_with(self, correlation_id: int, rows: list[tuple[int, ...]], records: list[Splice]) -> list[Chunk]:
         """One row, and records, for each partition."""
-        sections = self._sections
+        sections, rows = self._sections, self._as_written(rows)
         size = self._size
         lengths: list[bytes] = []
         for one in records:
@@ -264,6 +264,12 @@ class AnswerTemplate:
         if text:
             chunks.append(text)
         return chunks
+
+    def _as_written(self, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Without the last number of each row where the version does not have it."""
+        if not rows or len(rows[0]) == self._row_size:
+            return rows
+        return [row[: self._row_size] for row in rows]
 
 
 class _Section:
