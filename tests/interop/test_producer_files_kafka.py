@@ -110,7 +110,7 @@ def aborted(log: Log) -> AbortedOnes:
     """Of what is stable: a transaction of the Java client stays open."""
     records = log.read(Offset(0), 1 << 30, log.end_offset)
     found = log.aborted(Offset(0), records, log.end_offset)
-    log.producers.made_visible(log.end_offset)
+    log.producers.high_watermark_advanced(log.end_offset)
     assert log.producers.first_unstable == STABLE
     return {(one.producer_id, one.first_offset) for one in found if one.first_offset < STABLE}
 

@@ -2,7 +2,7 @@
 
 v0 to v3 are clients', of one transaction whose epoch it may share with the next.  v4: from broker to broker, of many
 (KIP-890), or only a question whether they are part of it.  v2: PRODUCER_FENCED (KIP-588).  v5: TRANSACTION_ABORTABLE.
-Of a request that names a partition that is not there nothing is done.
+If one partition does not exist, none is added.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _partition = maker(AddPartitionsToTxnPartitionResult)
 
 FENCED_SINCE = 2
 MANY_SINCE = 4
-WITHOUT_EPOCHS = 0  # A version of transactions.
+WITHOUT_EPOCHS = 0  # A transaction.version.
 
 Codes = dict[TopicPartition, ErrorCode]
 Response = AddPartitionsToTxnResponse
 
 
 class _Added(NamedTuple):
-    """What came of one transaction; without errors of its own it counts once it is written."""
+    """The result for one transaction; if the coordinator wrote a record, that must be safe before the answer."""
 
     transaction: AddPartitionsToTxnTransaction
     codes: Codes
@@ -92,7 +92,7 @@ def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> Iterator[TopicPartition
 
 
 def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added]:
-    """All of its partitions in one record, as they are when all of them have been looked at."""
+    """Adds all partitions of the transaction with one record, after every one of them was checked."""
     names: Codes = {}
     may_write = _may_write(call, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
     for name in _names(transaction.topics):
@@ -116,12 +116,12 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added
 
 
 def _may_write(call: Call, resource: ResourceType, name: str) -> bool:
-    """Brokers, who send the later versions, have been asked for all of it at once."""
+    """True if the client may write; later versions come from brokers, whose right to all of it `handle` has checked."""
     return call.version >= MANY_SINCE or call.may(Operation.WRITE, resource, name)
 
 
 def _why_not(call: Call, name: TopicPartition) -> ErrorCode:
-    """Clients do not write to the brokers' own topics."""
+    """Returns why the partition can't be added, or NONE; clients may not write to the brokers' own topics."""
     if name.topic in INTERNAL_TOPICS and call.version < MANY_SINCE:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not _may_write(call, ResourceType.TOPIC, name.topic):

@@ -51,7 +51,7 @@ def group(call: Call, group_id: str) -> int:
 
 
 def cluster(call: Call, asked: bool) -> int:
-    """Nothing at all is told to who may not describe the cluster."""
+    """Returns no bits at all to a client that may not describe the cluster."""
     if not asked:
         return NOT_ASKED
     is_seen = call.may(Operation.DESCRIBE, ResourceType.CLUSTER)

@@ -49,8 +49,8 @@ class Peer:
     address: str
     principal: Principal = ANONYMOUS  # Whom its certificate names.
     software: str = "unknown"
-    welcome: Admission = field(init=False)  # To do everything, under that name; those without one share it.
-    admission: Admission = field(init=False)  # Of its last request.
+    welcome: Admission = field(init=False)  # Allows the principal everything; anonymous peers share one.
+    admission: Admission = field(init=False)  # The gate's answer about the connection's last request.
     produce_templates: ProduceTemplates = field(default_factory=ProduceTemplates)
     fetch_templates: NumbersTemplates[FetchTemplate] = field(default_factory=_fetch_templates)
     commit_templates: NumbersTemplates[CommitTemplate] = field(default_factory=_commit_templates)
@@ -59,7 +59,7 @@ class Peer:
         self.admission = self.welcome = _NAMELESS if self.principal is ANONYMOUS else Admission(self.principal)
 
     def admitted(self, admission: Admission) -> None:
-        """Takes the gate's answer about the next request.  What was learned under other rules is forgotten."""
+        """Takes the gate's answer about the next request; templates that were learned under other rules are dropped."""
         last, self.admission = self.admission, admission
         if admission.version != last.version or admission.principal != last.principal:
             self.produce_templates = ProduceTemplates()
@@ -68,14 +68,14 @@ class Peer:
 
     @property
     def client_host(self) -> str:
-        """As Java writes an address that has no name; groups show their members so."""
+        """The peer's address as Java writes one without a name; groups show their members' hosts so."""
         return "/" + self.address.rpartition(":")[0]
 
     def endpoint_of(self, broker: BrokerInfo, ours: bool) -> Endpoint | None:
-        """The address under which this client should find a broker.
+        """Returns the address under which this client should find a broker.
 
-        Ours is the one that was advertised, else the host that is listened on, as Apache Kafka does; where that is
-        every interface, it is the one the client came in on, which reaches us whatever lies between.
+        For this broker that is the advertised one, else the host that is listened on, as in Apache Kafka; where that is
+        every interface, it is the address the client came in on, which reaches us whatever lies between.
         """
         if not ours:
             return broker.endpoint(self.listener)
@@ -93,13 +93,13 @@ class Call:
     correlation_id: CorrelationId
     now: Moment
     admission: Admission = field(init=False)
-    left: list[object] | None = None  # By a handler in slices; a thread frees it, which is slow.
+    left: list[object] | None = None  # Values that a handler in slices has done with; a thread frees them.
 
     def __post_init__(self) -> None:
-        self.admission = self.peer.admission  # The peer's is that of its next request soon.
+        self.admission = self.peer.admission  # Taken now: the peer's is soon that of its next request.
 
     def leave(self, made: object) -> None:
-        """A handler in slices has no use for this after its last one."""
+        """Keeps a value that the handler has no use for after its last slice, for a thread to free."""
         if self.left is None:
             self.left = []
         self.left.append(made)
@@ -113,7 +113,7 @@ class Call:
         return self.admission.rights
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """True if the request's principal may do that."""
+        """True if the request's principal may carry out the operation on the resource."""
         return self.admission.rights.allows(operation, resource, name)
 
     def check(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> None:
@@ -123,7 +123,7 @@ class Call:
 
     @property
     def sees(self) -> Callable[[str], bool] | None:
-        """What tells whether the request's principal may describe a topic; None where he may describe every one."""
+        """Returns a predicate of topics that the request's principal may describe; None if that is every topic."""
         if self.rights is EVERYTHING:
             return None
         return partial(self.rights.allows, Operation.DESCRIBE, ResourceType.TOPIC)
@@ -133,7 +133,7 @@ class Call:
         return self.peer.endpoint_of(broker, ours=broker.id == self.broker.id)
 
     def reachable_brokers(self) -> Iterator[tuple[BrokerInfo, Endpoint]]:
-        """The brokers that this client can be told of, and where."""
+        """Yields the brokers that have an endpoint on this client's listener, each with that endpoint."""
         for broker in self.broker.view.brokers.values():
             endpoint = self.endpoint_of(broker)
             if endpoint is not None:

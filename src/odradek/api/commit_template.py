@@ -1,9 +1,9 @@
-"""What a connection's last commits of offsets were like, and how they are answered.
+"""Templates of a connection's last OffsetCommit requests, and of their answers.
 
     │ group │ generation │ member │ topic │ partition │ offset │ leader epoch │ metadata │ ...
                                                        (differs, one for each partition)
 
-Known as fetch requests are (fetch_template.py).
+A request is recognised as fetch requests are (fetch_template.py).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Respond = Callable[[ErrorCode], OffsetCommitResponse]
 
 
 class CommitTemplate:
-    """One committer and its partitions, all but the offsets."""
+    """A request template: one committer and its partitions, all but the offsets."""
 
     def __init__(self, version: int, repeated: RepeatedCommit, respond: Respond, broker: Broker) -> None:
-        """`respond` gives what is answered, all partitions having the same code.  Raises Refused."""
+        """`respond` makes the answer in which all partitions have one error code.  Raises Refused."""
         self.repeated = repeated
         self._respond = respond
         self._topics = repeated.topics()
@@ -40,7 +40,7 @@ class CommitTemplate:
         self._answer = AnswerTemplate(respond(ErrorCode.NONE), version, ())
 
     def shard(self, broker: Broker) -> GroupShard | None:
-        """None if the template is out of date: a topic is gone, or another of the same name, or has grown.
+        """Returns the group's shard; None if a topic was deleted, made anew or has grown since the template was made.
 
         Raises Refused.
         """
@@ -53,12 +53,12 @@ class CommitTemplate:
         return broker.groups.shards.shard(self._index)
 
     def answer(self, request: Request, failure: ErrorCode) -> list[Chunk]:
-        """The whole frame."""
+        """Returns the whole frame of the answer."""
         if failure:
             return encode_response(request, self._respond(failure))
         return [self._answer.frame(request.correlation_id, [])]
 
 
 def numbers_of(version: int, body: OffsetCommitRequest) -> NumbersTemplate:
-    """What requests like this one have in common."""
+    """Returns the template of requests that differ from this one in their committed offsets only."""
     return NumbersTemplate(body, version, ("topics.partitions.committed_offset",))

@@ -61,7 +61,7 @@ def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> R
 def _find(
     call: Call, group_id: str, body: ConsumerGroupDescribeRequest
 ) -> Parts[tuple[wire.DescribedGroup, Partition | None]]:
-    """The group, and where what is told of it is written; None: nothing has to be waited for."""
+    """Returns the group and the partition its state is written to; None if no write has to be waited for."""
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         shard = call.broker.groups.shard_of(group_id)
@@ -98,7 +98,7 @@ def _refused(group_id: str, refused: Refused) -> wire.DescribedGroup:
 
 
 def _described(call: Call, group: ConsumerGroup, operations: int) -> Parts[wire.DescribedGroup]:
-    """The group as it is now: its members are values, and stay as they are while others have their turn."""
+    """Describes the group as it is now: its members are values, and do not change while others have their turn."""
     kept = group.kept
     described = wire.DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -139,7 +139,7 @@ def _assigned_topics(group: wire.DescribedGroup) -> set[str]:
 
 
 def _assignment(call: Call, *parts: Mapping[Uuid, Iterable[int]]) -> wire.Assignment:
-    """Their union."""
+    """Returns the union of the parts; topics that are gone are left out."""
     names, listed = call.broker.view.names, []
     for topic in sorted({topic for part in parts for topic in part}):
         partitions = {partition for part in parts for partition in part.get(topic, ())}

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat, versions 0 and 1: the whole life of a member of the consumer protocol (KIP-848).
 
-It joins with epoch 0, leaves with -1, as a static member for a while with -2.  What is null is as it was before.
+It joins with epoch 0, leaves with -1, as a static member for a while with -2.  A field that is null has not changed.
 v1: the member makes its own id (KIP-1082); it may subscribe by a regular expression.
 """
 
@@ -50,7 +50,7 @@ def refuse(call: Call, body: ConsumerGroupHeartbeatRequest, code: ErrorCode) -> 
 
 
 def _check_allowed(call: Call, body: ConsumerGroupHeartbeatRequest) -> Parts[None]:
-    """Raises Refused: who names a topic that it may not describe is refused as a whole."""
+    """Raises Refused, for the whole request, if the member subscribes to a topic that it may not describe."""
     call.check(Operation.READ, ResourceType.GROUP, body.group_id)
     for number, topic in enumerate(body.subscribed_topic_names or (), 1):
         call.check(Operation.DESCRIBE, ResourceType.TOPIC, topic)
@@ -77,7 +77,7 @@ def _asked(call: Call, body: ConsumerGroupHeartbeatRequest) -> Heartbeat:
 
 
 def _owned(listed: list[wire.TopicPartitions]) -> Assignment:
-    """A topic may be named more than once."""
+    """Reads the partitions that the member owns; a topic may be named more than once."""
     owned: dict[Uuid, list[int]] = {}
     for one in listed:
         owned.setdefault(Uuid(one.topic_id), []).extend(one.partitions)

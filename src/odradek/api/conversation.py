@@ -2,7 +2,7 @@
 
     bytes  ──> receive ──> step ──> gate ──> dispatch ──┬─ Encoded ──────────────> data_to_send
                              ^                          ├─ Staged ──> commit ─────>
-                             │                          ├─ Parked ──> the lot ────>  (the next request is handled)
+                             │                          ├─ Parked ──> purgatory ──>  (the next request is handled)
                              └──── under way <──────────┴─ Steps                     (the next request waits)
 
 `step` does one request, a run of produces, or one slice of a long request, and says whether more can be done at once;
@@ -47,7 +47,7 @@ Dispatch = Callable[[Broker, Peer, Request, Moment], Outcome]
 
 
 class Host(Protocol):
-    """What the conversations of one broker share."""
+    """Gives the conversations of one broker what they share."""
 
     @property
     def broker(self) -> Broker: ...
@@ -57,32 +57,33 @@ class Host(Protocol):
 
     @property
     def dispatch(self) -> Dispatch:
-        """It may be one that does something before or after: a request log, a fault that a test asks for."""
+        """The function that handles a request, or a wrapper of it: a request log, a fault that a test injects."""
 
     def wants_each(self, api_key: int) -> bool:
         """True if `dispatch` must see every request of the API, the large ones too."""
 
     def answered(self, request: Request, began: float) -> None:
-        """A request that came at `began`, as `step` was told, has its answer."""
+        """Counts a request that was answered; `began` is the time that `step` was given when it came."""
 
 
 class Ending:
-    """Why a conversation is over.  Answers that are ready are sent first, unless a bug of ours has broken it."""
+    """Says why a conversation is over.  Answers that are ready are sent first, unless a bug of ours has broken it."""
 
     def __init__(self, reason: Exception, request: Request | None = None, *, is_broken: bool = False) -> None:
-        # It is kept, and may have come through a frame that keeps it, too: with it all that was read would stay.
+        # The reason is kept, and its traceback would keep the frames that hold all that was read.
         self.reason = reason.with_traceback(None)
         self.request = request
         self.is_broken = is_broken
 
 
-# The request that is in steps, and when it came; a parked one, when it came, and how long its answer mutes.
+# A request in steps, with its steps and the time it came; a parked request, with the time it came and the milliseconds
+# for which its answer mutes the connection.
 _UnderWay: TypeAlias = tuple[Request, Steps, float]
 _Waiting: TypeAlias = tuple[Request, float, int]
 
 
 class Conversation:
-    """`ready` is called when something happened outside of `step`: there may be answers, or more may be done."""
+    """The requests of one connection; `ready` is called when answers or more work appear outside of `step`."""
 
     def __init__(self, host: Host, peer: Peer, wire: Connection, ready: Callable[[], None]) -> None:
         self._host = host
@@ -91,16 +92,16 @@ class Conversation:
         self.wire = wire
         self.ending: Ending | None = None
         self.mute_until = 0  # On the steady clock.
-        self._is_throttled = False  # A throttled request waits for its answer, and with it what follows.
-        self._is_held_up = False  # By a request under way, throttled or muted: what follows may have to wait.
-        self._held_bytes = 0  # Of answers in memory that were made and not taken.
+        self._is_throttled = False  # A throttled request waits for its answer; the requests after it wait, too.
+        self._is_held_up = False  # A request is in steps, throttled or muted: the requests after it may have to wait.
+        self._held_bytes = 0  # Bytes of answers in memory that were made and not yet taken by `data_to_send`.
         self._unhandled: deque[Request] = deque()
         self._staged: list[tuple[Request, Staged]] = []
         self._parked: dict[Parked[Encoded], _Waiting] = {}
         self._under_way: _UnderWay | None = None
-        self._waits_for: Wait = PAUSE  # The request under way does.
-        self._came: tuple[object, Exception | None] = (None, None)  # Of what it waited for.
-        self._tried_large = -1  # The request with that sequence.
+        self._waits_for: Wait = PAUSE  # What the request in steps waits for.
+        self._came: tuple[object, Exception | None] = (None, None)  # What that came to: a value, or an error.
+        self._tried_large = -1  # The sequence number of the request that was last tried as a large produce.
 
     # Bytes in.
 
@@ -115,11 +116,11 @@ class Conversation:
         return len(requests)
 
     def receive_data(self, data: Buffer) -> None:
-        """The same for bytes that lie elsewhere.  Raises Malformed."""
+        """Takes bytes that are not in the wire's buffer.  Raises Malformed."""
         assert not self.has_unhandled, "their bodies lie where these bytes would go"
         self._unhandled.extend(self.wire.receive_data(data))
 
-    # What there is to know.
+    # State.
 
     @property
     def has_unhandled(self) -> bool:
@@ -128,7 +129,7 @@ class Conversation:
 
     @property
     def staged(self) -> int:
-        """Requests that `commit` has written and answered."""
+        """The number of requests that are staged; `commit` writes and answers them."""
         return len(self._staged)
 
     @property
@@ -168,7 +169,7 @@ class Conversation:
 
         `began` says when, on whatever clock `Host.answered` compares it with.
         """
-        if self._is_held_up and not self._is_free_again(now):
+        if self._is_held_up and not self._go_on(now):
             return self.can_go_on(now)
         unhandled, staged, peer, host = self._unhandled, self._staged, self.peer, self._host
         broker, dispatch, ask = host.broker, host.dispatch, host.gate.ask
@@ -197,8 +198,8 @@ class Conversation:
             break
         return self.can_go_on(now) if self._is_held_up else bool(unhandled)
 
-    def _is_free_again(self, now: Moment) -> bool:
-        """Goes on with what holds up the next requests; True if nothing does any more."""
+    def _go_on(self, now: Moment) -> bool:
+        """Resumes a request in steps or ends a mute that is over; True if the next requests can be handled."""
         if not self.can_go_on(now):
             return False
         self.mute_until = 0
@@ -209,7 +210,7 @@ class Conversation:
         return True
 
     def commit(self, now: Moment, began: float) -> None:
-        """Has the broker write what was staged, and makes its answers."""
+        """Has the broker write what was staged, then answers the staged requests."""
         if not self._staged:
             return
         staged, self._staged = self._staged, []
@@ -227,7 +228,7 @@ class Conversation:
             except Exception as error:
                 self._break(error, request)
                 return
-            if isinstance(outcome, list) and not throttle_ms:  # As _handled does it, without the way there.
+            if isinstance(outcome, list) and not throttle_ms:  # As _handled does, without the detour.
                 self._held_bytes += in_memory(outcome)
                 wire.answer(request, outcome)
                 answered(request, began)
@@ -259,7 +260,7 @@ class Conversation:
 
     def _resume(self, under_way: _UnderWay, now: Moment) -> None:
         (value, error), self._came = self._came, (None, None)
-        self._admit(under_way[0], now)  # Time has passed: who it is and what he may do is asked again.
+        self._admit(under_way[0], now)  # Time has passed: the gate is asked again.
         self._advance(under_way, Resumed(now, value, error), now)
 
     def _admit(self, request: Request, now: Moment) -> Admission:
@@ -273,7 +274,7 @@ class Conversation:
         try:
             wait = next(steps) if resumed is None else steps.send(resumed)
         except StopIteration as done:
-            self._is_done()
+            self._end_steps()
             outcome: Done = done.value
             if isinstance(outcome, Staged):
                 self._staged.append((request, outcome))
@@ -281,18 +282,18 @@ class Conversation:
             else:
                 self._handled(request, outcome, now, began)
         except (Malformed, ConnectionAbortedError) as reason:
-            self._is_done()
+            self._end_steps()
             self.commit(now, began)
             self._end(reason, request)
         except AssertionError:
             raise
         except Exception as error:
-            self._is_done()
+            self._end_steps()
             self._break(error, request)
         else:
             self._wait_for(wait)
 
-    def _is_done(self) -> None:
+    def _end_steps(self) -> None:
         self._under_way, self._is_held_up = None, False
 
     def _wait_for(self, wait: Wait) -> None:
@@ -314,7 +315,7 @@ class Conversation:
     # Events.
 
     def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None:
-        """What a request waited for has happened, or its time is over.  Called by whoever looks after the lot."""
+        """Answers a parked request whose event has happened or whose time is over; called by the purgatory's owner."""
         if parked is self._waits_for:
             self._waits_for, self._came = PAUSE, (parked.then(), None)
             return
@@ -335,7 +336,7 @@ class Conversation:
         self._answer(waiting, answer, now)
 
     def _answer_beside(self, parked: Parked[Encoded]) -> None:
-        """Has a thread make the answer; then it is completed once more."""
+        """Has a thread make the answer; the parked request is then completed once more, with that answer."""
         broker = self._host.broker
         work = Work(parked.then)
         work.then = partial(broker.lot.complete, parked)
@@ -347,10 +348,10 @@ class Conversation:
         self._ready()
 
     def data_to_send(self) -> list[Chunk]:
-        """The answers whose turn has come, each given once."""
+        """Returns the answers whose turn has come, each once."""
         chunks = self.wire.data_to_send()
         if chunks:
-            # Only what waits for an answer before it stays.
+            # Only answers that wait for an earlier one stay.
             self._held_bytes = self._held_bytes - in_memory(chunks) if self._parked or self._under_way else 0
         return chunks
 
@@ -359,7 +360,7 @@ class Conversation:
         self._unhandled.clear()
         if self._under_way is not None:
             self._under_way[1].close()
-            self._is_done()
+            self._end_steps()
         if isinstance(self._waits_for, Work):
             self._waits_for.then = None
         elif self._waits_for is not PAUSE:
@@ -367,7 +368,7 @@ class Conversation:
         self._waits_for = PAUSE
 
     def leave(self) -> list[Chunk]:
-        """The end: nobody is answered any more.  Returns the answers that are ready."""
+        """Forgets all waiting requests, as nobody is answered any more; returns the answers that are ready."""
         self.stop()
         for parked in self._parked:
             self._host.broker.lot.forget(parked)
@@ -378,7 +379,7 @@ class Conversation:
         return wire.data_to_send()
 
     def break_off(self) -> None:
-        """The connection is to be closed at once, without the answers that are ready."""
+        """Ends the conversation at once; answers that are ready are not sent."""
         self.ending = Ending(ConnectionAbortedError("broken off"), is_broken=True)
         self._ready()
 
@@ -387,7 +388,10 @@ class Conversation:
         self.ending = Ending(reason, request)
 
     def _break(self, error: Exception, request: Request) -> None:
-        """A bug of ours, after the request had waited: nothing to answer it with, and the next answers wait for it."""
+        """Ends the conversation after a bug of ours hit a request that had waited.
+
+        There is nothing to answer that request with, and later answers would wait for it.
+        """
         peer = self.peer
         fields = log_fields.of_request(peer, request)
         log.error("%r from %s failed here after it had waited", request, peer.address, extra=fields, exc_info=error)
@@ -397,7 +401,10 @@ class Conversation:
     # Large produce requests, whose rest is received past the wire (large_produce.py).
 
     def begin_large(self, now: Moment) -> LargeProduce | None:
-        """The request of which the front is there, if its rest can go straight to the log.  It is tried once."""
+        """Begins a large produce whose front has been received; its rest then goes straight to the log.
+
+        Returns None if the request has to be received as a whole.  Each request is tried once.
+        """
         if self.has_unhandled or self._is_throttled or now.steady < self.mute_until:
             return None
         request = self.wire.front()
@@ -412,7 +419,10 @@ class Conversation:
         return large_produce.begin(self._host.broker, self.peer, request, body_bytes, now)
 
     def finish_large(self, large: LargeProduce, crc: int, tail: bytes, now: Moment) -> Staged | None:
-        """All of it was received.  None if it must be handled as one that was received here: give it to `hand_back`."""
+        """Stages a large produce of which all was received.
+
+        Returns None if it has to be handled as one that was received here: the caller then gives it to `hand_back`.
+        """
         version = self.peer.admission.version
         admission = self._admit(large.request, now)
         if not admission.is_plain or admission.version != version:
@@ -424,12 +434,12 @@ class Conversation:
         self.commit(now, began)
 
     def hand_back(self, parts: Sequence[Buffer], size: int) -> None:
-        """The request of `size` bytes that was begun as a large one is received here after all.  Raises Malformed."""
+        """Receives a request of `size` bytes, which was begun as a large produce, here after all.  Raises Malformed."""
         self._unhandled.extend(self.wire.hand_back(parts, size))
 
 
 def _made(work: Work) -> Encoded:
-    """What it came to; raises what it failed of."""
+    """Returns the work's result, or raises its error; the work keeps neither."""
     value, error = work.value, work.error
     work.value = work.error = None
     if error is not None:
@@ -438,11 +448,11 @@ def _made(work: Work) -> Encoded:
 
 
 def _nobody() -> None:
-    """Nobody is there any more to be told."""
+    """Does nothing: the connection has left."""
 
 
 def in_memory(chunks: list[Chunk]) -> int:
-    """Bytes of answers that are in memory, and not slices of files."""
+    """Returns how many bytes of the answers are in memory; slices of files do not count."""
     size = 0
     for chunk in chunks:
         if isinstance(chunk, IN_MEMORY):

@@ -40,7 +40,7 @@ def refuse(call: Call, body: CreatePartitionsRequest, code: ErrorCode) -> Create
 
 
 def _plans(call: Call, body: CreatePartitionsRequest) -> Parts[tuple[Plans, dict[TopicName, Growth]]]:
-    """Of each topic what is to become of it, and of those that can grow once more."""
+    """Returns for each topic its growth or its refusal, and the growths once more by themselves."""
     twice = yield from named_twice(topic.name for topic in body.topics)
     plans: Plans = {}
     growth: dict[TopicName, Growth] = {}

@@ -163,7 +163,7 @@ def _created(topic: TopicInfo, configs: list[CreatableTopicConfigs], is_dry: boo
 
 
 def _created_unseen(topic: TopicInfo, is_dry: bool) -> CreatableTopicResult:
-    """For who may not see what it was configured to be."""
+    """Returns the result for a client that may not see the topic's configuration."""
     return CreatableTopicResult(
         error_code=ErrorCode.NONE,
         error_message=None,

@@ -14,9 +14,9 @@ from odradek.wire.messages.fetch import PartitionData
 
 
 class DelayedFetch:
-    """Its condition: enough bytes, or an error, in the partitions that changed since they were read.
+    """The condition of a delayed fetch: enough bytes, or an error, in the partitions that changed since they were read.
 
-    An incremental one hears of any partition of its session; what was read and is still due it watches meanwhile.
+    An incremental fetch is told of every partition of its session, and watches those that were read and are still due.
     """
 
     def __init__(self, fetch: FetchRead) -> None:
@@ -28,7 +28,7 @@ class DelayedFetch:
         self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
 
     def watch(self, read: Read) -> Parts[DelayedFetch]:
-        """Starts from what was found."""
+        """Starts watching the partitions that were read, from what was found in them."""
         for wanted, data in read:
             partition = self._fetch.partition(wanted)
             if partition is not None:
@@ -49,8 +49,8 @@ class DelayedFetch:
     def keys(self) -> Iterable[Hashable]:
         return self._named if self._session is None else (self._session,)
 
-    def has_come_since(self) -> bool:
-        """True if enough has come since it was read: others had their turns meanwhile."""
+    def look_again(self) -> bool:
+        """Reads what changed while others had their turns; True if the fetch can be answered now."""
         read, self._read = self._read, []
         for wanted, partition, data in read:
             has_changed = (
@@ -59,21 +59,21 @@ class DelayedFetch:
                 or partition.last_stable_offset != data.last_stable_offset
                 or self._fetch.partition(wanted) is not partition
             )
-            if has_changed and self._is_enough_with(wanted):
+            if has_changed and self._look_at(wanted):
                 return True
         session = self._session
         if session is None:
             return False
         due_again = [wanted for wanted in session.due if wanted not in self._sizes]
-        return not session.is_open or any(map(self._is_enough_with, due_again))
+        return not session.is_open or any(map(self._look_at, due_again))
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         if isinstance(key, TopicPartition):
-            return self._is_enough_with(self._named[key])
-        return news is None or self._is_enough_with(cast(Wanted, news))  # Or the session is over.
+            return self._look_at(self._named[key])
+        return news is None or self._look_at(cast(Wanted, news))  # None: the session is over.
 
-    def _is_enough_with(self, wanted: Wanted) -> bool:
-        """Of this one there is something new."""
+    def _look_at(self, wanted: Wanted) -> bool:
+        """Counts the partition's available bytes anew; True if the fetch can be answered now."""
         partition = self._fetch.partition(wanted)
         if partition is not None:
             if self._fetch.is_served_by_any(partition, wanted):

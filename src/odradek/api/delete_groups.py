@@ -17,8 +17,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.effects import Work
-from odradek.core.groups.long_delete import AT_ONCE_MAX, LongDelete
-from odradek.core.groups.offset_delete import delete_group
+from odradek.core.groups.offset_delete import AT_ONCE_MAX, LongDelete, delete_group
 from odradek.core.partition import Partition
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.schema import maker
@@ -28,7 +27,7 @@ _result = maker(DeletableGroupResult)
 
 def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
     results: list[DeletableGroupResult] = []
-    deleted: list[tuple[DeletableGroupResult, Partition]] = []  # With where that is written.
+    deleted: list[tuple[DeletableGroupResult, Partition]] = []  # With the partition of the write.
     seen: set[str] = set()
     for group_id in body.groups_names:
         if group_id in seen:
@@ -61,7 +60,7 @@ def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGrou
 
 
 def _delete(call: Call, group_id: str) -> Generator[Wait, Any, Partition]:
-    """The partition in which it was forgotten.  Raises Refused."""
+    """Deletes the group and returns the partition its deletion was written to.  Raises Refused."""
     call.check(Operation.DELETE, ResourceType.GROUP, group_id)
     shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
     if shard.offsets.count_of_group(group_id) <= AT_ONCE_MAX:

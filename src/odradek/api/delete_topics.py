@@ -26,7 +26,7 @@ BY_STATE_SINCE = 6
 
 
 class _Asked(NamedTuple):
-    """A topic as the client names it."""
+    """A topic as the client names it: by name or by id."""
 
     name: str | None
     id: Uuid
@@ -73,9 +73,9 @@ def _asked(call: Call, body: DeleteTopicsRequest) -> Iterator[_Asked]:
 
 
 def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
-    """Each topic once, the last first, with what it is or why it is not deleted.
+    """Returns each topic once, the last one first, with what was found or why it is not deleted.
 
-    By its name and by its id is twice, too.
+    A topic that is named both by its name and by its id is named twice.
     """
     twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
     unclear = Refused(ErrorCode.INVALID_REQUEST, "name either the topic or its id")
@@ -94,7 +94,7 @@ def _found(call: Call, asked: Iterable[_Asked]) -> Parts[Found]:
             named[topic.name] += 1
         if not number % CHEAP:
             yield
-    while found:  # To free all of them at the end takes long.
+    while found:  # Freed one by one: to free all of them at the end takes long.
         one, topic = found.popitem()
         if isinstance(topic, Refused):
             is_hidden = topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -123,7 +123,7 @@ def _may_delete(call: Call, name: str) -> bool:
 
 
 def _as_told(call: Call, asked: _Asked) -> _Asked:
-    """With its name, if it is known by its id and may be described."""
+    """Adds the topic's name if the client named it by id and may describe it."""
     name = call.broker.view.names.get(asked.id)
     if asked.name is not None or name is None or not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
         return asked

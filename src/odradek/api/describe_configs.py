@@ -106,7 +106,7 @@ def _topic_entries(call: Call, name: str, names: list[str] | None) -> Iterable[C
 
 def _broker_entries(call: Call, name: str, names: list[str] | None) -> Iterable[ConfigEntry]:
     if name == "":
-        return ()  # What is set for all brokers at once; nothing can be, yet.
+        return ()  # These are defaults for all brokers, of which none can be set yet.
     if name != str(call.broker.id):
         text = f"Unexpected broker id, expected {call.broker.id} or empty string, but received {name}"
         raise Refused(ErrorCode.INVALID_REQUEST, text)

@@ -1,8 +1,8 @@
 """DescribeGroups, versions 0 to 6: state and members of classic groups.
 
-v3: authorized operations (KIP-430).  v4: static members (KIP-345).  v5: flexible.  v6: a group that isn't there is an
-error; before, a dead group (KIP-1043).  So is one whose members speak the consumer protocol.  Metadata and protocol are
-told of stable groups only; an assignment is the last one.
+v3: authorized operations (KIP-430).  v4: static members (KIP-345).  v5: flexible.  v6: a group that isn't there, or
+speaks the consumer protocol, is an error; before, it is a dead group (KIP-1043).  Metadata and protocol are told of
+stable groups only; an assignment is the last one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handle(call: Call, body: DescribeGroupsRequest) -> Slices:
         yield from describing.check_repeats(body.groups)
     groups = []
     for group_id in body.groups:
-        found = _group(call, body, group_id)  # At once: its members are those of one generation.
+        found = _group(call, body, group_id)  # Not in slices: its members are those of one generation.
         groups.append(found)
         yield PAUSE
         if found.members:

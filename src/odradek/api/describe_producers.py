@@ -56,7 +56,7 @@ def _partition(call: Call, topic: TopicName, index: int) -> Parts[PartitionRespo
     except Refused as refused:
         return _refused(index, refused)
     states = []
-    for producer in list(log.producers):  # Those of now: some may go while others have their turn.
+    for producer in list(log.producers):  # A copy: some may expire while others have their turn.
         states.append(
             ProducerState(
                 producer_id=producer.id,

@@ -34,10 +34,10 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
     view = call.broker.view
     names = yield from in_order([topic.name for topic in body.topics] or list(view.topics))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
-    room = max(limit, 1)  # Or the client would never get on.
+    room = max(limit, 1)  # With none, the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     names = [name for name in names if name >= first]
-    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Of all that were named.
+    hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Topics that were named and may not be described.
     for name in names if body.topics else ():
         yield
         if not _may_describe(call, name):

@@ -58,7 +58,7 @@ def _describe(call: Call, transactional_id: str) -> Parts[TransactionState]:
 
 
 def _topics(call: Call, transaction: Transaction) -> Parts[list[TopicData]]:
-    """Those that may be described."""
+    """Returns the transaction's topics that the client may describe."""
     by_topic: dict[TopicName, list[int]] = {}
     for number, (name, partition) in enumerate(transaction.partitions, 1):
         by_topic.setdefault(name, []).append(partition)

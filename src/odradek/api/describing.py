@@ -1,6 +1,6 @@
 """What the APIs that describe things have in common.
 
-What a request names again and again Apache Kafka answers each time, and so do we, but not without end: eight bytes that
+Apache Kafka answers a name again each time that a request repeats it.  So do we, but not without end: eight bytes that
 ask for a broker's configuration are answered with 30 KB, and a group's name with all its members.
 """
 
@@ -17,7 +17,7 @@ REPEATS_MAX = 16  # More than any client asks for.
 
 
 def check_repeats(names: Iterable[Hashable]) -> Parts[None]:
-    """Looks at each name.  Raises Refused(INVALID_REQUEST)."""
+    """Raises Refused(INVALID_REQUEST) if names are repeated more than REPEATS_MAX times."""
     seen: set[Hashable] = set()
     for count, name in enumerate(names, 1):
         seen.add(name)
@@ -32,6 +32,6 @@ def check_repeats(names: Iterable[Hashable]) -> Parts[None]:
 
 
 def rebalances_of(group: Rebalances, asked: bool) -> list[DescribedRebalance]:
-    """Why a group has rebalanced, the newest at the end: for who asks, by tagged fields of our own."""
+    """Returns why a group has rebalanced, oldest first, for clients that ask for it by tagged fields of our own."""
     told = group if asked else ()
     return [DescribedRebalance(at_ms=one.at, generation=one.generation, reason=one.reason) for one in told]

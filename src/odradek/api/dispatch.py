@@ -40,7 +40,7 @@ from odradek.wire.response import encode_response
 log = logging.getLogger(__name__)
 
 _PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
-# Who answers requests that are like one before; None for any other.
+# Handlers of requests that match a template; they return None for any other.
 _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Done]] = {
     _PRODUCE: plain_produce.stage,
     int(ApiKey.FETCH): plain_fetch.answer,
@@ -49,7 +49,7 @@ _PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Done]] = {
 
 
 class StagedProduce(Staged):
-    """Any produce on its way."""
+    """A produce request whose batches are staged; `finish` answers it after the broker's commit."""
 
     def __init__(self, request: Request, staged: produce.PendingProduce, throttle_ms: int) -> None:
         self._request = request
@@ -61,12 +61,12 @@ class StagedProduce(Staged):
 
 
 def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outcome:
-    """The encoded answer, None for a request without one, the request parked, staged, or in steps.
+    """Returns the encoded answer (None if the request has none), or the request parked, staged or in steps.
 
-    `peer.admission` is the gate's answer about it.  Raises Malformed, which closes the connection.
+    `peer.admission` is the gate's answer about the request.  Raises Malformed, which closes the connection.
     """
     if request.api_key != _PRODUCE:
-        broker.commit(now)  # What came before is there for whoever asks.
+        broker.commit(now)  # Whoever asks sees what was produced before.
     if peer.admission.is_plain:
         take_plain = _PLAIN.get(request.api_key)
         if take_plain is not None:
@@ -88,7 +88,10 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
 
 def _read_beside(asked: _Asked) -> Steps:
-    """Has a thread read the body, and goes on from there; in its turn, of which there are few.  Raises Malformed."""
+    """Has a thread read a large body, then handles it; only a few large requests have their turn at a time.
+
+    Raises Malformed.
+    """
     call, request = asked.call, asked.request
     turn = call.broker.large_requests.ask(request.size, call.now)
     try:
@@ -106,14 +109,14 @@ def _read_beside(asked: _Asked) -> Steps:
         body = resumed.value
         del resumed, work
         outcome = asked.handle(body, is_large=True)
-        del body  # A thread is to have it last: _finish.
+        del body  # A thread is to hold the last reference: see _finish.
         return (yield from _in_turn(outcome, turn)) if isinstance(outcome, Generator) else outcome
     finally:
         turn.end()
 
 
 def _in_turn(steps: Steps, turn: Turn) -> Steps:
-    """The rest of a request that has its turn."""
+    """Goes through the rest of a large request's steps and tells its turn what each waits for."""
     try:
         wait = next(steps)
         while True:
@@ -129,7 +132,7 @@ def _in_turn(steps: Steps, turn: Turn) -> Steps:
 
 
 class _Asked:
-    """One request of a known API and version, on its way through its handler."""
+    """One request of a known API and version, from its body to its encoded answer."""
 
     def __init__(self, api: Api, call: Call, request: Request, received: memoryview) -> None:
         self.api = api
@@ -152,12 +155,12 @@ class _Asked:
                     return self._in_slices([body], answer, wait, is_large=is_large)
             return self._outcome(body, answer)
         except Exception as error:
-            if is_large:  # So is its refusal.
+            if is_large:  # The refusal of a large request is large.
                 return self._finish([body, error])
             return encoded(self.request, self._refusal(body, error), admission.throttle_ms)
 
     def _in_slices(self, kept: list[object], slices: Slices, wait: Wait, *, is_large: bool) -> Steps:
-        """The rest of a handler that is through with its first slice; `kept` is the body."""
+        """Goes through the rest of a handler that has done its first slice; `kept` holds the body."""
         call = self.call
         answer: object
         try:
@@ -189,8 +192,8 @@ class _Asked:
     def _finish(self, kept: list[object]) -> Steps:
         """Has a thread encode a long answer.
 
-        `kept` ends with the body, and the answer or an error.  The thread has them last: to free a hundred thousand
-        elements takes as long as some slices.
+        `kept` ends with the body and the answer, or an error.  The thread holds the last references: to free a hundred
+        thousand elements takes as long as some slices.
         """
         resumed = yield Work(partial(self._encoded, kept, self.call.admission.throttle_ms))
         if resumed.error is not None:
@@ -208,7 +211,7 @@ class _Asked:
         return encoded(self.request, self._refusal(body, answer), throttle_ms)
 
     def _outcome(self, body: object, answer: object) -> Done:
-        """What the handler's answer is to the connection; the next request like this one may be plain."""
+        """Turns the handler's answer into the request's outcome, and learns a template from the request."""
         call, request, received = self.call, self.request, self.received
         if isinstance(answer, produce.PendingProduce):
             assert isinstance(body, ProduceRequest)
@@ -222,11 +225,11 @@ class _Asked:
         return outcome
 
     def _refusal(self, body: object, error: Exception) -> object | None:
-        """The API's answer to what was raised.  Raises it again if it is not for an answer to tell."""
+        """Returns the API's answer to an error of its handler; raises the error again if no answer can tell it."""
         api, call, request = self.api, self.call, self.request
         if isinstance(error, Refused):
             answer = api.refuse(call, body, error.code)
-            if answer is None:  # Of a produce with acks 0: its client looks again when it is closed, as in Kafka.
+            if answer is None:  # A produce with acks=0: when it is closed, its client looks for the leader.
                 raise ConnectionAbortedError(f"{api.key.title} is refused, and there is no answer to say so: {error}")
             return answer
         if isinstance(error, AssertionError | ConnectionAbortedError):
@@ -245,12 +248,15 @@ class _Asked:
 
 
 def _has_slices(answer: object) -> TypeGuard[Slices]:
-    """True for a generator; that of a compiled handler is no GeneratorType, and the abc takes three times as long."""
+    """True if the handler answers in slices, as a generator.
+
+    That of a compiled handler is no GeneratorType, and collections.abc.Generator takes three times as long to ask.
+    """
     return isinstance(answer, GeneratorType) or hasattr(answer, "send")
 
 
 def _slice(slices: Slices, resumed: Resumed | None = None) -> Wait:
-    """Goes on until there is something to wait for, or the slice is over.  Raises StopIteration at the end."""
+    """Resumes a handler until it has to wait or its slice is over.  Raises StopIteration at its end."""
     if resumed is None:
         wait = next(slices)
     else:
@@ -271,7 +277,7 @@ def _unsupported(request: Request) -> Encoded:
 
 
 def _why_not(request: Request) -> str:
-    """What is not answered, for the log: its client sees a closed connection."""
+    """Says what is not answered; only the log tells it, as the client sees a closed connection."""
     asked, api = f"client {request.client_id!r} asks for ", BY_KEY.get(request.api_key)
     if api is not None:
         first, last = api.versions.start, api.versions.stop - 1

@@ -32,7 +32,7 @@ def handle(call: Call, body: EndTxnRequest) -> EndTxnResponse | Parked[EndTxnRes
     end = End(body.transactional_id, producer, version, body.committed)
     deadline = call.now.steady + WAIT_MS_MAX
     promise = call.broker.transactions.end(end, call.now)
-    # Who comes again later is told how it ended.
+    # A client that asks again after the deadline is told how the transaction ended.
     return promise.then(lambda ended: _answer(call, ended or Ended(ErrorCode.CONCURRENT_TRANSACTIONS)), deadline)
 
 

@@ -54,7 +54,7 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
 
 
 def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse]:
-    """The answer of a short request; what `body` names is in `begun`, or due in its session."""
+    """Answers or parks a short request whose partitions are in `begun`, or due in its session."""
     fetch = FetchRead(call, body, begun)
     read = whole(fetch.read())
     if body.max_wait_ms <= 0 or fetch.is_enough:
@@ -63,12 +63,12 @@ def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResp
 
 
 def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
-    """The answer of a short request that has waited elsewhere, with whatever there is now."""
+    """Answers a short request that has waited elsewhere, with what can be read now."""
     return FetchRead(call, body, begun).answer()
 
 
 def _is_long(call: Call, body: FetchRequest) -> bool:
-    """True if it is about more partitions than are looked at in a slice; most that it names are due already."""
+    """True if a slice is too short to look at all partitions; most that an incremental fetch names are due already."""
     session = call.broker.sessions.find(body.session_id)
     if session is not None:
         is_as_before = session.rules == rules_of(call.admission, body.isolation_level)
@@ -90,7 +90,7 @@ def _in_slices(call: Call, body: FetchRequest) -> Slices:
     call.leave(read)
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from DelayedFetch(fetch).watch(read)
-        if not arrived.has_come_since():
+        if not arrived.look_again():
             yield Parked(arrived, deadline, nothing)
         read = yield from fetch.read()
         call.leave(read)
@@ -111,7 +111,7 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
         FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, part.partition),
         part.fetch_offset,
         part.partition_max_bytes,
-        max(part.current_leader_epoch, NO_EPOCH),  # Any number below 0 says nothing.
+        max(part.current_leader_epoch, NO_EPOCH),  # Any negative number means that no epoch is given.
         part.last_fetched_epoch,
     )
 

@@ -1,4 +1,4 @@
-"""What one fetch reads of its partitions, and the answer that comes of it."""
+"""Reading the partitions of one fetch, and making its answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odradek.wire.messages.fetch import (
 REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
 NO_RECORDS = b""
-# A partition that nobody has was never read, and Apache Kafka then says that it has no aborted transactions; after a
+# A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a
 # read that failed it says nothing of them.
 _NEVER_READ = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -40,9 +40,9 @@ Read: TypeAlias = list[tuple[Wanted, PartitionData]]
 
 
 class FetchRead:
-    """One fetch and what it needs to be tried again when data has come.  Holds nothing of the request's bytes.
+    """One fetch, and what it needs to be tried again when data has come.  It keeps nothing of the request's bytes.
 
-    One that waits is answered by the rights it came with.
+    A fetch that waits is answered by the rights that it came with.
     """
 
     def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
@@ -56,22 +56,22 @@ class FetchRead:
         self._is_follower = replica >= 0
         self._rights = call.rights
         self._readable: dict[TopicName, bool] = {}
-        self._size = 0  # Bytes of records that were read last.
-        self._has_final = False  # Something was read that waiting would not better.
+        self._size = 0  # Bytes of records in the last read.
+        self._has_final = False  # Something was read that does not change by waiting.
 
     def partition(self, wanted: Wanted) -> Partition | None:
-        """None if it is not here."""
+        """Returns the partition, None if it is not on this broker."""
         name = self._name(wanted.key)
         return None if name is None else self.broker.partitions.get(TopicPartition(name, wanted.key.partition))
 
     def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
-        """True if one record is enough, and the partition has one: thousands may wait for the same."""
+        """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""
         if self.min_bytes > 1:
             return False
         return wanted.fetch_offset < partition.readable_end(read_committed=self._read_committed)
 
     def available(self, wanted: Wanted) -> int | None:
-        """Bytes that this fetch could get from one partition now; None if it would get an error."""
+        """Returns how many bytes the fetch could get from one partition now; None if it would get an error."""
         data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
         return None if _is_final(data) else size_of(data)
 
@@ -80,28 +80,31 @@ class FetchRead:
 
     @property
     def is_enough(self) -> bool:
-        """True if what was read is min_bytes of records, or an error, or there is nothing to wait for."""
+        """True if the last read has min_bytes of records or an error, or if there is nothing to wait for."""
         if self._size >= self.min_bytes or self._has_final:
             return True
         return not (self._round.wanted or self._round.is_incremental)
 
     @property
     def session(self) -> Session | None:
-        """None if it is not incremental: what it waits for is no other than what it named."""
+        """The session of an incremental fetch; None for any other, which waits only for what it named."""
         return self._round.session if self._round.is_incremental else None
 
     def answer(self) -> FetchResponse:
-        """Whatever there is now, as much as is looked at in a slice."""
+        """Answers with what can be read now, from no more partitions than a slice looks at."""
         return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
 
     def read(self, count: int | None = None) -> Parts[Read]:
-        """What is due, `count` partitions at most; those of an incremental fetch with nothing new rest from now on."""
+        """Reads the partitions that are due, `count` at most.
+
+        Those of an incremental fetch that have nothing new are not due again until something changes in them.
+        """
         self._size, self._has_final = 0, False
         left = self._max_bytes
         read = []
         for wanted in self._round.due(count):
             partition = self.partition(wanted)
-            if self._rests(wanted, partition):
+            if self._try_rest(wanted, partition):
                 yield
                 continue
             # The first records go out whole, however small the limits: a reader must get on (KIP-74).
@@ -115,8 +118,8 @@ class FetchRead:
             yield
         return read
 
-    def _rests(self, wanted: Wanted, partition: Partition | None) -> bool:
-        """True if there is nothing to tell of a session's partition; found without reading it."""
+    def _try_rest(self, wanted: Wanted, partition: Partition | None) -> bool:
+        """Takes a session's partition that has nothing new off the due ones, unread; returns whether it did."""
         session = self.session
         if session is None or wanted.session is not session or self._is_follower or self._max_bytes < 0:
             return False
@@ -147,7 +150,7 @@ class FetchRead:
             if partition is None:
                 raise self._nowhere(name, wanted.key)
             if self._is_follower:
-                # Nobody else is among the replicas, so far.
+                # No broker is a follower here, so far.
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
             partition.check_leader_epoch(wanted.current_leader_epoch)
             return _read_partition(partition, wanted, left, at_least_one, read_committed=self._read_committed)
@@ -159,7 +162,7 @@ class FetchRead:
             return data
 
     def _allowed(self, key: FetchKey) -> TopicName | None:
-        """The topic's name, None if no topic has that id.  Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
+        """Returns the topic's name, None if no topic has that id.  Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
         name = self._name(key)
         if self._is_follower:
             is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -174,7 +177,7 @@ class FetchRead:
         return name
 
     def _nowhere(self, name: TopicName | None, key: FetchKey) -> Refused:
-        """Why there is no such partition here."""
+        """Returns the error for a partition that is not on this broker."""
         if name is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         try:
@@ -248,7 +251,7 @@ def size_of(data: PartitionData) -> int:
 
 
 def _is_final(data: PartitionData) -> bool:
-    """An answer that waiting would not better."""
+    """True for a partition's answer that does not change by waiting."""
     return bool(data.error_code) or data.diverging_epoch.end_offset >= 0
 
 

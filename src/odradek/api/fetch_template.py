@@ -1,10 +1,10 @@
-"""What a connection's last fetch requests were like, and how they are answered.
+"""Templates of a connection's last fetch requests, and of their answers.
 
     │ ... session id │ session epoch │ topic │ partition │ leader epoch │ fetch offset │ ... tags │
                         (differs)                                         (differs, one for each partition)
 
-A consumer's requests for the same partitions differ in these numbers alone, so one that is like an earlier one but for
-them need not be read again, and its answer is the earlier one with other numbers.
+A consumer's requests for the same partitions differ in these numbers alone.  So a request that matches an earlier one
+but for them need not be read again, and its answer is the earlier answer with other numbers.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _ANSWERS = tuple(_ANSWERED + name for name in ("high_watermark", "last_stable_of
 
 
 class FetchTemplate:
-    """Some partitions, as one consumer reads them, all but the session's epoch and the offsets."""
+    """A request template: some partitions as one consumer fetches them, all but the session epoch and the offsets."""
 
     def __init__(
         self, version: int, body: FetchRequest, names: Sequence[TopicPartition], wanted: Sequence[Wanted]
     ) -> None:
-        """`wanted` of each partition, with the offset of any request."""
+        """`wanted` has the partitions in the request's order; their fetch offsets do not matter."""
         ids = [Uuid(topic.topic_id) for topic in body.topics for _ in topic.partitions]
         self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
         self.wanted = wanted
         self.has_epoch = version >= _SESSIONS_SINCE
-        self.body = copy(body)  # Of any such request, without what it named.
+        self.body = copy(body)  # The body of any such request, without its topics.
         self.body.topics = []
         self.session_id = SESSIONLESS if body.session_epoch == FINAL_EPOCH else body.session_id
         self.max_wait_ms = body.max_wait_ms
@@ -56,15 +56,15 @@ class FetchTemplate:
 
     @property
     def may_wait(self) -> bool:
-        """True if it waits for the first record."""
+        """True if a fetch that finds nothing waits for one record."""
         return self.min_bytes == 1 and self.max_wait_ms > 0
 
     def asked(self, numbers: tuple[int, ...]) -> tuple[int, tuple[Offset, ...]]:
-        """The session's epoch and the offsets of such a request."""
+        """Returns the session epoch and the fetch offsets of such a request."""
         return (numbers[0], numbers[1:]) if self.has_epoch else (FINAL_EPOCH, numbers)  # type: ignore[return-value]
 
     def _sample(self, body: FetchRequest) -> FetchResponse:
-        """An answer without an aborted transaction, to be cut at its numbers and records."""
+        """Returns an answer without aborted transactions, which the template cuts at its numbers and records."""
         topics = []
         for topic in body.topics:
             parts = [
@@ -84,5 +84,5 @@ class FetchTemplate:
 
 
 def numbers_of(version: int, body: FetchRequest) -> NumbersTemplate:
-    """What requests like this one have in common."""
+    """Returns the template of requests that differ from this one in session epoch and fetch offsets only."""
     return NumbersTemplate(body, version, (_EPOCH, _OFFSET))

@@ -1,6 +1,6 @@
 """FindCoordinator, versions 0 to 6: which broker keeps a group (key type 0) or a transactional id (1).
 
-v4: many keys at once (KIP-699).  v6: share groups (type 2), which are not here.  The first who asks has the state topic
+v4: many keys at once (KIP-699).  v6: share groups (type 2), which are not here.  The first request has the state topic
 made.
 
 Differs from Apache Kafka: who asks before the state topic is there is answered once it is, not with
@@ -67,7 +67,7 @@ def _may_ask_any(call: Call, body: FindCoordinatorRequest) -> Parts[bool]:
 
 
 def _answer(call: Call, body: FindCoordinatorRequest, detail: str = "") -> Parts[FindCoordinatorResponse]:
-    """`detail` says why the state topic can't be made."""
+    """Answers for each key; `detail` says why the state topic can't be made."""
     found = []
     for key in _keys(call, body):
         found.append(_find(call, body.key_type, key, detail))

@@ -26,10 +26,10 @@ SHAPES_IN_COMMON_MAX = 8  # Each costs a request that is like none of them a qua
 class Admission:
     """The gate's answer about one request.
 
-    `refused` is what the whole request is answered with, NONE if it is served.  `throttle_ms` is told in the answer,
-    and the connection is muted for as long (KIP-219).  `version` is that of the rules: what was learned of a
-    connection's requests holds as long as neither it nor the principal changes.  Connections that are given the same
-    object learn from each other.
+    `refused` is the error that the whole request is answered with, NONE if it is served.  `throttle_ms` is told in the
+    answer, and the connection is muted for as long (KIP-219).  `version` is the version of the rules: templates learned
+    from a connection's requests hold as long as neither the version nor the principal changes.  Connections that are
+    given the same object learn from each other.
     """
 
     def __init__(
@@ -47,29 +47,29 @@ class Admission:
         self.refused = refused
         self.throttle_ms = throttle_ms
         self.version = version
-        self.is_plain = not refused and not throttle_ms  # It may be answered like one before it.
-        # Of produce requests that were allowed by it.
+        self.is_plain = not refused and not throttle_ms  # The request may be answered from a template.
+        # Templates of produce requests that this admission allows.
         self.produce_templates = ProduceTemplates(PRODUCE_TEMPLATES_IN_COMMON_MAX, SHAPES_IN_COMMON_MAX)
 
 
 class Gate(Protocol):
-    """One for each broker."""
+    """Decides about the requests of one broker."""
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
-        """Admits, throttles or refuses the request; `peer.principal` says who has connected, from the first one on.
+        """Admits, throttles or refuses the request; `peer.principal` says who has connected, from the first request on.
 
-        It is asked about the same one again, with the same `sequence`, when that goes on after a slice or a wait, and
-        when all of a large one is there: whoever counts, counts by that.
-        Where nothing has changed the same object is to be returned as for the connection's last request: then nothing
-        is looked at again.
+        The gate is asked again about a request, with the same `sequence`, when that goes on after a slice or a wait,
+        and when all of a large one has been received: a gate that counts requests counts by the sequence.
+        If nothing has changed, return the same object as for the connection's last request: then its templates are kept
+        without a look.
         """
 
 
 class OpenGate:
-    """Lets everybody in, to do everything, under the name of his certificate."""
+    """Admits every request with all rights, under the name in its client's certificate."""
 
     def __init__(self) -> None:
-        self._anonymous = Admission()  # One for all, so that they learn from each other.
+        self._anonymous = Admission()  # One for all anonymous clients, so that they learn from each other.
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return self._anonymous if peer.principal is ANONYMOUS else peer.welcome

@@ -4,9 +4,9 @@ v0: the session timeout is the rebalance timeout too.  v4: a new member is told 
 (KIP-394).  v5: static members (KIP-345).  v6: flexible.  v7: protocol type and name may be null (KIP-559).  v8: the
 client says why.  v9: a leader that comes back may be told to assign nothing (KIP-814).
 
-Differs from Apache Kafka: of a group that was asked for, and that nobody joined in the end, nothing is left, where
-Kafka keeps an empty one for a while.  Who names more than a thousand protocols is refused: whoever joined later, and
-each rebalance, would count all of them again.
+Differs from Apache Kafka: a group that nobody joined in the end is forgotten, where Kafka keeps an empty one for a
+while.  More than a thousand protocols are refused: each later member, and each rebalance, would count all of them
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.parked import NEVER, Parked
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
-# Of these a member that had an id has none any more, or is not let in to have one.
+# With these errors the answer has no member id, as a member that had one lost it or never gets one.
 _WITHOUT_MEMBER_ID = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_AUTHORIZATION_FAILED}
 PROTOCOLS_MAX = 1_000  # Clients name a handful.
 MEMBER_ID_REQUIRED_SINCE, NO_PROTOCOL_SINCE, SKIP_ASSIGNMENT_SINCE = 4, 7, 9
@@ -82,7 +82,7 @@ def _asked(call: Call, body: JoinGroupRequest) -> JoinGroup:
 
 
 def _takes_long(joined: JoinGroupResult) -> bool:
-    """True for the leader of a group that is large."""
+    """True for the answer to the leader of a large group."""
     members = joined.members
     if len(members) > REQUEST_ELEMENTS_INLINE_MAX:
         return True

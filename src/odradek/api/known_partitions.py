@@ -1,5 +1,7 @@
-"""Which partitions of a request there are, of topics that its principal may read.  The others are refused one by one,
-and come first in the answer, as Apache Kafka has it."""
+"""The partitions of a request that exist and whose topics the principal may read.
+
+The others are refused one by one, and come first in the answer, as in Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Asked(NamedTuple):
 
 
 class Known(NamedTuple, Generic[P]):
-    """A partition that there is, with what is asked of it."""
+    """A partition that exists, with what is asked of it."""
 
     asked: Asked
     topic: TopicInfo
@@ -40,7 +42,10 @@ Codes = dict[Asked, list[tuple[int, ErrorCode]]]  # By topic, then by partition,
 
 
 class Partitions(Generic[P]):
-    """Those of one request.  `look` finds them, in parts; `count` is how many they are with those that are refused."""
+    """The partitions of one request, existing and refused ones.
+
+    `look` finds them, in parts; `count` is how many elements the request has, topics included.
+    """
 
     __slots__ = ("_codes", "count", "known")
 
@@ -68,13 +73,13 @@ class Partitions(Generic[P]):
             yield
 
     def codes(self, of_known: Iterable[ErrorCode]) -> Parts[Codes]:
-        """All of them, once it is known what became of the known ones.  To be asked once."""
+        """Returns all error codes, given those of the existing partitions in their order.  To be called once."""
         codes, known = self._codes, self.known
         known.reverse()
         for code in of_known:
             if not known:
                 break
-            one = known.pop()  # To free all of them at the end takes long.
+            one = known.pop()  # Freed one by one: to free all of them at the end takes long.
             codes.setdefault(one.asked, []).append((one.wanted.partition_index, code))
             if not len(known) % CHEAP:
                 yield
@@ -82,7 +87,7 @@ class Partitions(Generic[P]):
 
 
 def _why_not(rights: Rights, name: str, topic: TopicInfo | None, by_id: bool) -> ErrorCode:
-    """NONE if the topic is there and may be read.  Who may not read it is not told whether it is there."""
+    """Returns NONE if the topic exists and may be read; who may not read it is not told whether it exists."""
     if topic is None and by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not rights.allows(Operation.READ, ResourceType.TOPIC, name):

@@ -56,7 +56,7 @@ def _members(call: Call, body: LeaveGroupRequest) -> Sequence[MemberIdentity]:
 
 
 def _leave(call: Call, group_id: str, leavers: Sequence[Leaver]) -> Left:
-    """Raises Refused for all of them."""
+    """Lets the members leave.  Raises Refused for all of them."""
     shard = call.broker.groups.shard_of(group_id)
     try:
         return membership.leave(shard, group_id, leavers, call.now)

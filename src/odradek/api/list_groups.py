@@ -1,7 +1,7 @@
 """ListGroups, versions 0 to 5: the groups that this broker keeps.
 
 v3: flexible.  v4: their states, and only those in some states (KIP-518).  v5: their types, and only those of some types
-(KIP-848).  States and types are compared without their case; what nobody knows, no group has.
+(KIP-848).  States and types are compared without their case; no group has an unknown one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _lower(texts: Iterable[str]) -> Parts[set[str]]:
 
 
 def _is_in(text: str, wanted: set[str]) -> bool:
-    """None wanted: any will do."""
+    """True if nothing is wanted in particular, or the text is among the wanted ones."""
     return not wanted or text.lower() in wanted
 
 

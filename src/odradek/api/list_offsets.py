@@ -45,7 +45,7 @@ TimestampAndOffset = tuple[TimestampMs, Offset, int]
 
 
 class Pending(NamedTuple):
-    """A partition whose answer has to be looked up."""
+    """A partition whose answer needs a lookup in the log."""
 
     part: ListOffsetsPartition
     question: Question
@@ -97,7 +97,7 @@ def _parts(
     committed: bool,
     questions: list[Question],
 ) -> Parts[list[Part]]:
-    """Each partition once; one that is asked for twice has no answer.  Adds to `questions` what has to be looked up."""
+    """Looks at each partition once, as one that is named twice has no answer; adds the lookups to `questions`."""
     is_allowed = call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
     found: list[Part] = []
     for index, parts in asked.items():
@@ -147,7 +147,7 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
 
 
 def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
-    """The topic may have been deleted meanwhile, and may even be there again."""
+    """Returns the answer of a finished lookup; the topic may have been deleted meanwhile, and even made anew."""
     part, question, committed = pending
     try:
         if _led_here(call, topic, part) is not question.partition:
@@ -159,9 +159,9 @@ def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPar
 
 
 def _told(question: Question, committed: bool) -> TimestampAndOffset:
-    """What was found, unless it may not be read: the record with the greatest timestamp is looked for among all.
+    """Returns what the lookup found.
 
-    Raises Refused.
+    The record with the greatest timestamp is looked for among all records; raises Refused if it may not be read.
     """
     found = question.found
     if found is None or (committed and found.offset >= question.partition.last_stable_offset):
@@ -193,12 +193,12 @@ def _place(call: Call, partition: Partition, asked: int, committed: bool) -> Tim
         return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
-    if asked == MAX_TIMESTAMP:  # Of all visible records, as in Kafka; one that is not committed is then not told.
+    if asked == MAX_TIMESTAMP:  # Of all visible records, as in Kafka; an uncommitted one is not told.
         return call.broker.lookups.ask(partition, None, read_committed=False)
     return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=committed)
 
 
 def _epoch_at_start(partition: Partition) -> int:
     if partition.log.start_offset == partition.log.end_offset:
-        return partition.info.leader_epoch  # That of the first record to come.
+        return partition.info.leader_epoch  # The first record to come has that epoch.
     return partition.log.epochs.epoch_of(partition.log.start_offset)

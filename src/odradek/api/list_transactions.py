@@ -33,7 +33,7 @@ def handle(call: Call, body: ListTransactionsRequest) -> Slices:
             yield PAUSE
     for shard in shards:
         for number, transactional_id in enumerate(list(shard.transactions)):
-            one = shard.transactions.get(transactional_id)  # As it is now: others have had their turn.
+            one = shard.transactions.get(transactional_id)  # Its state now: others have had their turn.
             if one is not None and wanted.includes(one) and _may_describe(call, one):
                 listed.append(_listed(one))
             if number % CHEAP == CHEAP - 1:
@@ -57,7 +57,7 @@ def _may_describe(call: Call, one: Transaction) -> bool:
 
 
 class _Wanted:
-    """What is asked for; nothing said: any.  The caller fills in the `states` that there are."""
+    """The filters of a request; one that is empty lets all through.  The caller fills in the known `states`."""
 
     def __init__(self, call: Call, body: ListTransactionsRequest) -> None:
         """Raises Refused(INVALID_REGULAR_EXPRESSION)."""

@@ -1,6 +1,6 @@
-"""What a log line about a client says besides its text: the names that JSON logs and the request log have in common.
+"""The fields of a log line about a client: the names that JSON logs and the request log have in common.
 
-Given as `extra=` to a log call, and made only there, so that a request about which there is nothing to say costs
+They are given as `extra=` to a log call, and made only there, so that a request about which nothing is logged costs
 nothing.
 """
 
@@ -32,7 +32,7 @@ def of_request(peer: Peer, request: Request) -> Fields:
 
 
 def api_name(key: int) -> str:
-    """As Kafka writes it; of a key that no API has, the number."""
+    """Returns the API's name as Kafka writes it; for a key that no API has, the number."""
     return ApiKey(key).title if key in _KEYS else str(key)
 
 

@@ -160,7 +160,7 @@ def _asked_for(
         operations = authorized.topic(call, text) if with_operations else operations
         name = topic_names.checked(text)
         if may_create and name != topic_names.METADATA_TOPIC:
-            call.broker.planner.new_topic(TopicSpec(name), view)  # Says why it was not made.
+            call.broker.planner.new_topic(TopicSpec(name), view)  # Raises the reason why it was not made.
         return _unknown(call, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
     except Refused as refused:
         return _unknown(call, asked, refused.code, operations)
@@ -220,7 +220,7 @@ def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePart
 
 
 def leader_error(call: Call, leader: BrokerId) -> ErrorCode:
-    """Why the leader can't be named to this client, or NONE."""
+    """Returns why the leader can't be named to this client, or NONE."""
     broker = call.broker.view.brokers.get(leader)
     if broker is None:
         return ErrorCode.LEADER_NOT_AVAILABLE

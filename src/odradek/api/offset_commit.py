@@ -4,7 +4,7 @@ v2 to v4: offsets that expire at a time of their own.  v5: they expire with the 
 epochs.  v7: static members.  v8: flexible.  v9: members of the consumer protocol, with an epoch where a generation was
 (KIP-848).  v10: topics by id.
 
-What a partition is refused for is told of it alone.  What the committer is refused for is told of every partition.
+An error of a partition is told of that partition, an error of the committer of every partition.
 A commit is one batch in the log, however long: of one that is made ready in slices others see all or nothing.
 """
 
@@ -79,7 +79,7 @@ def refuse(call: Call, body: OffsetCommitRequest, code: ErrorCode) -> OffsetComm
 def _commit(
     call: Call, body: OffsetCommitRequest, partitions: Partitions[OffsetCommitRequestPartition]
 ) -> Generator[Wait, Any, Committed]:
-    """One batch in the log, however many they are.  Raises Refused."""
+    """Commits the offsets as one batch in the log, however many they are.  Raises Refused."""
     shard_of, committer = call.broker.groups.shard_of, committer_of(body, call.version)
     shard = shard_of(body.group_id, may_be_empty=True)
     if len(partitions.known) <= SLICE_ELEMENTS:

@@ -1,6 +1,6 @@
 """OffsetDelete, version 0: a group forgets its offsets of some partitions (KIP-496).
 
-Not those of topics that its members are subscribed to.  A group of another kind than consumers (of Connect workers,
+Offsets of topics that its members are subscribed to stay.  A group of another kind than consumers (of Connect workers,
 say) must have no members: what they read is not known here.
 
 Each offset is forgotten, or is not, by itself; others may have their turn after each hundred.
@@ -51,7 +51,10 @@ def handle(call: Call, body: OffsetDeleteRequest) -> Slices:
 def _delete(
     call: Call, group_id: str, partitions: Partitions[OffsetDeleteRequestPartition]
 ) -> Parts[tuple[list[ErrorCode], Written | None]]:
-    """Some at a time; the group is asked before each time.  The last that was written.  Raises Refused."""
+    """Deletes the offsets, a hundred at a time; the group's subscriptions are checked each time.
+
+    Returns each partition's error code and the last write.  Raises Refused.
+    """
     codes: list[ErrorCode] = []
     written: Written | None = None
     for start in range(0, max(len(partitions.known), 1), SLICE_ELEMENTS):

@@ -55,7 +55,7 @@ Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
 
 class _Group(NamedTuple):
-    """What is asked of one group.  `topics` is None for all."""
+    """What a request asks of one group; `topics` is None for all."""
 
     id: str
     member_id: str | None
@@ -64,7 +64,10 @@ class _Group(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """The answer about a group; it counts if all that was written to `partition` before counts, None: in any case."""
+    """The answer about a group.
+
+    It counts once all that was written to `partition` is safe; at once if that is None.
+    """
 
     group: _Group
     answer: OffsetFetchResponseGroup
@@ -129,7 +132,7 @@ def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetch
 
 
 def _all(call: Call, reader: GroupReader) -> Parts[list[OffsetFetchResponseTopics]]:
-    """By id only what has one; nothing of topics that may not be described."""
+    """Returns all offsets of topics that may be described; if topics are told by id, only of topics that have one."""
     by_id = call.version >= TOPIC_IDS_SINCE
     topics = []
     for name in reader.topics():
@@ -196,7 +199,7 @@ def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetch
 
 
 def _refused(call: Call, group: _Group, code: ErrorCode) -> Parts[OffsetFetchResponseGroup]:
-    """Before v2 there is no place for an error but at each partition."""
+    """Returns the error of a group; before v2 an answer has no place for it but each partition."""
     if call.version >= ERROR_OF_ALL_SINCE:
         return _told(group, [], code)
     topics = []

@@ -1,8 +1,8 @@
-"""What dispatch comes back with: an answer, or something that will have one.
+"""What dispatch returns: an answer, or something that will have one.
 
 Encoded          the answer's bytes, None where there is none (acks 0)
 Parked[Encoded]  the answer comes when something has happened, or at a deadline; the next request is handled
-Staged           a produce whose batches have their places; the broker's next commit writes them
+Staged           a produce whose batches have their offsets; the broker's next commit writes them
 Steps            not done yet: handled on in slices, or when a thread is through; the next request waits
 """
 
@@ -24,15 +24,15 @@ Encoded: TypeAlias = list[Chunk] | None
 
 
 class Staged:
-    """A produce whose batches have their places, and are written by the broker's next commit.
+    """A produce whose batches have their offsets, and are written by the broker's next commit.
 
-    One that `is_quick` took some ten microseconds so far.
+    Staging one that `is_quick` took some ten microseconds.
     """
 
     is_quick = False
 
     def finish(self) -> Encoded | Parked[Encoded]:
-        """Once, after the commit: the answer, or what it waits for.
+        """Returns the answer, or the request parked; called once, after the commit.
 
         Raises ConnectionAbortedError for a failure that no answer can carry.
         """
@@ -40,7 +40,7 @@ class Staged:
 
 
 class Resumed(NamedTuple):
-    """What a request in steps goes on with: the time, and what its Work came to (a value, or an error)."""
+    """What a request in steps is resumed with: the time, and its Work's result (a value, or an error)."""
 
     now: Moment
     value: Any = None
@@ -60,7 +60,7 @@ Slices: TypeAlias = Generator[Wait, object, object]
 
 
 def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | Parked[Encoded]:
-    """A handler's answer in the request's version: a message, None, or a message parked."""
+    """Encodes a handler's answer (a message, None, or a message parked) in the request's version."""
     if isinstance(answer, Parked):
         parked = Parked(answer.condition, answer.deadline, _encoder(request, answer.then, throttle_ms))
         parked.takes_long = answer.takes_long
@@ -87,7 +87,7 @@ def _encoder(request: Request, then: Callable[[], object], throttle_ms: int) -> 
 
 
 def drained(steps: Steps, now: Moment) -> Done:
-    """Goes through all steps at once, doing their work here; for tests that can wait."""
+    """Goes through all steps at once, and does their work here; for tests that can wait."""
     resumed: Resumed | None = None
     while True:
         try:

@@ -1,7 +1,7 @@
 """Answers to requests of many elements are made in parts: a generator yields between elements and returns the whole.
 
-Where it yields nothing is half done: others may have a turn there (api/outcome: Slices), and what was found before may
-not be there any more.
+Where it yields nothing is half done: other requests may have a turn there (api/outcome: Slices), and what was found
+before may be gone afterwards.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from odradek.core.parked import Condition, Parked
 Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]
 
-SORTED_AT_ONCE = 2_000  # Texts; a millisecond.
-CHEAP = 8  # So many elements are one part where next to nothing is done with each.
-WRITE_PARTS = 4  # More than that of others' a batch in the log costs.
+SORTED_AT_ONCE = 2_000  # Texts that are sorted at once: a millisecond.
+CHEAP = 8  # Elements in one part, where next to nothing is done with each.
+WRITE_PARTS = 4  # Parts that writing one batch to the log is worth.
 
 
 class Settles(Condition, Protocol):
-    """Writes that are to be safe: Written, AllWritten, Settled."""
+    """Writes that have to become safe: Written, AllWritten, Settled."""
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing has to be waited for."""
+        """True if no write has to be waited for any more."""
 
 
 def whole(parts: Parts[Result]) -> Result:
-    """All parts at once."""
+    """Makes all parts at once and returns the whole."""
     while True:
         try:
             next(parts)
@@ -43,13 +43,13 @@ def whole(parts: Parts[Result]) -> Result:
 
 
 def pauses(count: int) -> Parts[None]:
-    """As many parts as what was just done at once is worth."""
+    """Yields as often as the work that was just done is worth in parts."""
     for _ in range(count):
         yield
 
 
 def in_order(texts: Iterable[str]) -> Parts[list[str]]:
-    """Each once, sorted."""
+    """Returns the texts sorted, each once."""
     seen: set[str] = set()
     for number, text in enumerate(texts, 1):
         seen.add(text)
@@ -75,7 +75,7 @@ def parked(
 ) -> Generator[Wait, Any, Parked[Result] | Result]:
     """Waits for an event, then makes the answer about `count` elements.
 
-    One that is long is made in slices, and what follows on the connection waits for it; a short one is made at once.
+    A long answer is made in slices, and later requests of the connection wait for it; a short one is made at once.
     """
     if count <= SLICE_ELEMENTS:
         return Parked(condition, deadline, lambda: whole(make()))
@@ -86,11 +86,11 @@ def parked(
 def settled(
     writes: Settles, now: Moment, count: int, make: Callable[[], Parts[Result]], timeout_ms: int = WRITE_TIMEOUT_MS
 ) -> Generator[Wait, Any, Parked[Result] | Result]:
-    """Waits until the writes are safe, or can't be any more, then makes the answer, as `parked` does."""
+    """Waits until the writes are safe or have failed, then makes the answer as `parked` does."""
     if writes.is_settled:
         return (yield from make())
     return (yield from parked(writes, now.steady + timeout_ms, count, make))
 
 
 def nothing() -> None:
-    """The event alone is waited for."""
+    """Does nothing: a request that is parked with it only waits for its event."""

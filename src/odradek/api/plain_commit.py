@@ -1,7 +1,7 @@
-"""The commit of offsets that most are: like one before it, but for the offsets (commit_template.py).
+"""Plain offset commits, which most are: they match a template but for the offsets (commit_template.py).
 
-Reading, handling and answering it costs a third of what it costs in offset_commit.py.  Whatever is not plain, or would
-get an error, is left to offset_commit.py before anything was done: it has all the rules.
+Reading, handling and answering one costs a third of what it costs in offset_commit.py.  A request that is not plain, or
+would get an error, is left to offset_commit.py before anything was done: it has all the rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.wire.request import Request
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
-    """None if it is not plain."""
+    """Commits and answers a plain request; returns None if the request is not plain."""
     found = peer.commit_templates.find(request)
     if found is None:
         return None
@@ -47,7 +47,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: OffsetCommitRequest) -> None:
-    """A request was read from `received`: the next one like it may be plain."""
+    """Makes a template of a request that was read from `received`, so that the next one like it may be plain."""
     if len(received) > BODY_BYTES_MAX or body.retention_time_ms != NO_RETENTION:
         return
     rights = peer.admission.rights
@@ -68,7 +68,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
     length_max = broker.configs.int("offset.metadata.max.bytes")
     if any(place.has_more_than(length_max) for place in places):
         return
-    with suppress(Refused):  # Nobody coordinates the group here.
+    with suppress(Refused):  # This broker does not coordinate the group.
         shard = broker.groups.shard_of(body.group_id, may_be_empty=True)
         repeated = RepeatedCommit(shard, committer_of(body, version), places)
         template = CommitTemplate(version, repeated, partial(_respond, codes), broker)

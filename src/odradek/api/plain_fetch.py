@@ -1,10 +1,10 @@
-"""The fetch that brings most: it is like a request before (fetch_template.py), and there is something new to send.
+"""Plain fetches, which bring most records: they match a template (fetch_template.py), and there is something to send.
 
-Reading, handling and answering it costs half of what it costs in fetch.py.  Whatever is not plain, finds less than was
-asked for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One of a single
-partition that is to wait for the first record waits here; if its answer is not plain then, fetch.py makes it.  That of
-a session with several is plain if nothing is due that it does not name, and there are records of all; if not it need
-not be read, but fetch.py handles it.
+Reading, handling and answering one costs half of what it costs in fetch.py.  A request that is not plain, finds less
+than it asks for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  A fetch of
+a single partition that has to wait for one record waits here; if its answer is not plain then, fetch.py makes it.  A
+fetch in a session of several partitions is plain if it names all that are due in the session and all of them have
+records; if it is not plain, it need not be read, but fetch.py handles it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_REPLICA = -1
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
-    """None if it is not plain."""
+    """Answers or parks a plain request; returns None if the request is not plain."""
     found = peer.fetch_templates.find(request)
     if found is None:
         return None
@@ -61,23 +61,23 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
         return None
     size = readable.records.size
     if not size and template.may_wait:
-        asked.goes_on()
+        asked.advance_session()
         waiting = _Waiting(asked, partition)
         return Parked(waiting, now.steady + template.max_wait_ms, waiting.answer)
     if not size or size < template.min_bytes:
         return None
-    asked.goes_on()
+    asked.advance_session()
     return asked.answered([readable])
 
 
 def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded]:
-    """The session has several partitions; of what is due in it some may not be named."""
+    """Answers a request in a session of several partitions; it may not name all that are due."""
     if session.rules != rules_of(asked.peer.admission, asked.template.isolation_level):
-        return None  # All of the session is told anew.
+        return None  # All partitions of the session are told anew.
     if len(session.due) > SLICE_ELEMENTS:
         return None
     found = _read_all(asked) if asked.names_all_that_is_due(session) else None
-    asked.goes_on()
+    asked.advance_session()
     if found is not None:
         return asked.answered(found)
     asked.request.body = NO_BODY
@@ -86,7 +86,11 @@ def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded
 
 
 def _read_all(asked: _Asked) -> list[Readable] | None:
-    """None if there is too little, or nothing for one of them in a session: the answer leaves that out."""
+    """Reads all partitions that the request names.
+
+    Returns None if that is less than min_bytes, or if one partition of a session has nothing: the answer would leave it
+    out.
+    """
     broker, template, is_left_out = asked.broker, asked.template, asked.session is not None
     partitions: list[Partition] = []
     for number, offset in enumerate(asked.offsets):
@@ -109,7 +113,7 @@ def _read_all(asked: _Asked) -> list[Readable] | None:
 
 
 class _Asked:
-    """A fetch that is like one before."""
+    """A fetch request that matches a template."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -128,7 +132,7 @@ class _Asked:
         self.template = template
         self.session = session
         self.offsets = offsets
-        # Those of the session; it may have ended by the time of the answer.
+        # The session's partitions; the session may have ended by the time of the answer.
         self.wanted = [] if session is None else [session.wanted[one.key] for one in template.wanted]
 
     def call(self) -> Call:
@@ -137,13 +141,13 @@ class _Asked:
         return Call(self.broker, self.peer, request.api_version, request.client_id, correlation_id, self.now)
 
     def names_all_that_is_due(self, session: Session) -> bool:
-        """And in the order in which they would be served."""
+        """True if the request names all partitions that are due, in the order in which they would be served."""
         if len(session.due) > len(self.offsets):
             return False
         return all(due.key == known.key for due, known in zip(session.due, self.template.wanted, strict=False))
 
-    def goes_on(self) -> None:
-        """The session has heard it."""
+    def advance_session(self) -> None:
+        """Advances the session: its epoch, and the fetch offsets of the partitions."""
         session = self.session
         if session is None:
             return
@@ -154,7 +158,7 @@ class _Asked:
             session.due[wanted] = None
 
     def answered(self, found: list[Readable]) -> Encoded:
-        """What was read of each partition."""
+        """Returns the answer's frame with what was read of each partition."""
         rows: list[tuple[int, ...]] = []
         records: list[Splice] = []
         for one in found:
@@ -174,7 +178,7 @@ def _partition(broker: Broker, template: FetchTemplate, number: int) -> Partitio
 
 
 def _has_all(session: Session, template: FetchTemplate) -> bool:
-    """True if nothing is asked for that the session does not have."""
+    """True if the session has all partitions of the template."""
     return all(one.key in session.wanted for one in template.wanted)
 
 
@@ -187,7 +191,7 @@ def _read(  # noqa: PLR0917
     bytes_max: int,
     at_least_one: bool = True,
 ) -> Readable | None:
-    """None if there is an error, or an aborted transaction to tell of."""
+    """Reads one partition; returns None if there is an error, or an aborted transaction to tell of."""
     wanted = template.wanted[number]
     bytes_max = min(wanted.max_bytes, bytes_max, broker.fetch_bytes_max)
     try:
@@ -202,9 +206,9 @@ def _read(  # noqa: PLR0917
 
 
 class _Waiting:
-    """A fetch of one partition that waits for the first record: its condition, and its answer.
+    """A plain fetch of one partition that waits for one record; it is both the condition and the maker of the answer.
 
-    It is answered by the rights it came with.
+    It is answered by the rights that it came with.
     """
 
     def __init__(self, asked: _Asked, partition: Partition) -> None:
@@ -215,7 +219,7 @@ class _Waiting:
         asked.request.body = NO_BODY
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        """True for a record, or if it is not plain any more."""
+        """True if there is a record, or if the fetch is not plain any more."""
         asked = self._asked
         end = self._partition.readable_end(read_committed=asked.template.is_read_committed)
         return asked.offsets[0] < end or self._read() is None
@@ -228,7 +232,7 @@ class _Waiting:
         return _read(asked.broker, partition, asked.template, 0, asked.offsets[0], asked.template.max_bytes)
 
     def answer(self) -> Encoded:
-        """Whatever there is by now."""
+        """Answers with what can be read now."""
         asked = self._asked
         readable = self._read()
         if readable is None:
@@ -247,7 +251,7 @@ class _Waiting:
 
 
 def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, body: FetchRequest) -> None:
-    """A request was read from `received`: the next one like it may be plain."""
+    """Makes a template of a request that was read from `received`, so that the next one like it may be plain."""
     version, known = request.api_version, peer.fetch_templates
     if version < _VERSION_MIN or len(received) > BODY_BYTES_MAX:
         return
@@ -274,7 +278,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
 
 
 def _is_learnable(body: FetchRequest) -> bool:
-    """A consumer's, for some partitions, not the first of a session or its last."""
+    """True for a consumer's fetch of some partitions that neither begins nor ends a session."""
     if body.isolation_level not in ISOLATION_LEVELS:
         return False
     if body.replica_id != _NO_REPLICA or body.replica_state.replica_id != _NO_REPLICA or body.forgotten_topics_data:
@@ -290,7 +294,7 @@ def _is_learnable(body: FetchRequest) -> bool:
 
 
 def _are_named_once(body: FetchRequest) -> bool:
-    """Each topic and, of it, each partition; the answer has one place for it."""
+    """True if each partition is named once; a template's answer has one place for it."""
     if len({(topic.topic, topic.topic_id) for topic in body.topics}) < len(body.topics):
         return False
     return all(len({part.partition for part in topic.partitions}) == len(topic.partitions) for topic in body.topics)

@@ -1,8 +1,9 @@
-"""The produce request that most are: one good batch for each partition, and like one before (produce_template.py).
+"""Plain produce requests, which most are: one good batch for each partition, and a match for a template
+(produce_template.py).
 
-Reading, handling and answering a small batch costs a third of what it costs in produce.py.  Whatever is not plain, or
-goes wrong, is left to produce.py before anything was done: it has all the rules and every error.  Of several batches
-the first may have its place when the second is refused: then produce.py makes the answer.
+Reading, handling and answering a small batch costs a third of what it costs in produce.py.  A request that is not
+plain, or goes wrong, is left to produce.py before anything was done: it has all the rules and every error.  Of several
+batches the first may be staged when the second is refused: then produce.py makes the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from odradek.wire.request import Request
 
 
 def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainStaged | None:
-    """None if it is not plain.  Raises Malformed."""
+    """Stages a plain request; returns None if the request is not plain.  Raises Malformed."""
     found = peer.produce_templates.find(request, peer.admission.produce_templates)
     if found is None:
         return None
@@ -41,7 +42,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     try:
         batch = ingress.admitted(partition, records[0], now, at_once=True)
         join = None
-        if batch.attributes:  # None are set in most batches.
+        if batch.attributes:  # Most batches have none set.
             join = produce.admit(broker, partition, batch, template.version, template.transactional_id, now)
         append = broker.stage(partition, batch, now, all_replicas=template.acks == produce.ACKS_ALL)
     except Refused:
@@ -53,7 +54,7 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
 def _stage_several(
     broker: Broker, request: Request, template: ProduceTemplate, records: list[memoryview], now: Moment
 ) -> PlainStaged | None:
-    """Those of transactions are not plain: they join them together."""
+    """Stages several batches; returns None if one is transactional, as those join their transaction together."""
     staged: list[tuple[Partition, Batch]] = []
     for known, one in zip(template.partitions, records, strict=True):
         partition = known.find(broker)
@@ -84,10 +85,10 @@ def _stage_several(
 def learn(
     peer: Peer, request: Request, received: memoryview, body: ProduceRequest, done: produce.PendingProduce
 ) -> None:
-    """A request was read from `received` and staged: the next one like it may be plain.
+    """Makes a template of a request that was read from `received` and staged: the next one like it may be plain.
 
-    What was staged was allowed.  The transactional id was asked only if the batch was of a transaction; the next one
-    may be.
+    A request that was staged was allowed.  But its transactional id was checked only if the batch was transactional,
+    and the next one may be, so the right to write with that id is checked here.
     """
     transactional_id = body.transactional_id
     count = sum(len(topic.partition_data) for topic in body.topic_data)
@@ -96,12 +97,12 @@ def learn(
     if transactional_id is not None and (count > 1 or not produce.may_write(peer.admission.rights, transactional_id)):
         return
     names = [appended.name for appended in done.appended]
-    if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # Who may write there is asked each time.
+    if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # There it is checked each time.
         peer.produce_templates.learn(request.api_version, body, names, received, peer.admission.produce_templates)
 
 
 class PlainStaged(Staged):
-    """One batch of each partition on its way."""
+    """A plain produce request whose batches are staged, one for each partition."""
 
     is_quick = True
 
@@ -115,7 +116,7 @@ class PlainStaged(Staged):
         now: Moment,
         join: Written | None = None,
     ) -> None:
-        """`join` is of the only partition to its transaction."""
+        """`join` is the write that makes the only partition part of its transaction."""
         self.broker = broker
         self.request = request
         self.template = template
@@ -144,7 +145,7 @@ class PlainStaged(Staged):
         return rows
 
     def _is_done(self) -> bool:
-        """Nobody else has to have it first, and nothing went wrong."""
+        """True if every batch was appended without an error and need not wait for a sync or for replicas."""
         for append in self.appends:
             if append.refused is not None or append.needs_sync:
                 return False

@@ -49,7 +49,7 @@ from odradek.wire.schema import maker
 Response = TypeVar("Response", ProduceResponse, None)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = _ACKS = 0, 1, -1
-FIRST_WRITE_PARTS = 20  # Of a slice; so much more than another write costs the first in a leader epoch.
+FIRST_WRITE_PARTS = 20  # Of a slice: what the first write in a leader epoch costs more than another.
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
 
@@ -59,7 +59,7 @@ _topic_answer = maker(TopicProduceResponse)
 
 
 class PendingProduce:
-    """A produce whose batches have their places.  After the broker's commit, `settle` says how it went."""
+    """A produce whose batches have their offsets; after the broker's commit, `settle` answers it."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -78,7 +78,10 @@ class PendingProduce:
         self.appended = appended
 
     def settle(self) -> ProduceResponse | Parked[ProduceResponse] | None:
-        """Raises ConnectionAbortedError where there is an error and no answer to carry it."""
+        """Answers the request, or parks it until its batches are acknowledged; None with acks=0.
+
+        Raises ConnectionAbortedError if there is an error and no answer to carry it.
+        """
         response, waiting = self._response, Acknowledgement(self._broker)
         for appended in self.appended:
             refused = appended.append.refused
@@ -93,21 +96,21 @@ class PendingProduce:
 
 
 def check_unanswered(response: ProduceResponse) -> None:
-    """Raises ConnectionAbortedError if there is an error, of which nobody is told with acks=0.
+    """Raises ConnectionAbortedError if there is an error, which acks=0 leaves no way to tell.
 
-    Like Kafka, we close the connection then, so that the client looks again for the leader.
+    Like Kafka, we close the connection then, so that the client looks for the leader again.
     """
     if any(part.error_code for topic in response.responses for part in topic.partition_responses):
         raise ConnectionAbortedError("a produce with acks=0 failed")
 
 
 class Appended(NamedTuple):
-    """One partition's part: the place of its batch, and its answer."""
+    """One partition of a produce: its append, and its part of the answer."""
 
     name: TopicPartition
     append: Append
     answer: PartitionProduceResponse
-    join: Written | None = None  # Of its partition to the transaction; it has to be safe, too.
+    join: Written | None = None  # The write that makes its partition part of the transaction; it has to be safe, too.
 
     def fail(self, refused: Refused) -> None:
         self.answer.error_code = refused.code
@@ -130,9 +133,9 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
 
 
 def _takes_long(call: Call, body: ProduceRequest) -> bool:
-    """True if the request is for very many partitions, or one of its batches has to be looked into by a thread.
+    """True if the request has very many partitions, or a batch that a thread has to look into.
 
-    Or if it is for some to which nobody has written since their leader became it: that takes a file or two for each.
+    Also if it has some partitions that nobody has written to in this leader epoch: that takes a file or two for each.
     """
     count = sum(len(topic.partition_data) for topic in body.topic_data)
     if count > SLICE_ELEMENTS or (count > SLICE_ELEMENTS // FIRST_WRITE_PARTS and _are_some_new(call, body)):
@@ -151,7 +154,7 @@ def _are_some_new(call: Call, body: ProduceRequest) -> bool:
 
 
 def _in_slices(call: Call, body: ProduceRequest) -> Slices:
-    """The same between the turns of others; what follows on the connection waits until it is answered, as in Kafka."""
+    """As `handle`, in slices; later requests of the connection wait until it is answered, as in Kafka."""
     transactional: list[BatchHeader] = []
     for topic in body.topic_data:
         for part in topic.partition_data:
@@ -171,7 +174,7 @@ def _in_slices(call: Call, body: ProduceRequest) -> Slices:
 
 
 def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceResponse, waiting: Acknowledgement) -> Slices:
-    """As Staged.settle, when each batch was looked at.  Raises ConnectionAbortedError."""
+    """Answers as PendingProduce.settle does, in slices.  Raises ConnectionAbortedError."""
     if body.acks == ACKS_NONE:
         check_unanswered(response)
         return None
@@ -186,11 +189,14 @@ def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceRespon
 def _stage_topic_in_slices(
     call: Call, body: ProduceRequest, topic: TopicProduceData, waiting: Acknowledgement
 ) -> Generator[Wait, object, TopicProduceResponse]:
-    """Of what is done nothing stays but its answer: of a hundred thousand batches the rest is most of their memory."""
+    """Stages and commits a topic's batches one by one.
+
+    A batch that is done leaves only its answer: of a hundred thousand batches the rest is most of their memory.
+    """
     parts = []
     for part in topic.partition_data:
         try:
-            name = topic_name(call, topic)  # Asked again: time passes between two of them.
+            name = topic_name(call, topic)  # Checked again: time passes between two batches.
             looked_into = yield from _looked_into_beside(call, name, part)
         except Refused as refused:
             parts.append(_refused(part.index, refused))
@@ -215,7 +221,10 @@ def _stage_topic_in_slices(
 def _looked_into_beside(
     call: Call, topic: TopicName, part: PartitionProduceData
 ) -> Generator[Wait, object, Batch | None]:
-    """The batch as the topic wants it, if that takes a thread to find out; None if it does not.  Raises Refused."""
+    """Returns the batch as the topic wants it if a thread has to look into it, else None.
+
+    Raises Refused.
+    """
     partition = call.broker.partition(topic, part.index)
     if not part.records or not ingress.needs_thread(partition, part.records):
         return None
@@ -238,7 +247,7 @@ def _looked_into(call: Call, body: ProduceRequest) -> bool:
 
 
 def _transactional(body: ProduceRequest) -> list[BatchHeader]:
-    """Of its batches those that say to be of a transaction."""
+    """Returns the headers of the batches that are transactional."""
     return [one for topic in body.topic_data for part in topic.partition_data for one in _transactional_of(part)]
 
 
@@ -262,7 +271,7 @@ def _wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[Batc
 
 
 def may_write(rights: Rights, transactional_id: str) -> bool:
-    """True if batches may be of transactions with that id."""
+    """True if the principal may write with the transactional id."""
     return rights.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
@@ -309,7 +318,7 @@ def _stage_partition(  # noqa: PLR0917
         else:
             batch = ingress.fitting(partition, looked_into)
         join = None
-        if batch.attributes:  # None are set in most batches.
+        if batch.attributes:  # Most batches have none set.
             join = admit(broker, partition, batch, call.version, body.transactional_id, call.now)
         append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
@@ -326,7 +335,7 @@ def _stage_partition(  # noqa: PLR0917
 
 
 def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> None:
-    """What this version does not take of a batch that is good in itself.  Raises Refused."""
+    """Raises Refused if the request's version does not allow the batch, which is good in itself."""
     if batch.codec is Codec.ZSTD and version < ZSTD_SINCE:
         text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
@@ -338,14 +347,17 @@ def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> N
 def admit(  # noqa: PLR0917
     broker: Broker, partition: Partition, batch: Batch, version: int, transactional_id: str | None, now: Moment
 ) -> Written | None:
-    """As check_allowed, and its transaction must take it: admit_transactional.  Raises Refused."""
+    """Raises Refused if the version (check_allowed) or the transaction does not allow the batch.
+
+    Returns the write that makes the partition part of the transaction, if it is not safe yet.
+    """
     check_allowed(version, transactional_id, batch)
     if not batch.is_transactional or not batch.has_producer_id:
         return None
     assert transactional_id is not None, "it is checked"
     if partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
         return broker.transactions.unsafe_join(transactional_id)
-    partition.check_producer_epoch(batch)  # What comes late must not become part of another transaction.
+    partition.check_producer_epoch(batch)  # A late batch must not become part of another transaction.
     adds = version >= PRODUCE_ADDS_SINCE
     if adds or broker.configs.bool("transaction.partition.verification.enable"):
         partition.await_first(batch, now.wall, from_zero=adds)
@@ -363,15 +375,15 @@ def _refused(index: int, refused: Refused) -> PartitionProduceResponse:
 
 
 class Acknowledgement:
-    """What an answer waits for: each of its partitions has what was appended, in sync or on the disk."""
+    """The condition of a produce: every appended batch is in sync, or on the disk."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.pending: list[Appended] = []
-        self._left: list[Appended] = []  # Of those, as far as is known.
+        self._left: list[Appended] = []  # Those of `pending` that were not settled when last looked at.
 
     def add(self, appended: Appended) -> None:
-        if not self._is_settled(appended):
+        if not self._try_settle(appended):
             self.pending.append(appended)
             self._left.append(appended)
 
@@ -386,11 +398,11 @@ class Acknowledgement:
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         left = self._left
-        while left and self._is_settled(left[-1]):  # Each is looked at until it is settled, and not after.
+        while left and self._try_settle(left[-1]):  # Looked at until it is settled, and not after.
             left.pop()
         return not left
 
-    def _is_settled(self, appended: Appended) -> bool:
+    def _try_settle(self, appended: Appended) -> bool:
         append, join = appended.append, appended.join
         partition = self._broker.partitions.get(appended.name)
         if join is not None and not join.is_settled:
@@ -407,16 +419,16 @@ class Acknowledgement:
         return True
 
     def _settle(self, response: Response) -> Response:
-        """The answer, when the last partition is there or the time is over."""
+        """Returns the response, when the last partition is settled or the time is over."""
         if response is not None:
             for appended in self.pending:
                 self.settle(appended)
         return response
 
     def settle(self, appended: Appended) -> None:
-        """Puts into its answer how it has ended, or that the time is over."""
+        """Puts the outcome, or that the time is over, into the partition's answer."""
         answer = appended.answer
-        if not self._is_settled(appended):
+        if not self._try_settle(appended):
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         if answer.error_code:
             answer.base_offset = NO_OFFSET

@@ -1,4 +1,4 @@
-"""The parts of a Produce: which topic one is for, and its transaction, which they join together."""
+"""The topic that a part of a Produce is for, and the transaction that its parts join together."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC_IDS_SINCE = 13
-ADMIN_CLIENT = "__admin_client"  # Whoever calls itself so may write to internal topics: Kafka's own tools do.
-_ATTRIBUTES_AT = 22  # The lower byte: the records may be anything yet.
+ADMIN_CLIENT = "__admin_client"  # A client of this name may write to internal topics: Kafka's own tools do.
+_ATTRIBUTES_AT = 22  # The attributes' lower byte; nothing was checked of the records yet.
 
 
 def topic_name(call: Call, topic: TopicProduceData) -> TopicName:
-    """Raises Refused(UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION)."""
+    """Returns the topic's name.
+
+    Raises Refused(UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION).
+    """
     by_id = call.version >= TOPIC_IDS_SINCE
     name = call.broker.topic_name(topic.topic_id) if by_id else TopicName(topic.name)
     if not call.may(Operation.WRITE, ResourceType.TOPIC, name):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # Without a sentence: it may be asked for by id.
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # Without a text: the client may know only the id.
     if name in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     return name
 
 
 def is_transactional(part: PartitionProduceData) -> bool:
-    """By its header, which is there and whole; nothing else was looked at."""
+    """True if the batch's header, which is whole, says so; nothing else was looked at."""
     records = part.records
     return records is not None and len(records) >= HEADER_BYTES and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
 
@@ -41,8 +44,8 @@ def is_transactional(part: PartitionProduceData) -> bool:
 def join_together(call: Call, body: ProduceRequest, producer: ProducerIdAndEpoch) -> None:
     """Has the coordinator write one record for all partitions that the request makes part of its transaction.
 
-    `producer` is the one of all its batches.  What is refused here is refused again, and answered, where each batch is
-    looked at (produce.admit).
+    `producer` is the one of all its batches.  What is refused here is refused again, and answered, when each batch is
+    staged (produce.admit).
     """
     joining = [
         partition.topic_partition

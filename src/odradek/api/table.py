@@ -43,7 +43,7 @@ class Api:
         return cast(Refuser, import_module(f"odradek.api.{self._module}").refuse)
 
     def load(self) -> None:
-        """Now: its first request then does not wait for it, nor fail for want of a descriptor to read it with.
+        """Loads the API's code now: its first request does not wait for that, nor fail for want of a descriptor.
 
         A module with more to load has a function `load` of its own.
         """
@@ -61,7 +61,7 @@ class Api:
 
 
 def _nothing() -> None:
-    """Is left to be loaded."""
+    """Does nothing: the module has no `load` of its own."""
 
 
 _APIS = (

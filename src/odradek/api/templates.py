@@ -1,7 +1,7 @@
-"""What a connection's requests of one API were like, so that the next ones like them need not be read.
+"""Templates of a connection's requests of one API, so that the next ones like them need not be read.
 
-A template (wire/template.py) tells what requests have in common, and its meaning what they ask for.  A template is made
-of a request that was read, and only if writing that gives the same bytes: what is recognised can be nothing else.
+A template (wire/template.py) holds what requests have in common, and its meaning what they ask for.  It is made of a
+request that was read, and only if encoding that gives the same bytes: what matches can be nothing else.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from odradek.wire.template import NumbersTemplate
 
 Meaning = TypeVar("Meaning")
 
-PARTITIONS_MAX = 32  # Of a request that is learned: one with more is rarely the same again.
-BODY_BYTES_MAX = 2048  # Without its records.
+PARTITIONS_MAX = 32  # A request with more is rarely the same again, so it gets no template.
+BODY_BYTES_MAX = 2048  # Of a request with a template, without its records.
 SHAPES_MAX = 8
 _MISSES_PER_PLACE = 16
 
 
 class TemplatePartition:
-    """A partition that requests name."""
+    """A partition that the requests of a template name."""
 
     def __init__(self, name: TopicPartition, topic_id: Uuid) -> None:
-        """`topic_id` is zero where the topic is named."""
+        """`topic_id` is zero where the topic is named by its name."""
         self.name = name
         self.topic_id = topic_id
         self.has_topic_id = topic_id != ZERO_UUID
 
     def find(self, broker: Broker) -> Partition | None:
-        """None if it is gone; a topic that was made anew has another id."""
+        """Returns the partition, None if it is gone; a topic that was made anew has another id."""
         if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
             return None
         return broker.partitions.get(self.name)
 
 
 class Templates(Generic[Meaning]):
-    """Bounded: what is not worth it is not learned.  Its size, and `size_max`, count partitions."""
+    """A bounded cache of templates.  Its size, and `size_max`, count partitions."""
 
     def __init__(self, size_max: int, shapes_max: int) -> None:
         self._size_max = size_max
@@ -55,11 +55,14 @@ class Templates(Generic[Meaning]):
         return self._size
 
     def make_room(self) -> bool:
-        """To be asked first: to find out what a request is like costs as much as to read it.  False: there is none."""
+        """Returns False if no template can be added now.
+
+        To be called first: to find out whether a request can have a template costs as much as to read it.
+        """
         return self._size < self._size_max or self._forget()
 
     def note(self, kind: Hashable) -> bool:
-        """Returns True if it was noted before: nothing is learned from who asks once and never again."""
+        """Notes a kind of request; True if it was noted before: a request that never comes again gets no template."""
         if kind in self._seen:
             return True
         if len(self._seen) >= self._size_max:
@@ -68,19 +71,19 @@ class Templates(Generic[Meaning]):
         return False
 
     def give_up(self, kind: Hashable) -> None:
-        """Such requests are written in another way than ours, or there are too many that begin alike."""
+        """Notes that this kind gets no template: its bytes are not our encoding, or too many templates begin alike."""
         if len(self._given_up) >= self._size_max:
             self._given_up.clear()
         self._given_up.add(kind)
 
     def has_given_up(self, kind: Hashable) -> bool:
-        """True if to find out what such a request is like was of no use."""
+        """True if requests of this kind get no template."""
         return kind in self._given_up
 
     def _forget(self) -> bool:
-        """When there is no room: everything, but only after many requests for which it was of no use."""
+        """Makes room by dropping all templates, but only after many misses; returns whether it did."""
         self._misses += 1
-        if self._misses < _MISSES_PER_PLACE * self._size_max:  # Till then it may not be out of date.
+        if self._misses < _MISSES_PER_PLACE * self._size_max:  # Till then the templates may still be of use.
             return False
         self._misses = self._size = 0
         self._given_up.clear()
@@ -92,14 +95,14 @@ class Templates(Generic[Meaning]):
 
 
 class NumbersTemplates(Templates[Meaning]):
-    """Of requests that differ in some numbers, by where these stand, and by all else that a request has."""
+    """Templates of requests that differ in some numbers, by where these stand and by all other bytes of the request."""
 
     def __init__(self, size_max: int, shapes_max: int = SHAPES_MAX) -> None:
         super().__init__(size_max, shapes_max)
         self._shapes: list[tuple[NumbersTemplate, dict[int, Meaning]]] = []
 
     def find(self, request: Request) -> tuple[Meaning, tuple[int, ...]] | None:
-        """What a request means, and its numbers."""
+        """Returns the meaning of a request and its numbers; None if it matches no template."""
         return self.find_body(request.api_version, request.body.tobytes()) if self._shapes else None
 
     def find_body(self, version: int, body: bytes) -> tuple[Meaning, tuple[int, ...]] | None:
@@ -111,9 +114,9 @@ class NumbersTemplates(Templates[Meaning]):
         return None
 
     def learn(self, template: NumbersTemplate, received: bytes, meaning: Meaning, partitions: int = 1) -> bool:
-        """Keeps what `received` means.
+        """Keeps the meaning of `received`, from whose parsed body `template` was made.
 
-        `template` is of what was read from it.  False if that can be written in another way: nothing is kept then.
+        Returns False, and keeps nothing, if `received` is not our encoding of that body.
         """
         if len(received) != template.size or template.key(received) != template.own_key:
             return False

@@ -1,4 +1,4 @@
-"""What the APIs that change topics have in common: a change is asked for, and answered when the tree has it."""
+"""What the APIs that change topics share: a change is asked for, and answered when the metadata tree has it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.core.effects import Change, Changed
 
 
 class TopicsChanged:
-    """Waits for one change to end, and keeps how it did."""
+    """Waits for one change to end, and keeps its result."""
 
     def __init__(self, change: Change) -> None:
         self.keys = (change.token,)
@@ -24,13 +24,13 @@ class TopicsChanged:
         return True
 
     def refusal(self, topic: TopicName) -> Refused | None:
-        """Why the topic was not changed; None if it was."""
+        """Returns why the topic was not changed; None if it was."""
         if self._end is None:
             return Refused(ErrorCode.REQUEST_TIMED_OUT, "the change had not ended in time, and may still do so")
         return self._end.refused.get(topic)
 
     def topic(self, topic: TopicName) -> TopicInfo | None:
-        """The topic as it is after the change."""
+        """Returns the topic as it is after the change."""
         return self._end.topics.get(topic) if self._end else None
 
 

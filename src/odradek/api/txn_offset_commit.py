@@ -4,7 +4,7 @@ v2: leader epochs; knows COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).  v3: flexibl
 fence an old consumer (KIP-447).  v4: knows TRANSACTION_ABORTABLE.  v5: the group's partition joins the transaction with
 this request, without AddOffsetsToTxn (KIP-890).
 
-As OffsetCommit otherwise, but a group has to have a name here.
+Otherwise it is as OffsetCommit, but the group must have a name.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def refuse(call: Call, body: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffs
 
 
 def _known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """The code, as clients of this version understand it.  None of them knows PRODUCER_FENCED here."""
+    """Translates the code to one that clients of this version know; none of them knows PRODUCER_FENCED here."""
     code = fenced_as(code, version, FENCED_NEVER)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
@@ -97,7 +97,10 @@ def _known_to(version: int, code: ErrorCode) -> ErrorCode:
 def _commit(
     call: Call, body: TxnOffsetCommitRequest, partitions: Partitions[TxnOffsetCommitRequestPartition]
 ) -> Generator[Wait, Any, tuple[Written | None, Committed]]:
-    """That the group's partition joins the transaction, if that is not safe yet, and the commit.  Raises Refused."""
+    """Commits the offsets in the transaction.  Raises Refused.
+
+    Returns the commit, and the write that makes the group's partition part of the transaction if it is not safe yet.
+    """
     shard = call.broker.groups.shard_of(body.group_id)
     if body.producer_id < 0:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer id {body.producer_id}")
@@ -115,7 +118,7 @@ def _commit(
         return join, commit(shard, committer, list(offsets_of(partitions)), call.now)
     long = yield from made_ready(partitions, LongCommit(shard, committer, call.now))
     shard = call.broker.groups.shard_of(body.group_id)
-    join = _join(call, body, shard, producer)  # At the end: a transaction may be over by then.
+    join = _join(call, body, shard, producer)  # Last: a transaction may be over by then.
     return join, long.finish(shard, call.now)
 
 

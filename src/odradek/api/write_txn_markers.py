@@ -1,6 +1,6 @@
 """WriteTxnMarkers, versions 1 and 2: how transactions ended, for the partitions that are led here.
 
-From the coordinator on another broker, or from a tool that ends what its coordinator has forgotten (KIP-664).
+Sent by the coordinator on another broker, or by a tool, for a transaction that its coordinator has forgotten (KIP-664).
 Each partition gets its marker by itself.
 """
 
@@ -39,7 +39,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     results: list[WritableTxnMarkerResult] = []
     ends: Ends = []
-    last: dict[Partition, Written] = {}  # To each partition.
+    last: dict[Partition, Written] = {}  # The last marker of each partition.
     count = 0
     for one in body.markers:
         count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
@@ -48,7 +48,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         yield PAUSE
 
     def answer() -> Parts[WriteTxnMarkersResponse]:
-        while ends:  # Each goes when it is told: to free all of them takes long.
+        while ends:  # Freed one by one: to free all of them takes long.
             result, written = ends.pop()
             result.error_code = _code_of(written)
             if not len(ends) % CHEAP:
@@ -66,7 +66,7 @@ def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTx
 def _write(
     call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Partition, Written]
 ) -> Parts[WritableTxnMarkerResult]:
-    """Each partition once; the result of one that was written to comes into `ends`, too."""
+    """Writes one marker to each of its partitions; the results of written ones are also added to `ends`."""
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
     made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}

@@ -200,9 +200,9 @@ class Refused(Exception):
 
 
 def fenced_as(code: ErrorCode, version: int, since: int) -> ErrorCode:
-    """The code, as a request of this version may be told it (KIP-588).
+    """Returns the code, or INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for a request that is too old (KIP-588).
 
-    `since` is the first version that knows PRODUCER_FENCED.
+    `since` is the first version of the request that knows PRODUCER_FENCED.
     """
     is_too_new = code is ErrorCode.PRODUCER_FENCED and version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code

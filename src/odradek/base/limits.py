@@ -12,34 +12,35 @@ REQUEST_BYTES_MAX = 100 * MIB  # socket.request.max.bytes
 REQUEST_BYTES_BEFORE_AUTHENTICATION_MAX = 512 * KIB
 # One byte on the wire (an empty tagged struct) can become a few hundred in Python.
 DECODED_ELEMENTS_MAX = 1_000_000
-# A peer's message may not hold up the others while it is decoded: this many take a tenth of a second.
+# A request must not hold up the others while it is decoded: so many elements take a tenth of a second.
 REQUEST_ELEMENTS_MAX = 100_000
-# With more than this a body is read by a thread, and its handler works in slices of so many: a millisecond or two.
+# A body with more elements than the first is read by a thread, and its handler works in slices of the second: a
+# millisecond or two.
 REQUEST_ELEMENTS_INLINE_MAX = 1_000
 SLICE_ELEMENTS = 100
-# Of those, so many are in memory at a time: one that is larger than this, and some that are not
-# (core/large_requests.py).  One that has not gone on for so long keeps nobody.
+# How many of those requests are in memory at a time (core/large_requests.py): one that is larger than
+# LARGE_REQUEST_BYTES, and some that are not.  One that has not gone on for TURN_STUCK_MS holds up nobody.
 LARGE_REQUEST_BYTES = 128 * KIB
 LARGE_REQUESTS_AT_ONCE = 1
 MIDDLING_REQUESTS_AT_ONCE = 8
 TURN_STUCK_MS = 1_000
 TAGGED_FIELDS_MAX = 1_000
-# A connection's receive buffer begins small, grows to the second while reads fill it with few requests, and may keep
-# the third for a peer whose requests are that large.  Larger ones last for one request.  A read never takes more than
-# the second beyond the request it completes: a request of 14 bytes weighs 340 in memory.
+# A connection's receive buffer begins with the first size, grows to the second while reads fill it with few requests,
+# and may keep the third for a peer whose requests are that large.  Larger buffers last for one request.  A read never
+# takes more than the second size beyond the request it completes: a request of 14 bytes weighs 340 in memory.
 RECEIVE_BUFFER_BYTES_MIN = 4 * KIB
 RECEIVE_BUFFER_BYTES = 128 * KIB  # Five batches of the Java producer, which has so many under way, and more.
 RECEIVE_BUFFER_KEPT_BYTES_MAX = 2 * MIB
 REQUESTS_PER_READ_TO_GROW_MAX = 128
-# All receive buffers above their first 4 KiB together, unless queued.max.request.bytes says else; one request more may
-# be on its way (wire/budget.py).
+# The bound of all receive buffers together, above their first 4 KiB, unless queued.max.request.bytes says else; one
+# request more may be on its way (wire/budget.py).
 RECEIVE_BUDGET_BYTES = 256 * MIB
-# While somebody waits for room in the budget, whoever holds some has to bring so much from one look to the next.
+# While a connection waits for room in the budget, each that holds some must receive so much from one look to the next.
 RECEIVE_LOOK_SECONDS = 3
 RECEIVE_BYTES_PER_LOOK_MIN = 256 * KIB
-# Of one connection; each takes about half a kilobyte.
-PRODUCE_TEMPLATES_MAX = 256  # These count partitions.
-PRODUCE_TEMPLATES_IN_COMMON_MAX = 4_096  # Of all connections with the same rights.
+# Request templates of one connection; each takes about half a kilobyte.
+PRODUCE_TEMPLATES_MAX = 256  # Counted in partitions.
+PRODUCE_TEMPLATES_IN_COMMON_MAX = 4_096  # Shared by all connections with the same rights.
 FETCH_TEMPLATES_MAX = 256
 COMMIT_TEMPLATES_MAX = 128
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
@@ -59,12 +60,11 @@ RECORDS_PER_BATCH_MAX = 10_000_000
 SEGMENT_BYTES_DEFAULT = 1 * GIB  # log.segment.bytes
 SEGMENT_INDEX_BYTES_DEFAULT = 10 * MIB  # log.index.size.max.bytes
 INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
-AWAITED_PRODUCERS_MAX = (
-    1_000  # Of one log: those that tried to begin a transaction, and have written nothing of it yet.
-)
+# Producers of one log that tried to begin a transaction, and have written nothing of it yet.
+AWAITED_PRODUCERS_MAX = 1_000
 SHORT_LIVED_FILES = 8  # Descriptors for what is open for a moment: indexes, checkpoints, directories that are synced.
 
-# Lookups by time.  Those of batches beyond these bounds wait for each other: one at a time has that much memory.
+# Lookups by time.  Those that meet a batch beyond these bounds are done one at a time, so that memory is bounded.
 SEARCHED_BATCH_BYTES_MAX = 1 * MIB + 12
 SEARCHED_PACKED_BYTES_MAX = 64 * KIB
 SEARCHED_UNPACKED_BYTES_MAX = 4 * MIB
@@ -75,7 +75,7 @@ SEARCHES_PER_LOOKUP_MAX = 64  # A thread costs ten times what a search of a smal
 TOPIC_NAME_CHARACTERS_MAX = 249
 
 # Answers.
-ANSWER_BYTES_INLINE_MAX = 1 * MIB  # Of a group, to its leader; a larger one is made by a thread: 2 ms for each MiB.
+ANSWER_BYTES_INLINE_MAX = 1 * MIB  # A group leader's JoinGroup answer; a larger one is made by a thread: 2 ms a MiB.
 SEND_CHUNK_BYTES = 1 * MIB  # What is read at once where a disk has to be waited for.
 SEND_BUFFER_HIGH_BYTES = 1 * MIB  # Answers of one connection in memory, files not counted.
 SEND_BYTES_PER_TURN = 4 * MIB  # Then it is the other connections' turn.

@@ -1,4 +1,4 @@
-"""Where numbers stand in written bytes: that with all of their bits clear differs there from that with all set."""
+"""Finds where numbers stand in encoded bytes: with all their bits clear and with all set, only they differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def places(clear: bytes, full: bytes, sizes: Sequence[int]) -> list[int]:
-    """The position of each number; `sizes` are their bytes, in the order in which they stand."""
+    """Returns the position of each number; `sizes` are their sizes in bytes, in the order in which they stand."""
     assert len(clear) == len(full)
     differs = (int.from_bytes(clear, "big") ^ int.from_bytes(full, "big")).to_bytes(len(clear), "big")
     found, at = [], 0

@@ -1,4 +1,4 @@
-"""Which brokers hold a new partition.
+"""Chooses the brokers that hold a new partition.
 
 Kafka's own spread without racks: leaders go round the brokers from a random one, and the followers of each further
 round are shifted by one more, so that a lost broker's load is shared by all others.
@@ -15,9 +15,10 @@ from odradek.base.units import BrokerId
 def spread(
     brokers: Sequence[BrokerId], partitions: int, replication_factor: int, *, start: int, shift: int, first: int = 0
 ) -> list[tuple[BrokerId, ...]]:
-    """Replicas of `partitions` partitions, numbered from `first`.  `start` and `shift` are random numbers ≥ 0.
+    """Returns the replicas of `partitions` partitions, numbered from `first`.
 
-    Raises Refused(INVALID_REPLICATION_FACTOR) where there are fewer brokers than replicas.
+    `start` and `shift` are random numbers ≥ 0.  Raises Refused(INVALID_REPLICATION_FACTOR) where there are fewer
+    brokers than replicas.
     """
     alive = sorted(brokers)
     if replication_factor < 1:
@@ -47,7 +48,7 @@ def _replicas(
 def checked_manual(
     assignments: Sequence[tuple[int, Sequence[int]]], brokers: Sequence[BrokerId]
 ) -> list[tuple[BrokerId, ...]]:
-    """Replicas that a request spells out, by partition index.  Raises Refused(INVALID_REPLICA_ASSIGNMENT)."""
+    """Returns replicas that a request spells out, by partition index.  Raises Refused(INVALID_REPLICA_ASSIGNMENT)."""
     by_index = {index: tuple(map(BrokerId, replicas)) for index, replicas in assignments}
     if len(by_index) != len(assignments):
         raise _invalid("a partition is assigned twice")

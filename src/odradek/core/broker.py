@@ -96,10 +96,10 @@ class Broker:
         )
         self._housekeeping = Housekeeping(storage, configs)
         self._open_files = OpenFiles(self.partitions)
-        self._staged: dict[Partition, Offset] = {}  # With the high watermark before.
+        self._staged: dict[Partition, Offset] = {}  # Partitions with staged batches, and their high watermark before.
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] = {}
-        self._syncs = 0  # Under way.
+        self._syncs = 0  # How many are under way.
         # What could not be done since too many files are open, or the disk is full: tried again about once a second.
         self._postponed: dict[TopicPartition, None] = {}
         self._unopened: dict[TopicPartition, None] = {}
@@ -107,7 +107,7 @@ class Broker:
         self._making: dict[TopicName, Change] = {}  # State topics that were asked for.
         self._chores: list[Chore] = []
         self._loads: list[Load] = []
-        self.works: list[Work] = []  # That requests have asked for, and that nobody has begun.
+        self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
         self._tokens = 0
         self.timers = Timers()
         self._asks_ids = False
@@ -122,7 +122,7 @@ class Broker:
     # Finding things.
 
     def partition(self, topic: TopicName, index: int) -> Partition:
-        """The partition, if this broker has it.  Raises Refused."""
+        """Returns the partition.  Raises Refused if this broker does not have it."""
         partition = self.partitions.get(TopicPartition(topic, index))
         if partition is not None:
             return partition
@@ -132,7 +132,7 @@ class Broker:
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is on another broker")
 
     def topic_name(self, topic_id: Uuid) -> TopicName:
-        """The name behind an id.  Raises Refused(UNKNOWN_TOPIC_ID)."""
+        """Returns the name of the topic with this id.  Raises Refused(UNKNOWN_TOPIC_ID)."""
         name = self.view.names.get(topic_id)
         if name is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -143,7 +143,7 @@ class Broker:
     def stage(
         self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
     ) -> Append:
-        """Give one batch its place in the log; `commit` writes it.  Raises Refused."""
+        """Gives one batch its place in the log; `commit` writes it.  Raises Refused."""
         high_watermark = partition.positions.high_watermark
         append = partition.stage(batch, now.wall, all_replicas=all_replicas, checks_sequence=checks_sequence)
         self._staged.setdefault(partition, high_watermark)
@@ -152,18 +152,18 @@ class Broker:
         return append
 
     def commit(self, now: Moment) -> None:
-        """Write what was staged, before anything else is asked of the broker, and wake who waits for it."""
+        """Writes all staged batches and wakes who waits for them; called before the broker is asked anything else."""
         if not self._staged:
             return
         staged, self._staged = self._staged, {}
         for partition, high_watermark in staged.items():
             partition.commit(now.wall)
-            # What is not visible yet is nothing to whoever waits, and thousands may wait for the next sync.
+            # Above the high watermark nobody waits for records, and thousands may wait for the next sync.
             if partition.positions.high_watermark != high_watermark or not partition.is_online:
                 self.lot.happened(partition.topic_partition)
 
     def arrived(self, partition: Partition, arrival: Arrival, *, all_replicas: bool) -> Append:
-        """A batch that was written while it came is complete.  Raises Refused."""
+        """Completes a streaming append.  Raises Refused."""
         name = partition.topic_partition
         if self.partitions.get(name) is not partition:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
@@ -174,7 +174,7 @@ class Broker:
         return append
 
     def synced(self, event: Synced, now: Moment) -> None:
-        """A Sync ended.  What was written meanwhile goes into the next one."""
+        """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
         self._syncs -= 1
         for name, flush in event.flushes.items():
             syncing, partition = self._syncing.pop(name), self.partitions.get(name)
@@ -200,17 +200,20 @@ class Broker:
     # State of coordinators.
 
     def _append_state(self, partition: Partition, batch: Batch, now: Moment) -> Append:
-        """One batch of a state topic, written now.  Raises Refused."""
+        """Writes one batch to a partition of a state topic at once.  Raises Refused."""
         self._check_is_here(partition)
         append = self.stage(partition, batch, now, all_replicas=True, checks_sequence=False)
         self.commit(now)
         if append.refused is not None:
-            # Another one: what is raised refers to whoever keeps it, and all that they had would stay.
+            # A new exception: one that is raised refers to the frames it came through, and would keep all they had.
             raise Refused(append.refused.code, append.refused.detail)
         return append
 
     def end_transaction(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
-        """Write the marker that ends a transaction in one partition; None if the topic is gone.  Raises Refused."""
+        """Writes the marker that ends a transaction in one partition.
+
+        Returns None if the topic is gone.  Raises Refused.
+        """
         if name.topic not in self.view.topics:
             return None
         partition = self.partition(*name)
@@ -237,10 +240,10 @@ class Broker:
     def admit_transactional(
         self, partition: Partition, batch: Batch, transactional_id: str, version: int, now: Moment
     ) -> Written | None:
-        """A batch of a transaction may enter the partition: its coordinator knows of it (KIP-890).
+        """Asks the transaction coordinator whether a batch may enter the partition (KIP-890).  Raises Refused if not.
 
-        `version` is that of Produce: since 12 the partition joins the transaction by being written to.  Returns what
-        has to be safe before the batch is acknowledged.  Raises Refused.
+        `version` is that of Produce: since 12 the partition joins the transaction by being written to.  Returns the
+        coordinator's write that has to be safe before the batch is acknowledged, None if there is none.
         """
         producer, adds = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
         try:
@@ -251,20 +254,20 @@ class Broker:
     def admit_state(
         self, name: TopicPartition, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
     ) -> Written | None:
-        """As admit_transactional, for records that a coordinator writes to its own topic.  Raises Refused."""
+        """Does what admit_transactional does, for records that a coordinator writes to its topic.  Raises Refused."""
         return self.transactions.admit(self.partitions[name], producer, transactional_id, now, adds=adds)
 
     def _ask_ids(self) -> None:
         self._asks_ids = True
 
     def _first_free_id(self) -> ProducerId:
-        """Above all that are in our logs."""
+        """Returns a producer id above all that are in our logs."""
         logs = (partition.log for partition in self.partitions.values() if partition.is_online)
         used = (producer.id for log in logs for producer in log.producers)
         return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
 
     def took_ids(self, block: ProducerIdBlock | None) -> None:
-        """Producer ids that were asked for; None if the metadata could not be changed."""
+        """Takes in the producer ids that were asked for; None if the metadata could not be changed."""
         self.transactions.ids.brought(block)
 
     def _check_is_here(self, partition: Partition) -> None:
@@ -273,15 +276,15 @@ class Broker:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
-        """A Load ended."""
+        """Takes in the end of a Load."""
         self._shards[loaded.load.name.topic].loaded(loaded, now)
 
     def looked_up(self, event: LookedUp) -> None:
-        """A Lookup ended."""
+        """Takes in the end of a Lookup."""
         self.lookups.ended(event)
 
     def state_topic(self, name: TopicName) -> Change | None:
-        """None if the topic is there; else the change that makes it.  Raises Refused if it can't be made."""
+        """Returns the change that makes a state topic; None if it is there.  Raises Refused if it can't be made."""
         if name in self.view.topics:
             return None
         making = self._making.get(name)
@@ -293,7 +296,7 @@ class Broker:
     # Topics.
 
     def change(self, make: Callable[[int], SomeChange]) -> SomeChange:
-        """Ask for a change of topics; `make` gets the token under which its end will be told."""
+        """Asks for a change of topics; `make` gets the token under which its end will be told."""
         self._tokens += 1
         change = make(self._tokens)
         self._changes.append(change)
@@ -320,7 +323,7 @@ class Broker:
         self.lot.happened(event.token, event)
 
     def open_logs(self, now: Moment) -> None:
-        """Open what the cluster says is here; after a crash that takes long.
+        """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long.
 
         Logs of topics that were deleted meanwhile are set aside, but not by a cluster that has no topics at all: it may
         be the tree that was lost.
@@ -341,13 +344,13 @@ class Broker:
         )
 
     def start(self, now: Moment) -> None:
-        """Coordinate; the sessions of members begin now.  What coordinators find to be done may be about any log."""
+        """Starts the coordinators, after all logs are open, since they may write to any; sessions of members begin."""
         self._coordinates = True
         for partition in list(self.partitions.values()):
             self._coordinate(partition, now)
 
     def _end_hanging(self, now: Moment) -> None:
-        """Once, when all transactions are loaded."""
+        """Ends hanging transactions, once, when all transactions are loaded."""
         topic = self.view.topics.get(TRANSACTION_STATE)
         known = None if topic is None else all_known(self.transactions.shards, len(topic.partitions))
         self._may_hang = self.transactions.shards.is_loading
@@ -398,9 +401,9 @@ class Broker:
         now: Moment,
         unopened: dict[TopicPartition, None],
     ) -> Log | None:
-        """The partition's log; None if its disk fails: the partition is then there, offline.
+        """Returns the partition's log; None if its disk fails: the partition is then there, offline.
 
-        It is put into `unopened` if it should be tried again.
+        A partition whose log should be tried again is put into `unopened`.
         """
         try:
             log = self.storage.open(name, topic_id, configs, now.wall)
@@ -448,7 +451,7 @@ class Broker:
     # The shell's side.
 
     def take_effects(self) -> list[Effect]:
-        """What the shell shall do now.  Never blocks on it; each comes back as an event."""
+        """Returns what the shell shall do now; each effect but chores comes back as an event."""
         effects: list[Effect] = []
         if self._changes:
             effects.extend(self._changes)
@@ -471,7 +474,7 @@ class Broker:
         return effects
 
     def _begin_syncs(self) -> list[Sync]:
-        """Of what is not being synced already, shared out among those that may still begin."""
+        """Shares out the logs that are to be synced, and are not being synced, among the syncs that may still begin."""
         flushes = {}
         free = SYNCS_AT_ONCE - self._syncs
         waiting = (name for name in self._unsynced if name not in self._syncing)
@@ -483,7 +486,7 @@ class Broker:
             try:
                 flushes[name] = partition.log.begin_flush()
                 self._syncing[name] = partition
-            except DiskFailed as failed:  # A file that has to be opened for it.
+            except DiskFailed as failed:  # A file had to be opened for the flush.
                 self._sync_failed(name, partition, failed)
         names = list(flushes)
         syncs = [Sync({name: flushes[name] for name in names[first::free]}) for first in range(min(free, len(names)))]
@@ -492,13 +495,13 @@ class Broker:
 
     @property
     def is_writing(self) -> bool:
-        """True while something that was written is not synced and will be: by a sync under way, or one that is due."""
+        """True while something written is still to be synced, by a sync under way or one that is due."""
         return bool(self._unsynced or self._syncs or self._postponed or self._changes or self._asks_ids)
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """One round, about once a second: retention, flushes that are due, checkpoints, files whose time is over.
+        """Does the periodic tasks, about once a second: retention, due flushes, checkpoints, deletion of files.
 
-        Each step of it is short; between two of them anything may happen, but for another round.
+        It yields after each short step: anything but another round may happen there.
         """
         self._unsynced.update(self._postponed)
         self._postponed.clear()
@@ -517,27 +520,27 @@ class Broker:
             self._end_hanging(now)
 
     def release_files(self, count: int, below: int) -> int:
-        """Descriptors run short: up to `count` logs that hold one less than `below` let go of it; how many did.
+        """Has up to `count` logs close their files of descriptors below `below`; returns how many did.
 
-        If there are not so many, others are synced, so that they can.
+        Called when descriptors run short.  If there are too few such logs, others are synced, so that they can.
         """
         released = self._open_files.release(count, below)
         self._unsynced.update(dict.fromkeys(released.to_sync))
         return released.logs
 
     def next_due(self) -> int | None:
-        """When `tick` has something to do next, on the steady clock; None if nothing waits."""
+        """Returns when `tick` has something to do next, on the steady clock; None if nothing waits."""
         waiting = (self.lot.next_deadline(), self.timers.next_due())
         return min((due for due in waiting if due is not None), default=None)
 
     def tick(self, now: Moment) -> None:
-        """Time has passed: deadlines of those who wait, and what is to be done at a time."""
+        """Completes requests whose deadline has passed, and calls the timers that are due."""
         self.lot.tick(now.steady)
         self.timers.tick(now)
 
     def stop(self, now: Moment) -> list[str]:
-        """Leave the logs as a clean stop leaves them: synced, with checkpoints and the clean-shutdown marker.
+        """Closes the logs cleanly: synced, with checkpoints and the clean-shutdown marker.
 
-        What went wrong with it, for the broker's log; the next start then checks the logs.
+        Returns what went wrong, for the broker's log; the next start then checks the logs.
         """
         return self.storage.close(high_watermarks(self.partitions), now.wall)

@@ -82,7 +82,7 @@ class ClusterView:
         self._alike: dict[str, dict[TopicName, None]] = {}
         self.topics: Mapping[TopicName, TopicInfo] = self._topics
         self.names: Mapping[Uuid, TopicName] = self._names  # A topic made before ids existed (Kafka 2.7) has none.
-        self.version = 0  # Of the topics: another number after each change.
+        self.version = 0  # Rises with each change of the topics.
         for topic in topics:
             self.put(topic)
 
@@ -91,7 +91,7 @@ class ClusterView:
         return None if name is None else self.topics[name]
 
     def collides_with(self, name: TopicName) -> TopicName | None:
-        """The first of the topics that can't exist beside one of this name, or None."""
+        """Returns the first of the topics that can't exist beside one of this name, or None."""
         return next(iter(self._alike.get(collision_key(name), ())), None) if _may_collide(name) else None
 
     def put(self, topic: TopicInfo) -> None:
@@ -121,7 +121,7 @@ class ClusterView:
 
 
 def collision_key(name: str) -> str:
-    """Names that are equal under this key can't both exist: metric names hold '_' for '.'."""
+    """Returns a key that is equal for names that can't both exist: metric names hold '_' for '.'."""
     return name.replace(".", "_")
 
 

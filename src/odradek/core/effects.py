@@ -22,7 +22,7 @@ from odradek.log.flush import Flush
 
 
 class Synced(NamedTuple):
-    """How a Sync ended: what each log's flush covered, or why its disk failed."""
+    """The end of a Sync: what each log's flush covered, or why its disk failed."""
 
     flushes: Mapping[TopicPartition, Flush | DiskFailed]
 
@@ -38,11 +38,11 @@ class Sync(NamedTuple):
         return all(flush.is_instant for flush in self.flushes.values())
 
     def run(self) -> Synced:
-        """Milliseconds, unless it is instant; meant for a thread."""
+        """Syncs; takes milliseconds unless it is instant, so that it is meant for a thread."""
         return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
 
     def descriptors(self) -> list[int] | None:
-        """Those whose fdatasync does the same as `run`; None if only that can."""
+        """Returns the descriptors whose fdatasync does the same as `run`; None if only `run` can do it."""
         found: list[int] = []
         for flush in self.flushes.values():
             descriptors = flush.descriptors()
@@ -52,7 +52,7 @@ class Sync(NamedTuple):
         return found
 
     def ended(self, errors: Sequence[int]) -> Synced:
-        """Somebody else has done it: the errno of each descriptor's sync, or 0."""
+        """Takes the result of syncs that somebody else did: an errno, or 0, for each descriptor."""
         synced, begin = {}, 0
         for name, flush in self.flushes.items():
             end = begin + flush.count
@@ -73,11 +73,11 @@ class Chore(Protocol):
     """Work on files that nobody waits for: checkpoints, unlinking what was deleted."""
 
     def run(self) -> None:
-        """Raises DiskFailed."""
+        """Does the work.  Raises DiskFailed."""
 
 
 class Chores(NamedTuple):
-    """Done in a thread; nothing comes back, and what fails is tried again by the next round or the next start."""
+    """Chores for a thread; no event follows, and what fails is tried again by the next round or the next start."""
 
     chores: tuple[Chore, ...]
 
@@ -122,7 +122,7 @@ class DeleteTopics(NamedTuple):
 class TakeProducerIds(NamedTuple):
     """Take the next block of producer ids from the metadata tree; comes back as `Broker.took_ids`.
 
-    Those below `at_least` are in use: the logs may have come from another cluster.
+    Ids below `at_least` are in use: the logs may have come from another cluster.
     """
 
     at_least: ProducerId
@@ -140,7 +140,7 @@ class Work:
         self._run = run
         self.value: object = None
         self.error: Exception | None = None
-        self.then: Callable[[], None] | None = None  # Whoever waits; None once nobody does.
+        self.then: Callable[[], None] | None = None  # Called at the end; None once nobody waits for it.
 
     def run(self) -> None:
         try:
@@ -158,7 +158,7 @@ Effect = Sync | Chores | Load | Lookup | TakeProducerIds | Work | Change
 
 
 class Changed(NamedTuple):
-    """How a change ended: what each topic looks like now (None: gone), or why it was refused."""
+    """The end of a change: what each topic looks like now (None: gone), or why it was refused."""
 
     token: int
     topics: Mapping[TopicName, TopicInfo | None] = MappingProxyType({})
@@ -166,6 +166,6 @@ class Changed(NamedTuple):
 
 
 def all_refused(change: Change) -> Changed:
-    """Tells everyone who waits for the change that the broker could not carry it out, for a reason that is ours."""
+    """Returns the end of a change that the broker could not carry out, for a reason that is no client's fault."""
     names = [topic.name for topic in change.topics] if isinstance(change, CreateTopics) else list(change.topics)
     return Changed(change.token, refused={name: Refused(ErrorCode.UNKNOWN_SERVER_ERROR) for name in names})

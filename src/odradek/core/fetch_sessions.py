@@ -46,7 +46,7 @@ class FetchKey(NamedTuple):
 
 
 class Wanted:
-    """What a client wants of one partition, and what it was last told of it."""
+    """A partition of a fetch, cached in its session: what the client asked, and what it was last told."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Wanted:
         self.last_fetched_epoch = last_fetched_epoch
         self.told_high_watermark = -1
         self.told_log_start = -1
-        self.session: Session | None = None  # None for a request without one.
+        self.session: Session | None = None  # None for a request without a session.
         self._watched: Watchers | None = None
 
     def at(self, offset: int) -> Wanted:
-        """The same from another offset on, of which nothing was told."""
+        """Returns the same from another offset on, of which nothing was told."""
         return Wanted(self.key, offset, self.max_bytes, self.current_leader_epoch, self.last_fetched_epoch)
 
     def asks_again(self, newer: Wanted) -> None:
@@ -83,7 +83,7 @@ class Wanted:
         self.told_high_watermark, self.told_log_start = high_watermark, log_start
 
     def watch(self, watchers: Watchers) -> None:
-        """`watchers` are those of its partition, which calls `changed` once."""
+        """Registers with the partition's `watchers`: the partition calls `changed` once."""
         if self._watched is not watchers:
             self.stop_watching()
             self._watched = watchers
@@ -97,7 +97,7 @@ class Wanted:
             self._watched = None
 
     def changed(self) -> None:
-        """Its partition has something to tell, and has forgotten who wanted to hear of it."""
+        """Makes this due in its session; called by the partition, which has dropped it from its watchers."""
         assert self._watched is not None and self not in self._watched, "one change ends one watch"
         self._watched = None
         session = self.session
@@ -111,17 +111,17 @@ Watchers: TypeAlias = dict[Wanted, None]
 
 
 class Session:
-    """One client's session.  A fetch of it that waits is parked under it as a key, with the Wanted as news."""
+    """One client's fetch session.  A fetch of it that waits is parked with the session as key, a Wanted as news."""
 
     def __init__(self, lot: ParkingLot, steady: int, *, uses_ids: bool) -> None:
-        self.id = SESSIONLESS  # Until it is among the others.
+        self.id = SESSIONLESS  # Until FetchSessions has taken it in.
         self.lot = lot
         self.uses_ids = uses_ids
         self.epoch = 1
         self.last_used = steady
         self.wanted: dict[FetchKey, Wanted] = {}
         self.due: dict[Wanted, None] = {}  # In the order of service: who got data goes to the end.
-        self.rules: Rules | None = None  # By those its client was last told.
+        self.rules: Rules | None = None  # Those of the last request.
 
     @property
     def is_open(self) -> bool:
@@ -133,13 +133,13 @@ class Session:
             self.due[wanted] = None
 
     def rest(self, wanted: Wanted, watchers: Watchers) -> None:
-        """There is nothing to tell of it until its partition changes."""
+        """Takes a partition out of the due ones until it changes, since there is nothing new to tell of it."""
         assert wanted.session is self, "what was forgotten would be watched for ever"
         self.due.pop(wanted, None)
         wanted.watch(watchers)
 
     def forget(self, key: FetchKey) -> bool:
-        """False if it was not there."""
+        """Removes a partition from the session; returns False if it was not in it."""
         wanted = self.wanted.pop(key, None)
         if wanted is None:
             return False
@@ -149,7 +149,7 @@ class Session:
         return True
 
     def close(self) -> None:
-        """A fetch of it that waits is answered; nobody tells it anything from now on."""
+        """Ends the session: a fetch of it that waits is answered, and its partitions watch nothing any more."""
         for wanted in self.wanted.values():
             wanted.session = None
             wanted.stop_watching()
@@ -158,10 +158,10 @@ class Session:
 
 
 class Rules(NamedTuple):
-    """Whoever may read other topics, or other records, than at the last request is told of all anew."""
+    """What a client may read; one whose rules differ from those of its last request is told of all partitions anew."""
 
     principal: Principal
-    version: int  # Of what principals may do.
+    version: int  # The version of the rights of principals.
     isolation_level: int
 
 
@@ -173,7 +173,7 @@ class FetchRound(NamedTuple):
     is_incremental: bool
 
     def due(self, count: int | None = None) -> list[Wanted]:
-        """What to read now; of an incremental fetch `count` at most, the rest stays due."""
+        """Returns the partitions to read now; of an incremental fetch at most `count`, the rest stays due."""
         if not self.is_incremental:
             return self.wanted
         assert self.session is not None
@@ -194,7 +194,7 @@ class FetchSessions:
         self._lot = lot
         self._sessions_max = sessions_max
         self._sessions: dict[int, Session] = {}  # Least recently used first.
-        self._partitions = 0  # Of all of them.
+        self._partitions = 0  # How many all sessions have together.
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -257,7 +257,7 @@ class FetchSessions:
             one.session = session
             session.due[one] = None
             yield
-        if not self._has_room(steady) or len(wanted) > self._room_in(session):
+        if not self._make_room(steady) or len(wanted) > self._room_in(session):
             return None
         session.id = self._new_id()
         session.wanted = wanted
@@ -285,7 +285,7 @@ class FetchSessions:
         return session
 
     def goes_on(self, session: Session, steady: int) -> None:
-        """Its next request came."""
+        """Moves a session on to its next epoch, as its next request came."""
         assert self._sessions.get(session.id) is session, "a session that has ended does not go on"
         assert INITIAL_EPOCH < session.epoch <= INT32_MAX, "after the greatest epoch comes 1"
         session.epoch = 1 if session.epoch == INT32_MAX else session.epoch + 1
@@ -293,11 +293,12 @@ class FetchSessions:
         self._sessions[session.id] = self._sessions.pop(session.id)
 
     def _room_in(self, session: Session) -> int:
-        """How many partitions more it may have."""
+        """Returns how many more partitions the session may have."""
         in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions
         return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
 
-    def _has_room(self, steady: int) -> bool:
+    def _make_room(self, steady: int) -> bool:
+        """Ends the least recently used session if need be; returns False if that was used too recently."""
         if len(self._sessions) < self._sessions_max:
             return True
         oldest = next(iter(self._sessions.values()), None)

@@ -1,4 +1,4 @@
-"""What is done from time to time, and when it is due: retention, flushes, checkpoints, unlinking, forgetting producers.
+"""The periodic tasks on logs, and when they are due: retention, flushes, checkpoints, unlinking, expiry of producers.
 
 Each has Kafka's own interval.  A round is taken in slices, so that nothing waits for thousands of partitions: how much
 is done in one is a count, since nothing here has a clock.  What works on files and need not be done here is a chore.
@@ -28,7 +28,7 @@ PRODUCERS_PER_LOOK = 32
 
 
 class Due(NamedTuple):
-    """What one slice found to have come due."""
+    """What one slice found to be due."""
 
     to_sync: Sequence[TopicPartition] = ()
     chores: Sequence[Chore] = ()
@@ -39,7 +39,7 @@ Partitions = Mapping[TopicPartition, Partition]
 
 
 class Housekeeping:
-    """Remembers when each thing was last done, on the steady clock."""
+    """The periodic tasks, and when each was last done, on the steady clock."""
 
     def __init__(self, storage: Storage, configs: BrokerConfigs) -> None:
         self._storage = storage
@@ -49,13 +49,13 @@ class Housekeeping:
         self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
         self._producers_idle_ms = configs.int("producer.id.expiration.ms")
         self._expiry_ms = configs.int("producer.id.expiration.check.interval.ms")
-        self._last_expiry: int | None = None  # At the first tick: who was idle while the broker was not there is known.
+        self._last_expiry: int | None = None  # None: due at the first tick, as time went on while the broker was down.
         self._last_retention: int | None = None
         self._last_checkpoint = 0
-        self._told: set[TopicPartition] = set()  # Whose unfinished work was told to fail.
+        self._told: set[TopicPartition] = set()  # Partitions whose failing work is in the broker's log.
 
     def round(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
-        """Everything that is due at this moment, a slice at each step."""
+        """Does every task that is due at this moment, a slice at each step."""
         if self._last_retention is None:
             # By default not in the first half minute: a broker that starts has better things to do.
             self._last_retention = now.steady - self._retention_ms + self._delay_ms
@@ -79,7 +79,7 @@ class Housekeeping:
         yield Due(chores=list(self._storage.checkpoints(found)))
 
     def _look(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
-        """Which logs have a flush due; and what a disk refused is tried again."""
+        """Yields the logs that have a flush due, and tries again what a disk refused."""
         for some in _slices(partitions):
             online = [(name, one) for name, one in some.items() if one.is_online]
             for name, one in online:
@@ -102,7 +102,7 @@ def high_watermarks(partitions: Partitions) -> dict[TopicPartition, Offset]:
 
 
 def _slices(partitions: Partitions) -> Iterator[Partitions]:
-    """All that were there at the beginning, some at a time; what went meanwhile is left out."""
+    """Yields all partitions of the beginning, some at a time; those that went meanwhile are left out."""
     names = list(partitions)
     for start in range(0, len(names), LOOKED_AT_PER_SLICE):
         some = names[start : start + LOOKED_AT_PER_SLICE]
@@ -134,13 +134,13 @@ def _retain(now: Moment, partitions: Partitions) -> Iterator[Due]:
 
 
 def _retain_one(now: Moment, partition: Partition) -> bool:
-    """True if something went, or could not."""
+    """Does one partition's retention; returns True if segments went, or the disk refused."""
     if not partition.is_online:
         return False
     try:
         return partition.delete_old_segments(now.wall)
     except DiskFailed as failed:
         _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
-        if not failed.is_full:  # Of a full disk the next round may get something back.
+        if not failed.is_full:  # On a full disk the next round may free some room.
             partition.take_offline()
         return True

@@ -1,4 +1,4 @@
-"""What a producer's records must be before they may enter a partition, beyond being a whole and intact batch.
+"""Checks a producer's records before they enter a partition: the batch, and what the topic asks of its records.
 
 The records stay opaque unless the topic asks for a look: compression.type other than `producer`, compaction (every
 record needs a key), or a bound on how old records may be.
@@ -41,9 +41,9 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
 def admitted(
     partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment, *, at_once: bool = False
 ) -> Batch:
-    """The one batch of a produce request, as it may be appended.
+    """Returns the one batch of a produce request, as it may be appended.
 
-    Raises Refused; with NONE if it must be `at_once` and a thread should look into the batch.
+    Raises Refused; with the code NONE if `at_once` is set and the batch should be looked into by a thread.
     """
     batch = checked(partition, records, now)
     if is_particular(partition.configs):
@@ -65,14 +65,14 @@ def needs_thread(partition: Partition, records: memoryview | bytes | bytearray) 
 
 
 def checked(partition: Partition, records: memoryview | bytes | bytearray | None, now: Moment) -> Batch:
-    """The batch, whole and intact, with a header that is allowed here.  Raises Refused."""
+    """Returns the batch if it is whole and intact, with a header that is allowed here.  Raises Refused."""
     configs = partition.configs
     if not records:
         raise Refused(ErrorCode.INVALID_RECORD, "a produce request must hold exactly one batch for each partition")
     batch = Batch.checked(records)
     if not configs.is_log_append_time:
         if batch.attributes & LOG_APPEND_TIME:
-            batch.stamp_create_time()  # Not the producer's to say.
+            batch.stamp_create_time()  # The producer must not say that this is log append time.
         newest = now.wall + configs.message_timestamp_after_max_ms
         if batch.max_timestamp > newest:
             raise _out_of_bounds(partition.topic_partition, batch.max_timestamp, "later", newest)
@@ -80,23 +80,23 @@ def checked(partition: Partition, records: memoryview | bytes | bytearray | None
 
 
 def look(name: TopicPartition, configs: TopicConfigs, batch: Batch, now: Moment) -> Batch:
-    """Checks the records as the topic wants it; the batch comes back under the topic's codec.  Raises Refused."""
+    """Checks the records as the topic wants it, and returns the batch under the topic's codec.  Raises Refused."""
     if _reads_records(configs):
         _look_into(name, configs, batch, now)
     return _compressed_as_configured(name, batch, configs)
 
 
 def fitting(partition: Partition, batch: Batch) -> Batch:
-    """The batch, if it is not too large for the topic.  Raises Refused(MESSAGE_TOO_LARGE)."""
+    """Returns the batch if it is not too large for the topic.  Raises Refused(MESSAGE_TOO_LARGE)."""
     if len(batch.view) > partition.configs.max_message_bytes:
         raise _too_large(partition.topic_partition, partition.configs, batch.size)
     return batch
 
 
 def announced(partition: Partition, front: memoryview, size: int, now: Moment) -> Batch | None:
-    """A batch whose records are still on their way, if its header says all that is to be known before they are there.
+    """Returns the batch of a streaming append, of which only the front was received, if its header alone admits it.
 
-    None: have all of it first, and ask `admitted`.
+    Returns None if the whole batch must be received before it can be checked; call `admitted` then.
     """
     configs = partition.configs
     batch = Batch.announced(front, size)
@@ -107,7 +107,7 @@ def announced(partition: Partition, front: memoryview, size: int, now: Moment) -
 
 
 def is_particular(configs: TopicConfigs) -> bool:
-    """True if the topic wants more looked at than a batch's header."""
+    """True if the topic asks for more checks than those of a batch's header."""
     return configs.compression_type != AS_PRODUCED or "compact" in configs.cleanup_policy or _bounds_age(configs)
 
 
@@ -143,7 +143,7 @@ def _too_large(name: TopicPartition, configs: TopicConfigs, size: int) -> Refuse
 
 
 def _compressed_as_configured(name: TopicPartition, batch: Batch, configs: TopicConfigs) -> Batch:
-    """The same records under the topic's own codec (compression.type), if they came under another."""
+    """Returns the batch under the topic's own codec (compression.type), packed anew if it came under another."""
     if configs.compression_type == AS_PRODUCED:
         return batch
     codec, level_of = _CODECS[configs.compression_type]

@@ -1,11 +1,11 @@
-"""Whose turn it is to be read and answered: requests of very many elements, which weigh ten times in memory what they
-do on the wire.  Ten that came at once would be there all at once, though a thread and the loop get no more done by it.
+"""Turns for requests of very many elements, which weigh ten times in memory what they do on the wire.  Ten that came at
+once would be in memory all at once, though a thread and the loop get no more done by it.
 
     turn = large_requests.ask(size, now) ──> has_come? ──> read, handled, encoded ──> turn.end()
                                       └── no: parked; the oldest of its kind comes when one ends
 
-The smaller ones have turns of their own, and do not wait behind the largest.  Who does not go on (its peer does not
-read, it is muted, it waits for an event) loses its turn, and goes on without.
+The smaller ones have turns of their own, and do not wait behind the largest.  A request that does not go on (its peer
+does not read, it is muted, it waits for an event) loses its turn, and goes on without.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.core.promise import Promise
 
 
 class Turn:
-    """Of one request.  `end` may be called more than once."""
+    """The turn of one request.  `end` may be called more than once."""
 
     __slots__ = ("_lane", "_promise", "has_come", "is_at_work", "last_step")
 
@@ -33,21 +33,21 @@ class Turn:
         self._lane = lane
         self._promise = Promise[bool]()
         self.has_come = False
-        self.is_at_work = False  # A thread is, for it.
+        self.is_at_work = False  # A thread works for the request.
         self.last_step = now.steady
 
     def parked(self, now: Moment) -> Parked[object]:
-        """Until it comes, or until it is time to look who holds it up."""
+        """Returns a wait until the turn comes, or until it is time to look which request holds it up."""
         return Parked(self._promise, now.steady + TURN_STUCK_MS, lambda: None)
 
     def waits(self, wait: object) -> None:
-        """What the request waits for next.  An event may take long: it goes on without a turn."""
+        """Notes what the request waits for next; an event may take long, and ends the turn."""
         self.is_at_work = isinstance(wait, Work)
         if isinstance(wait, Parked):
             self.end()
 
     def steps(self, now: Moment) -> None:
-        """The request goes on; if it waits for its turn, it looks whether somebody else does not."""
+        """Notes that the request goes on; while it waits for its turn it passes over requests that do not."""
         self.is_at_work = False
         self.last_step = now.steady
         if not self.has_come:
@@ -62,7 +62,7 @@ class Turn:
 
 
 class _Lane:
-    """So many at once; the others in the order in which they came."""
+    """Turns of one kind: `at_once` requests have theirs, the others wait in the order in which they came."""
 
     def __init__(self, lot: ParkingLot, at_once: int) -> None:
         self._lot = lot
@@ -92,18 +92,18 @@ class _Lane:
     def _next(self, steady: int) -> None:
         while self._waiting and len(self._under_way) < self._at_once:
             turn = self._waiting.popleft()
-            turn.last_step = max(turn.last_step, steady)  # It is woken now.
+            turn.last_step = max(turn.last_step, steady)  # The request is woken now.
             self._under_way[turn] = None
             turn.comes(self._lot)
 
 
 class LargeRequests:
-    """Of one broker."""
+    """All turns of one broker."""
 
     def __init__(self, lot: ParkingLot) -> None:
         self._middling = _Lane(lot, MIDDLING_REQUESTS_AT_ONCE)
         self._large = _Lane(lot, LARGE_REQUESTS_AT_ONCE)
 
     def ask(self, size: int, now: Moment) -> Turn:
-        """For a request of `size` bytes."""
+        """Returns a turn for a request of `size` bytes."""
         return (self._large if size > LARGE_REQUEST_BYTES else self._middling).ask(now)

@@ -1,4 +1,4 @@
-"""Lookups by time (ListOffsets) that have to read: done in a thread, some at a time, answered when they come back.
+"""Lookups by time (ListOffsets) that have to read files: done in a thread, some at a time, answered when that ends.
 
     ask ──> Question, in a queue ──> take: Lookup, an effect ──> ended ──> answered, or back into a queue
 
@@ -35,9 +35,9 @@ class Question:
         self.partition = partition
         self.timestamp = timestamp
         self.read_committed = read_committed
-        self.start = Offset(0)  # Before it nothing is to be found any more.
+        self.start = Offset(0)  # The records before it were searched.
         self.is_large = False
-        self.has_waited = False  # Whoever asked had the time to be parked.
+        self.has_waited = False  # The request that asked had the time to be parked.
         self.is_answered = False
         self._found: Found = None
 
@@ -47,7 +47,7 @@ class Question:
 
     @property
     def found(self) -> TimedOffset | None:
-        """Raises Refused if it has no answer: the lookup failed, or the broker stops before it."""
+        """The answer.  Raises Refused if there is none: the lookup failed, or the broker stops before it."""
         if not self.is_answered:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, "the broker stops")
         if isinstance(self._found, Refused):
@@ -60,7 +60,7 @@ class Question:
         self.is_answered = True
 
     def search(self) -> Search | None:
-        """Raises Refused."""
+        """Returns the next search for this question; None if there is no such record.  Raises Refused."""
         return self.partition.search(
             self.timestamp, self.start, read_committed=self.read_committed, is_large=self.is_large
         )
@@ -79,7 +79,7 @@ class AllAnswered:
 
 
 class Begun(NamedTuple):
-    """A question and the search that is made for it; None if it needs none any more, or why there is none."""
+    """A question and its search; None if it needs none any more, a Refused if there can't be one."""
 
     question: Question
     search: Search | Refused | None
@@ -90,7 +90,7 @@ class Begun(NamedTuple):
         try:
             return self.search.run()
         except Refused as refused:
-            # Another one: what was raised holds, by its traceback, all that was unpacked.
+            # A new exception: the one that was raised holds, by its traceback, all that was unpacked.
             return Refused(refused.code, refused.detail)
         except DiskFailed as failed:
             return failed.with_traceback(None)
@@ -102,7 +102,7 @@ class Begun(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """An effect: look for these, in a thread; `Broker.looked_up` gets what came of it."""
+    """An effect: run these searches in a thread; `Broker.looked_up` gets the results."""
 
     begun: Sequence[Begun]
     is_large: bool
@@ -112,26 +112,26 @@ class Lookup(NamedTuple):
 
 
 class LookedUp(NamedTuple):
-    """How a Lookup ended, for each question in its order."""
+    """The end of a Lookup: a result for each question, in order."""
 
     lookup: Lookup
     results: Sequence[Later | DiskFailed | Found]
 
 
 class Lookups:
-    """All questions of one broker that are not answered."""
+    """All questions of one broker that are not answered yet."""
 
     def __init__(self, lot: ParkingLot) -> None:
         self._lot = lot
         self._small: deque[Question] = deque()
         self._large: deque[Question] = deque()
-        self._newest: dict[Key, Question] = {}  # In a queue, or under way.
-        self._ends: dict[Question, Offset] = {}  # Of those under way: up to where they look.
+        self._newest: dict[Key, Question] = {}  # The newest question of each key, in a queue or under way.
+        self._ends: dict[Question, Offset] = {}  # Up to where the questions under way look.
         self._small_lookups = 0
         self._has_large_lookup = False
 
     def ask(self, partition: Partition, timestamp: TimestampMs | None, *, read_committed: bool) -> Question:
-        """Answered at once if no file has to be read for it.  Raises Refused."""
+        """Returns a question, answered already if no file has to be read for it.  Raises Refused."""
         question = Question(partition, timestamp, read_committed=read_committed)
         same = self._newest.get(question.key)
         if same is not None and self._sees_all(same, partition):
@@ -144,13 +144,13 @@ class Lookups:
         return question
 
     def _sees_all(self, question: Question, partition: Partition) -> bool:
-        """True if the question is about all that can be read now: it waits, or nothing came since it is under way."""
+        """True if the question covers all that can be read now: it is not under way, or nothing was added since."""
         end = self._ends.get(question)
         is_current = end is None or end == partition.readable_end(read_committed=question.read_committed)
         return question.partition is partition and is_current
 
     def take(self) -> list[Lookup]:
-        """What may be done now."""
+        """Returns the lookups that may begin now."""
         lookups: list[Lookup] = []
         while self._small_lookups < LOOKUPS_AT_ONCE and (begun := self._begin(self._small, SEARCHES_PER_LOOKUP_MAX)):
             self._small_lookups += 1
@@ -179,7 +179,7 @@ class Lookups:
         return begun
 
     def ended(self, event: LookedUp) -> None:
-        """A Lookup is done.  Who waits for its answers hears of them; what is not over waits for its next turn."""
+        """Takes in the end of a Lookup: answers questions, or queues them for their next search."""
         if event.lookup.is_large:
             self._has_large_lookup = False
         else:
@@ -209,7 +209,7 @@ class Lookups:
 
 
 def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Found:
-    """What the result means for the log as it is by now: retention may have taken what was found, or its file.
+    """Returns what the result means for the log as it is by now: retention may have taken the record, or its file.
 
     Raises Refused.
     """

@@ -1,4 +1,4 @@
-"""New partitions' files, made beside the loop: a busy file system takes milliseconds for each of a thousand names."""
+"""Makes new partitions' files beside the loop: a busy file system takes milliseconds for each of a thousand names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from odradek.log.disk import DiskFailed
 
 
 def make_logs(broker: Broker, changed: Changed, now: TimestampMs) -> Changed:
-    """Between the change of the tree and `Broker.changing`, in the thread of the former.  Gives `changed` on.
+    """Makes the files of new partitions, in the thread that has changed the metadata tree.  Returns `changed`.
 
-    Of the broker it only reads, and what fails here is tried again, and told, by `Broker.changing`.
+    It only reads from the broker; `Broker.changing`, which follows, tries again what fails here, and tells of it.
     """
     for topic in changed.topics.values():
         if topic is not None:

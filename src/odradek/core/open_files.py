@@ -1,4 +1,4 @@
-"""Which logs let go of their open files when descriptors run short: those that were written to longest ago.
+"""Closes files of logs when descriptors run short: of those that were written to longest ago.
 
 A log opens its files as it needs them, and keeps the one it writes to.  Without a shortage all stay open, as in Apache
 Kafka; of ten thousand partitions most would be closed for nothing.  Nothing is counted or noted while files are opened
@@ -21,21 +21,21 @@ _Found = tuple[TimestampMs, TopicPartition, Partition]
 
 
 class Released(NamedTuple):
-    """How many logs let go of their files, and which could if they were synced."""
+    """How many logs closed their files, and which could if they were synced."""
 
     logs: int
     to_sync: Sequence[TopicPartition]
 
 
 class OpenFiles:
-    """Of the partitions of a broker."""
+    """The open files of a broker's partitions."""
 
     def __init__(self, partitions: Mapping[TopicPartition, Partition]) -> None:
         self._partitions = partitions
-        self._next = 0  # Where the next look begins, so that each log comes to its turn.
+        self._next = 0  # The partition at which the next look begins, so that each has its turn.
 
     def release(self, count: int, below: int) -> Released:
-        """Up to `count` logs with an open file whose descriptor is less than `below`."""
+        """Closes the files of up to `count` logs with an open file whose descriptor is less than `below`."""
         flushed: list[_Found] = []
         unflushed: list[_Found] = []
         for looked_at, (name, partition) in enumerate(self._from_next()):

@@ -1,4 +1,4 @@
-"""Requests that cannot be answered yet, as values: a condition, a deadline, and how to answer then.
+"""Delayed operations (Kafka's purgatory): requests that cannot be answered yet, each with a condition and a deadline.
 
 A parked request holds no coroutine.  The event that fulfils its condition (a high watermark that moved, a sync that
 ended, a topic that was made) completes it, or the deadline does; the shell collects what was completed and answers.
@@ -24,7 +24,7 @@ class Condition(Protocol):
 
     @property
     def keys(self) -> Iterable[Hashable]:
-        """What it is woken by: partitions, topic names, tokens of changes."""
+        """What the request is woken by: partitions, topic names, tokens of changes."""
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         """Called when something happened to one of the keys; True completes the request."""
@@ -33,7 +33,7 @@ class Condition(Protocol):
 class Parked(Generic[Answer_co]):
     """One request that waits.  `deadline` is on the steady clock; `owner` is the shell's, to find its connection.
 
-    `takes_long` is asked when it is time: if it says so, `then` is called in a thread.
+    `takes_long` is called when the request is completed: if it returns True, `then` is called in a thread.
     """
 
     def __init__(self, condition: Condition, deadline: int, then: Callable[[], Answer_co]) -> None:
@@ -45,7 +45,7 @@ class Parked(Generic[Answer_co]):
 
 
 class ParkingLot:
-    """Every parked request of a broker, found by what wakes it and by its deadline, in the order of arrival."""
+    """The purgatory of a broker: all parked requests, by what wakes them and by deadline, in the order of arrival."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, dict[Parked[object], None]] = {}
@@ -68,14 +68,14 @@ class ParkingLot:
         waiting[parked] = None
 
     def happened(self, key: Hashable, news: object = None) -> None:
-        """Something happened to the key: complete whoever had been waiting for just that."""
+        """Completes the requests that wait for the key and whose condition `news` of it fulfils."""
         waiting = self._by_key.get(key)
         if waiting:
             for parked in [one for one in waiting if one.condition.fulfilled_by(key, news)]:
                 self.complete(parked)
 
     def tick(self, steady: int) -> None:
-        """Complete everything whose deadline has passed."""
+        """Completes every request whose deadline has passed."""
         while self._buckets and self._buckets[0] * BUCKET_MS <= steady:
             bucket = heapq.heappop(self._buckets)
             for parked in list(self._by_bucket[bucket]):
@@ -85,7 +85,7 @@ class ParkingLot:
             del self._by_bucket[bucket]
 
     def next_deadline(self) -> int | None:
-        """When tick has something to do next, on the steady clock; None if nothing waits."""
+        """Returns when tick has something to do next, on the steady clock; None if nothing waits."""
         while self._buckets and not self._by_bucket[self._buckets[0]]:
             del self._by_bucket[heapq.heappop(self._buckets)]
         return self._buckets[0] * BUCKET_MS if self._buckets else None
@@ -99,7 +99,7 @@ class ParkingLot:
         self._completed.append(parked)
 
     def forget(self, parked: Parked[object]) -> None:
-        """Drop a request whose connection is gone.  Harmless for one that is no longer parked."""
+        """Drops a request whose connection is gone.  Harmless for one that is no longer parked."""
         self._by_bucket.get(_bucket(parked), _NOBODY).pop(parked, None)
         for key in parked.condition.keys:
             waiting = self._by_key.get(key)
@@ -109,13 +109,13 @@ class ParkingLot:
                     del self._by_key[key]
 
     def complete_all(self) -> None:
-        """Answer everyone with what there is: the broker stops."""
+        """Completes all parked requests with what is known now: the broker stops."""
         for bucket in list(self._by_bucket.values()):
             for parked in list(bucket):
                 self.complete(parked)
 
     def take_completed(self) -> list[Parked[object]]:
-        """What was completed since the last call, in the order it was; the caller answers each with its `then`."""
+        """Returns the requests completed since the last call, in order; the caller answers each with its `then`."""
         completed = self._completed
         if completed:
             self._completed = []

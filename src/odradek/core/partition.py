@@ -40,7 +40,7 @@ __all__ = ["Append", "Arrival", "Partition", "Readable"]
 
 _LOG = logging.getLogger(__name__)
 
-ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are then received as a whole first.
+ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are received as a whole after a streaming append was withdrawn.
 
 
 class Readable(NamedTuple):
@@ -50,11 +50,11 @@ class Readable(NamedTuple):
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
-    aborted: Sequence[Aborted] = ()  # Of the transactions that reach into the records; for who reads committed ones.
+    aborted: Sequence[Aborted] = ()  # The aborted transactions that overlap the records, if only committed are read.
 
 
 class Partition:
-    """One replica.  Raises Refused for what the protocol has a code for."""
+    """One replica.  Its methods raise Refused for what the protocol has a code for."""
 
     def __init__(self, topic_partition: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs):
         self.topic_partition = topic_partition
@@ -64,12 +64,12 @@ class Partition:
         self._arrivals_withdrawn = 0
         self.info = info
         self.configs = configs
-        self.watchers: Watchers = {}  # In fetch sessions, to be told once of what they don't know.
+        self.watchers: Watchers = {}  # Partitions of fetch sessions, to be told once of a change.
         durable = log.recovery_point if log else Offset(0)
         self.positions = Positions(high_watermark=durable, durable_end=durable)
         if log is not None:
             assert self.positions.are_within(log.start_offset, log.end_offset), "a log is flushed before it is served"
-            log.producers.made_visible(durable)
+            log.producers.high_watermark_advanced(durable)
 
     @property
     def log(self) -> Log:
@@ -84,7 +84,7 @@ class Partition:
 
     @property
     def is_new_to_leader(self) -> bool:
-        """True if its leader has written nothing to it yet: the first write is to the epochs' file, too."""
+        """True if the leader has written nothing in its epoch yet: the first write goes to the epochs' file, too."""
         return self._log is not None and self._log.epochs.latest != self.info.leader_epoch
 
     def take_offline(self) -> None:
@@ -92,13 +92,13 @@ class Partition:
         self.changed()
 
     def lead(self, info: PartitionInfo) -> None:
-        """Who leads it, and in which epoch, may have changed."""
+        """Takes over who leads the partition, and in which epoch."""
         if info != self.info:
             self.info = info
             self.changed()
 
     def changed(self) -> None:
-        """There is something else to tell whoever fetches: visible offsets, where the log begins, an error."""
+        """Tells fetches of a change: of the high watermark, the log start offset, or an error."""
         watchers = self.watchers
         if watchers:
             told = list(watchers)
@@ -107,7 +107,7 @@ class Partition:
                 one.changed()
 
     def delete_old_segments(self, now: TimestampMs) -> bool:
-        """Retention; True if something went.  Raises DiskFailed."""
+        """Does the retention; returns True if segments went.  Raises DiskFailed."""
         log = self.log
         count = log.delete_old_segments(now, self.positions.high_watermark)
         assert log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
@@ -116,7 +116,7 @@ class Partition:
         return count > 0
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Refuse a client whose metadata is older or newer than ours (KIP-320).  -1: the client does not say."""
+        """Refuses a client whose metadata is older or newer than ours (KIP-320).  -1: the client does not say."""
         ours = self.info.leader_epoch
         if epoch in (-1, ours):
             return
@@ -125,10 +125,10 @@ class Partition:
         raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch}, here still {ours}")
 
     def stage(self, batch: Batch, now: TimestampMs, *, all_replicas: bool, checks_sequence: bool = True) -> Append:
-        """Take in one batch as the leader; `commit` writes it.  Raises Refused if it may not be, or there is no log.
+        """Takes in one batch as the leader; `commit` writes it.  Raises Refused if it may not enter, or without a log.
 
-        One that its producer sent before is not written again, and gets the place it has.  Coordinators number none of
-        theirs: without `checks_sequence` only the epoch counts.
+        A batch that its producer sent before is not written again, and gets the place it has.  Coordinators do not
+        number their batches: without `checks_sequence` only the epoch counts.
         """
         log, staging = self.log, self._staging
         if staging is not None and not staging.has_room(batch, log.config.segment_bytes):
@@ -147,7 +147,7 @@ class Partition:
             after: ProducerStateEntry | None = None
             if known and checks_sequence and (known.first_offset >= 0 or producer_id not in producers.awaited):
                 after = known.after_next(batch, end, timestamp)
-            if after is None:  # It is not the one that nearly all are.
+            if after is None:  # The batch is not its producer's next one, as nearly all are.
                 after_or_place = self._after(log, known, batch, end, timestamp, checks_sequence)
                 if isinstance(after_or_place, DuplicateBatch):
                     return self._again(after_or_place, all_replicas=all_replicas)
@@ -169,7 +169,10 @@ class Partition:
         timestamp: TimestampMs,
         checks_sequence: bool,
     ) -> ProducerStateEntry | DuplicateBatch:
-        """Its producer once the batch is written at `offset`, or where it was written before.  Raises Refused."""
+        """Returns the producer after the batch at `offset`, or the batch's place if it was written before.
+
+        Raises Refused.
+        """
         producer_id = batch.producer_id
         if known is None:
             known = ProducerStateEntry(producer_id)
@@ -182,13 +185,13 @@ class Partition:
         return known.after(batch, offset, timestamp)
 
     def _producer(self, producer_id: ProducerId) -> ProducerStateEntry | None:
-        """As it is once what is staged is written."""
+        """Returns a producer as it is once all staged batches are written; None if it is not known."""
         staging = self._staging
         staged = staging and staging.producers and staging.producers.get(producer_id)
         return staged or self.log.producers.get(producer_id)
 
     def _again(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
-        """A batch that came before; if it is only staged, this one shares its fate."""
+        """Returns the place of a batch that came before; if that is only staged, both are written or refused."""
         is_safe = place.end <= self.positions.durable_end
         needs_sync = all_replicas and self.configs.flush.before_acknowledging and not is_safe
         append = written_before(place, needs_sync=needs_sync)
@@ -202,10 +205,10 @@ class Partition:
         return (all_replicas and flush.before_acknowledging) or flush.is_due(end - self.positions.durable_end)
 
     def begin_arrival(self, batch: Batch, now: TimestampMs) -> Arrival | None:
-        """Take in the front of a batch as the leader; None if it should rather be staged when it is there."""
+        """Begins a streaming append as the leader; returns None if the batch should rather be staged when complete."""
         if self._log is None or self._staging is not None:
             return None
-        if self._arrivals_withdrawn:  # Others write here too, and a batch that is withdrawn is written twice.
+        if self._arrivals_withdrawn:  # Others write here too, and a withdrawn batch is written twice.
             self._arrivals_withdrawn -= 1
             return None
         if batch.producer_id >= 0 and not self._is_next(self._log, batch):
@@ -217,14 +220,14 @@ class Partition:
             return None
 
     def _is_next(self, log: Log, batch: Batch) -> bool:
-        """Nothing is to be said of its producer: a transaction that begins, or what is new or wrong, is staged."""
+        """True if the batch is its producer's next one and begins no transaction; any other is staged."""
         known = log.producers.get(batch.producer_id)
         return known is not None and known.expects(batch) and known.id not in log.producers.awaited
 
     def arrived(self, arrival: Arrival, *, all_replicas: bool) -> Append:
-        """All of the batch is written, and its checksum right.
+        """Completes a streaming append: all of the batch is written, and its checksum right.
 
-        Raises Refused if there is no log any more, or its producer sent something else meanwhile.
+        Raises Refused if there is no log any more, or if the producer sent another batch meanwhile.
         """
         log, batch = self.log, arrival.batch
         assert self._staging is None, "what is staged has its offsets, and is written before anything else comes behind"
@@ -240,11 +243,11 @@ class Partition:
             raise self._storage_error(failed) from failed
         assert log.end_offset == append.end, "a batch lies where its producer is told"
         self._has_told_full = False
-        self._made_visible(staging.visible_end)
+        self._advance_high_watermark(staging.visible_end)
         return append
 
     def forget_arrival(self, arrival: Arrival) -> None:
-        """It will not be completed.  Nothing of it stays."""
+        """Gives up a streaming append; nothing of it stays."""
         if self._log is not None:
             try:
                 self._log.forget_arrival(arrival)
@@ -252,7 +255,7 @@ class Partition:
                 self._storage_error(failed)
 
     def arrival_failed(self, arrival: Arrival, error: OSError) -> Refused:
-        """A piece of it could not be written: forget it, and say what its producer is to be told."""
+        """Gives up a streaming append of which a piece could not be written; returns the producer's answer."""
         self.forget_arrival(arrival)
         return self._storage_error(DiskFailed.of(error, arrival.file.path))
 
@@ -260,7 +263,10 @@ class Partition:
         self._arrivals_withdrawn = ARRIVALS_AFTER_WITHDRAWAL
 
     def commit(self, now: TimestampMs) -> None:
-        """Write what is staged, and make visible what may be.  If it fails, each append says why."""
+        """Writes the staged batches, and advances the high watermark as far as it may.
+
+        If the write fails, `refused` of each append says why.
+        """
         staging, self._staging = self._staging, None
         if staging is None:
             return
@@ -270,22 +276,22 @@ class Partition:
         except DiskFailed as failed:
             staging.refuse(self._storage_error(failed))
         except Refused as refused:
-            staging.refuse(Refused(refused.code, refused.detail))  # It is kept: see Broker._append_state.
+            staging.refuse(Refused(refused.code, refused.detail))  # A new one, as it is kept: see Broker._append_state.
         else:
             # The twin of what `stage` promised: nobody else moved the log's end in between.
             assert log.end_offset == staging.end, "batches lie where their producers are told"
             self._has_told_full = False
-            self._made_visible(staging.visible_end)
+            self._advance_high_watermark(staging.visible_end)
 
-    def _made_visible(self, end: Offset) -> bool:
-        """False if it was visible already."""
-        if not self.positions.made_visible(end):
+    def _advance_high_watermark(self, end: Offset) -> bool:
+        """Raises the high watermark to `end`, and tells fetches; returns False if it was there already."""
+        if not self.positions.advance_high_watermark(end):
             return False
         log = self._log
         if log is not None:
             assert end <= log.end_offset, "nothing is visible that is not written"
             if log.producers.first_unstable < end:
-                log.producers.made_visible(end)
+                log.producers.high_watermark_advanced(end)
         self.changed()
         return True
 
@@ -298,7 +304,7 @@ class Partition:
             check_epoch(known, batch.producer_epoch, self.log.end_offset)
 
     def await_first(self, batch: Batch, now: TimestampMs, *, from_zero: bool) -> None:
-        """The batch would begin a transaction here, if its coordinator lets it: no later one may come before it.
+        """Notes a batch that will begin a transaction if the coordinator admits it: no later one may come before it.
 
         With `from_zero` its producer must begin with sequence 0 if nothing is known of it.
         """
@@ -318,10 +324,9 @@ class Partition:
         now: TimestampMs,
         transaction_version: int = 0,
     ) -> Append:
-        """Write the marker that ends the producer's transaction here; one that has none gets it all the same.
+        """Writes the marker that ends the producer's transaction here, also if it has none; as durable as acks=all.
 
-        As durable as acks=all.  Raises Refused: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or that it
-        could not be written.
+        Raises Refused: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR.
         """
         self.commit(now)
         log, marker = self.log, EndMarker(commit, coordinator_epoch)
@@ -336,12 +341,12 @@ class Partition:
             raise self._storage_error(failed) from failed
         assert log.end_offset == append.end, "a marker lies where its coordinator is told"
         self._has_told_full = False
-        self._made_visible(staging.visible_end)
+        self._advance_high_watermark(staging.visible_end)
         return append
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Up to here every transaction has ended, and that is visible."""
+        """The offset below which every transaction has ended by a marker below the high watermark."""
         log = self._log
         high_watermark = self.positions.high_watermark
         if log is None or log.producers.first_unstable >= high_watermark:
@@ -349,16 +354,16 @@ class Partition:
         return max(log.producers.first_unstable, log.start_offset)
 
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
-        """A flush ended: what it covered is durable, and visible.  True if a waiting request may care."""
+        """Takes in a flush that ended: advances the durable offset and the high watermark; True if either moved."""
         log = self.log
         log.flushed(flush, now)
-        durable = self.positions.made_durable(flush.end_offset)
+        durable = self.positions.advance_durable_end(flush.end_offset)
         assert self.positions.durable_end <= log.recovery_point, "nothing is durable that the log did not flush"
-        visible = self._made_visible(flush.end_offset)
+        visible = self._advance_high_watermark(flush.end_offset)
         return durable or visible
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool, read_committed: bool = False) -> Readable:
-        """Whole batches from `offset` up to the high watermark, or to the last stable offset, within max_bytes.
+        """Returns whole batches from `offset` up to the high watermark, or last stable offset, within max_bytes.
 
         With `at_least_one`, a first batch larger than max_bytes comes all the same (KIP-74).
         """
@@ -368,7 +373,7 @@ class Partition:
         bound = stable if read_committed else high_watermark
         assert stable <= high_watermark <= log.end_offset, "what is stable is visible, and what is visible is written"
         if offset > bound and offset <= log.end_offset:
-            # Written but not visible yet: as if it had not been written.
+            # Records above the high watermark are read as if they had not been written.
             offset = bound
             max_bytes = 0
         aborted: Sequence[Aborted] = ()
@@ -383,13 +388,13 @@ class Partition:
         return Readable(records, high_watermark, stable, log.start_offset, aborted)
 
     def readable_end(self, *, read_committed: bool) -> Offset:
-        """Where reading ends for now."""
+        """Returns where reading ends for now: the last stable offset or the high watermark."""
         return self.last_stable_offset if read_committed else self.positions.high_watermark
 
     def search(
         self, timestamp: TimestampMs | None, start: Offset, *, read_committed: bool, is_large: bool
     ) -> Search | None:
-        """A search by time among the readable records from `start` on; None if it is known that it would find nothing.
+        """Returns a search by time in the readable records from `start` on; None if it would surely find nothing.
 
         Raises Refused if there is no log.
         """
@@ -397,11 +402,11 @@ class Partition:
         return self.log.search(timestamp, start, end, is_large=is_large)
 
     def read_failed(self, failed: DiskFailed) -> Refused:
-        """A read in a thread failed; says what its asker is to be told."""
+        """Takes in that a read in a thread failed; returns the answer to the request."""
         return self._storage_error(failed)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
-        """Where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is.
+        """Returns where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is.
 
         Raises Refused for an epoch that is newer than the leader's.
         """
@@ -416,7 +421,7 @@ class Partition:
         return None
 
     def _end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The greatest epoch known here that is not above `epoch`, and where it ends; -1 for both if that is newer.
+        """Returns the greatest known epoch that is not above `epoch`, and its end; -1 for both if `epoch` is newer.
 
         The leader's own epoch is known before its first record, which would be at the log's end.  Apache Kafka enters
         it in the checkpoint when it begins; that costs a file for each partition that is made.

@@ -14,12 +14,12 @@ PATTERN_MEMORY_BYTES = 256 * KIB
 
 
 class Pattern:
-    """One expression.  Raises Refused(INVALID_REGULAR_EXPRESSION) for what is none, or needs too much memory."""
+    """One expression.  Raises Refused(INVALID_REGULAR_EXPRESSION) for a text that is none, or needs too much memory."""
 
     __slots__ = ("_compiled",)
 
     def __init__(self, text: str) -> None:
-        import re2  # Most brokers never see one, and each start would pay for it.
+        import re2  # Here, as most brokers never see an expression, and each start would pay for the import.
 
         options = re2.Options()
         options.max_mem = PATTERN_MEMORY_BYTES
@@ -32,7 +32,7 @@ class Pattern:
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, detail) from None
 
     def matches(self, text: str) -> bool:
-        """All of the text."""
+        """True if the expression matches the whole text."""
         return self._compiled.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""How far one partition's log has come: written, durable, visible.
+"""The positions of one partition's log: what is written, durable, and below the high watermark.
 
     log start ≤ high watermark ≤ end,  durable end ≤ end
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from odradek.base.units import Offset
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Up to which of them a request reads: its isolation level (KIP-98).
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # The isolation levels of a request (KIP-98).
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
@@ -29,15 +29,15 @@ class Positions:
         """True if the relations above hold for a log that begins at `start` and ends at `end`."""
         return start <= self.high_watermark <= end and self.durable_end <= end
 
-    def made_visible(self, end: Offset) -> bool:
-        """Raise the high watermark to `end`; False if it was there already."""
+    def advance_high_watermark(self, end: Offset) -> bool:
+        """Raises the high watermark to `end`; returns False if it was there already."""
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
         return True
 
-    def made_durable(self, end: Offset) -> bool:
-        """A sync covered everything below `end`; False if that was known already."""
+    def advance_durable_end(self, end: Offset) -> bool:
+        """Raises the durable end to `end`, as a sync covered all below; returns False if it was there already."""
         if end <= self.durable_end:
             return False
         self.durable_end = end

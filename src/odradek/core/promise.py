@@ -17,7 +17,10 @@ Answer = TypeVar("Answer")
 
 
 class Promise(Generic[T]):
-    """`value` stays None if the deadline came first, or the broker stops."""
+    """An answer to come, and the condition that it is there.
+
+    `value` stays None if the deadline comes first, or the broker stops.
+    """
 
     def __init__(self) -> None:
         self.value: T | None = None
@@ -30,13 +33,13 @@ class Promise(Generic[T]):
         return True
 
     def keep(self, lot: ParkingLot, value: T) -> None:
-        """Once; who waits is answered.  Nobody has to wait: the connection may be gone."""
+        """Gives the value, once, and answers the request that waits, if one does: its connection may be gone."""
         assert self.value is None, "a promise is kept once"
         self.value = value
         lot.happened(self)
 
     def then(self, answer: Callable[[T | None], Answer], deadline: int) -> Answer | Parked[Answer]:
-        """`answer` gets what was promised, now if it is there; None if the deadline comes first."""
+        """Calls `answer` with the value, now if it is there; with None if the deadline comes first."""
         if self.value is not None:
             return answer(self.value)
         return Parked(self, deadline, lambda: answer(self.value))

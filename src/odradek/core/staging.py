@@ -1,4 +1,4 @@
-"""Batches on their way into one log: what came in one turn is written at its end, in one system call.
+"""Batches on their way into one log: those of one turn of the loop are written at its end, with one system call.
 
 A write costs more than all else that is done for a small batch.  So `stage` fixes a batch's place and `commit` writes
 every staged batch of the partition; who looks in between does not find them.  What the log knows of producers changes
@@ -35,13 +35,13 @@ class Staging:
     def __init__(self, end: Offset) -> None:
         self.batches: list[Batch] = []
         self.appends: list[Append] = []
-        self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # As they are once it is written.
+        self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # As they are once the batches are written.
         self.size = 0
         self.end = end
-        self.visible_end = Offset(0)  # Up to here consumers may read once it is written.
+        self.visible_end = Offset(0)  # The high watermark once the batches are written.
 
     def has_room(self, batch: Batch, segment_bytes: int) -> bool:
-        """What is written together lies in one segment."""
+        """True if the batch may be written with those before it: together they must fit into one segment."""
         size = self.size + batch.batch_length + LOG_OVERHEAD_BYTES
         return size <= STAGED_BYTES_MAX and size <= segment_bytes
 
@@ -59,7 +59,7 @@ class Staging:
         return append
 
     def add_again(self, append: Append) -> None:
-        """A batch came twice: what becomes of the first one becomes of the second."""
+        """Adds the append of a repeated batch, which is refused if the first one is."""
         self.appends.append(append)
 
     def refuse(self, reason: Refused) -> None:
@@ -68,6 +68,6 @@ class Staging:
 
 
 def written_before(place: DuplicateBatch, *, needs_sync: bool) -> Append:
-    """The place of a batch that was taken in before."""
+    """Returns the append of a batch that was taken in before."""
     # The time is the first one's whatever the topic's timestamps are, as in Apache Kafka.
     return Append(place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

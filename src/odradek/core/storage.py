@@ -1,4 +1,4 @@
-"""Every data directory of the broker: which one has a log, which one gets a new one."""
+"""All data directories of the broker: finds the one that has a log, and chooses the one that gets a new log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRAYS_NAMED_MAX = 10
 
 
 def log_config(configs: TopicConfigs) -> LogConfig:
-    """What of a topic's configuration its logs go by."""
+    """Returns the part of a topic's configuration that its logs use."""
     return LogConfig(
         segment_bytes=configs.segment_bytes,
         segment_ms=configs.segment_ms,
@@ -52,7 +52,7 @@ class Storage:
         return iter(self._directories)
 
     def open(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> Log | None:
-        """The log of a partition that this broker holds, made if there is none; None if it can't be opened.
+        """Returns the log of a partition that this broker holds, made if there is none; None if it can't be opened.
 
         A log of another topic of the same name is set aside: it was missed when that topic was deleted.
         """
@@ -84,11 +84,11 @@ class Storage:
         return was_synced or log.end_offset == log.start_offset or name.topic in self._adopted
 
     def adopted(self, topics: Iterable[TopicName]) -> None:
-        """These were entered into the cluster since their logs lie here: what lies here is theirs."""
+        """Notes topics that were entered into the cluster because their logs lie here: those logs are theirs."""
         self._adopted.update(topics)
 
     def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], now: TimestampMs) -> None:
-        """Logs that the cluster knows nothing of, or not of us: never served, and never deleted unasked."""
+        """Sets aside logs of partitions that this broker does not have: never served, never deleted unasked."""
         for directory in self._directories:
             strays = [name for name in directory.logs if not is_ours(name)]
             for name in strays:
@@ -99,18 +99,18 @@ class Storage:
                 _LOG.warning(text, directory.path, len(strays), names)
 
     def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
-        """The files of a new partition, before open() asks for its log; in any thread."""
+        """Makes the files of a new partition, before open() asks for its log.  May run in any thread."""
         if not any(name in directory.logs or name in directory.offline for directory in self._directories):
             self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
-        """What the disk refuses now is done in a later round."""
+        """Deletes a partition's log; what the disk refuses now is done in a later round."""
         for directory in self._directories:
             if directory.has(name):
                 directory.delete(name, now)
 
     def topics(self) -> dict[TopicName, tuple[int, Uuid | None]]:
-        """What lies in the directories: how many partitions each topic has, and its id."""
+        """Returns the topics in the directories: how many partitions each has, and its id."""
         logs = {name: log for directory in self._directories for name, log in directory.logs.items()}
         counts = Counter(name.topic for name in logs)
         ids = {name.topic: log.topic_id for name, log in logs.items() if log.topic_id is not None}

@@ -1,6 +1,6 @@
-"""What the core has to do at a time: sessions that end, rebalances that have waited long enough, transactions.
+"""Timers of the core: ends of sessions, of waits for a rebalance, of pauses before something is tried again.
 
-One heap.  A timer that is cancelled stays in it until its time, or until such timers are the most.
+They are in one heap.  A cancelled timer stays in it until its time, or until most of its timers are cancelled.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Timer:
         return self.action is not None
 
     def cancel(self) -> None:
-        """Harmless when it is over."""
+        """Cancels the timer.  Harmless once it is over."""
         if self.action is not None:
             self.action = None
             self._timers.was_cancelled()
 
 
 class Timers:
-    """Those of one broker."""
+    """The timers of one broker."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
@@ -47,20 +47,20 @@ class Timers:
         return len(self._heap) - self._cancelled
 
     def at(self, due: int, action: Action) -> Timer:
-        """`action` is called by the first tick at or after `due`."""
+        """Sets a timer: `action` is called by the first tick at or after `due`."""
         timer = Timer(self, due, action)
         heapq.heappush(self._heap, (due, next(self._numbers), timer))
         return timer
 
     def next_due(self) -> int | None:
-        """None if there is nothing to do."""
+        """Returns when the next timer is due; None if there is none."""
         while self._heap and not self._heap[0][2].is_set:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         return self._heap[0][0] if self._heap else None
 
     def tick(self, now: Moment) -> None:
-        """Do what is due.  What an action sets for now, or earlier, is done too."""
+        """Calls the actions that are due, also those of timers that an action sets for now, or earlier."""
         while (due := self.next_due()) is not None and due <= now.steady:
             timer = heapq.heappop(self._heap)[2]
             action, timer.action = timer.action, None

@@ -1,4 +1,4 @@
-"""Which names a topic may have: they become folders, znodes and metric names."""
+"""Checks the names of topics, which become folders, znodes and metric names."""
 
 from __future__ import annotations
 

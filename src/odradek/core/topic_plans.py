@@ -1,4 +1,4 @@
-"""What a request to make or grow topics amounts to, decided before anything is written.
+"""Plans of new and grown topics, decided and checked before anything is written.
 
 The plan is checked against the cluster as this broker knows it; the metadata tree has the last word, since another
 broker may have been faster.
@@ -32,7 +32,7 @@ class TopicSpec(NamedTuple):
 
 
 class Planner(NamedTuple):
-    """Makes plans from a view of the cluster.  The callables are the shell's randomness."""
+    """Makes plans from a view of the cluster.  The two callables are the shell's randomness."""
 
     partitions_default: int
     replication_factor_default: int
@@ -40,16 +40,16 @@ class Planner(NamedTuple):
     new_uuid: Callable[[], Uuid]
 
     def new_topic(self, spec: TopicSpec, view: ClusterView) -> TopicInfo:
-        """The topic to be written.  Raises Refused with the code and sentence that the client is answered with."""
+        """Returns the topic to be written.  Raises Refused with the client's error code and message."""
         return self.planned(self.check_name(spec.name, view), spec, view)
 
     def planned(self, name: TopicName, spec: TopicSpec, view: ClusterView) -> TopicInfo:
-        """As new_topic, for a name that check_name has returned."""
+        """Does what new_topic does, for a name that check_name has returned."""
         replicas = self._replicas(spec, sorted(view.brokers))
         return TopicInfo(name, self.new_uuid(), _led_by_first(replicas), dict(spec.configs))
 
     def check_name(self, text: str, view: ClusterView) -> TopicName:
-        """The name of a topic that could be made.  Raises Refused."""
+        """Returns the text as the name of a topic that could be made.  Raises Refused."""
         name = topic_names.checked(text)
         if name == topic_names.METADATA_TOPIC:
             raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} may not be made by a client")
@@ -79,7 +79,7 @@ class Planner(NamedTuple):
     def more_partitions(
         self, topic: TopicInfo, count: int, assignments: Sequence[Sequence[int]] | None, view: ClusterView
     ) -> tuple[PartitionInfo, ...]:
-        """The partitions to append so that the topic has `count`.  Raises Refused."""
+        """Returns the partitions to append so that the topic has `count`.  Raises Refused."""
         present = len(topic.partitions)
         _check_count(topic.name, present, count)
         brokers = sorted(view.brokers)
@@ -111,7 +111,7 @@ def _check_added(added: int) -> None:
 
 
 def _led_by_first(replicas: Iterable[tuple[BrokerId, ...]]) -> tuple[PartitionInfo, ...]:
-    """New partitions, each led by the first of its replicas.  Those that are alike share one value."""
+    """Returns new partitions, each led by the first of its replicas; equal ones share one value."""
     known: dict[tuple[BrokerId, ...], PartitionInfo] = {}
     partitions = []
     for brokers in replicas:

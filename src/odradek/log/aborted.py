@@ -25,13 +25,13 @@ Found = tuple[list[Aborted], bool]
 
 
 class AbortedTransactions:
-    """Of one log.  Every method may raise DiskFailed."""
+    """The aborted transactions of one log.  Every method may raise DiskFailed."""
 
     __slots__ = ("_last", "_snapshots")
 
     def __init__(self, snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> None:
         self._snapshots = snapshots
-        self._last = Offset(0)  # None that was aborted ended later.
+        self._last = Offset(0)  # No aborted transaction ended after this offset.
         for segment in reversed(segments):
             if not segment.transactions.is_empty:
                 self._last = end
@@ -45,7 +45,7 @@ class AbortedTransactions:
     def reaching(
         self, segments: Sequence[Segment], offset: Offset, records: FileSlice, upto: Offset
     ) -> Sequence[Aborted]:
-        """Those that reach into what was read from `offset` on, below `upto`; perhaps a few more."""
+        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more."""
         if not records.size or offset > self._last:
             return ()
         ahead = segments[max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0) :]
@@ -69,7 +69,7 @@ class AbortedTransactions:
             raise segment.failure(damage) from None
 
     def truncate(self, segments: Sequence[Segment], end: Offset) -> None:
-        """The log ends there now, with these segments."""
+        """Drops what ended at `end` or later: the log has these segments now, and ends there."""
         try:
             segments[-1].transactions.truncate_to(end)
         except Damaged:
@@ -80,7 +80,7 @@ class AbortedTransactions:
 
 
 def _end_of(records: FileSlice, segments: Sequence[Segment], upto: Offset) -> Offset:
-    """An offset that none of the records reaches, at most `upto`."""
+    """Returns an offset, at most `upto`, that none of the records reaches."""
     path, position = records.file.path, records.position + records.size
     for segment, following in pairwise(segments):
         if segment.path == path:

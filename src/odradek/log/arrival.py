@@ -1,4 +1,4 @@
-"""A batch that is written while it is still being received.
+"""A streaming append: a batch that is written while it is still being received.
 
 A large batch that lies in memory as a whole has left the processor's cache before it is written.  So its front is
 written to the log's end as soon as that is there, and whoever receives the rest puts each piece behind it.  Nothing of
@@ -17,10 +17,10 @@ NOTHING = memoryview(b"")
 
 
 class Arrival:
-    """Where the rest goes: `left` bytes from `position` of `file` on.
+    """One streaming append: the rest of the batch, `left` bytes, goes to `file` from `position` on.
 
-    `withdraw` is called when the log needs its end for something else.  Nobody may write to the file when it returns;
-    what was written there can still be read during the call.
+    `withdraw` is called when the log needs its end for something else.  When it returns nobody writes to the file any
+    more; what was written there can still be read during the call.
     """
 
     def __init__(self, batch: Batch, file: File, position: int) -> None:

@@ -1,4 +1,4 @@
-"""Sets aside what recovery cuts off a log: never served, never deleted unasked.
+"""Sets aside what recovery cuts off a log: such bytes are never served, and never deleted unasked.
 
 A torn write leaves bytes at the log's end that are no batch, and nothing after them; those are dropped.  Where batches
 can be read beyond the damage, or what is cut had been synced, it was no torn write, and somebody may want them back:
@@ -35,7 +35,7 @@ class SetAside:
     end_offset: Offset
     why: str
     records: int = 0
-    is_all: bool = True  # False: some of it can't be read, so there may be more records.
+    is_all: bool = True  # False: some of the bytes can't be read, so there may be more records.
     size: int = 0
     paths: list[str] = field(default_factory=list)
 
@@ -95,10 +95,10 @@ def _records(file: File, place: FileBatch) -> int:
 def next_batch(
     file: File, position: int, end: int, offsets: tuple[Offset, Offset], upto: int | None = None
 ) -> int | None:
-    """The position of the first whole batch of format 2 that begins from `position` to `upto`, or to the end.
+    """Returns the position of the first whole batch of format 2 that begins between `position` and `upto` (or `end`).
 
-    `offsets`: the lowest it may have, and the segment's base.  So all but the lower half of its own is known, which
-    makes for a search that compiled code does.
+    `offsets` are the lowest that the batch may have, and the segment's base offset.  So the upper bytes of the batch's
+    own offset are known, and a compiled search can look for them.
     """
     lowest, base_offset = offsets
     upto = end if upto is None else upto
@@ -128,7 +128,7 @@ def _is_batch(file: File, position: int, end: int, lowest: Offset, base_offset: 
 
 
 def is_zeros(file: File, position: int, end: int) -> bool:
-    """True for room that was preallocated and never written, and for a write of which nothing arrived."""
+    """True if the range has zeros only: preallocated and never written, or a write of which nothing arrived."""
     return not any(chunk.strip(b"\0") for chunk in _chunks(file, position, end))
 
 
@@ -139,13 +139,14 @@ def _chunks(file: File, position: int, end: int) -> Iterator[bytes]:
 
 
 def set_aside(disk: Disk, directory: str, tail: tuple[Segment, int], later: Sequence[Segment], aside: SetAside) -> None:
-    """The rest of one segment, from a position on, and later ones.  It is safe when this returns; nothing is cut.
+    """Copies the rest of one segment, from a position on, and renames all later ones to .aside; nothing is cut yet.
 
-    Raises DiskFailed, and may be called again after the next start.
+    When it returns, what was set aside survives a power failure.  Raises DiskFailed, and may be called again after the
+    next start.
     """
     segment, position = tail
     if not is_zeros(segment.file, position, segment.size):
-        _copy(disk, directory, segment, position, aside)  # First: for this there may be no room.
+        _copy(disk, directory, segment, position, aside)  # First, since the disk may have no room for the copy.
     _rename_all(disk, directory, later, aside)
     disk.sync_directory(directory)
 
@@ -176,7 +177,7 @@ def _is_same(copy: File, file: File, position: int) -> bool:
 
 
 def _rename_all(disk: Disk, directory: str, segments: Sequence[Segment], aside: SetAside) -> None:
-    """The last first, so that a stop half-way leaves no hole.  Their indexes can be made again."""
+    """Renames the segments, the last first, so that a stop half-way leaves no hole; their indexes are deleted."""
     taken = _taken(disk, directory)
     paths = []
     for segment in reversed(segments):

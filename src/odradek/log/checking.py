@@ -15,15 +15,15 @@ from odradek.record.kernels.runs import Runs
 
 
 def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
-    """The number of the segment that holds the last synced batch: all before it were synced with their indexes.
+    """Returns the number of the segment with the last synced batch: all before it were synced with their indexes.
 
-    That one may have been sealed since, and that not been synced: its last index entries, the cut of its spare room.
+    That segment may have been sealed since, without a sync of its last index entries and of the cut of its spare room.
     """
     return max(sum(segment.base_offset < recovery_point for segment in segments) - 1, 0)
 
 
 def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snapshots) -> Scan:
-    """Every batch of the segments from `first` on; the log is cut at the first damage."""
+    """Checks every batch of the segments from `first` on, and cuts the log at the first damage."""
     start = segments[first].base_offset
     walk = ProducerWalk(restored(snapshots, segments, start))
     snapshots.delete_beyond(start)  # They are made again.
@@ -47,7 +47,7 @@ def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snap
 
 
 def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
-    """The end of the one before was lost at a batch's border, which no checksum can tell.
+    """True if the end of the segment before this one was lost at a batch's border, which no checksum can tell.
 
     A log that is or was compacted has holes by right.  Ours are sealed and synced when compaction touches them, so a
     hole beyond the recovery point of a log that is not compacted is a loss.
@@ -58,7 +58,7 @@ def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
 
 
 def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int, str]:
-    """Where its first damage is, and which; it has new indexes for what is before that."""
+    """Returns the position and the reason of a segment's first damage, and rebuilds its indexes up to there."""
     segment.forget_indexes()
     config, good, end, why = opening.config, 0, scan.end_offset, ""
     latest = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
@@ -85,7 +85,7 @@ def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int,
 
 
 def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], why: str, scan: Scan) -> None:
-    """The log ends at this place: segment number, position.  What is beyond goes, or is set aside."""
+    """Ends the log at `place` (segment number, position); what lies beyond is deleted, or set aside."""
     number, position = place
     segment, later = segments[number], segments[number + 1 :]
     del segments[number + 1 :]
@@ -107,7 +107,7 @@ def _cut_off(opening: Opening, segments: list[Segment], place: tuple[int, int], 
 
 
 def remove(opening: Opening, segments: list[Segment]) -> None:
-    """Deletes their files, last segment first, so that a stop half-way leaves no hole."""
+    """Deletes the segments' files, the last segment's first, so that a stop half-way leaves no hole."""
     for segment in reversed(segments):
         for suffix in SEGMENT_SUFFIXES:
             opening.disk.unlink(f"{opening.directory}/{segment_stem(segment.base_offset)}{suffix}")

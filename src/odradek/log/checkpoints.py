@@ -1,4 +1,4 @@
-"""Kafka's small text files: what is flushed, where logs start, high watermarks, leader epochs, a partition's topic id.
+"""Kafka's small text files: recovery points, log start offsets, high watermarks, leader epochs, a partition's topic id.
 
 An offset checkpoint (in the data directory)   leader-epoch-checkpoint         partition.metadata
 │ 0              version │                     │ 0       version │             │ version: 0       │
@@ -25,11 +25,11 @@ _VERSION = "0"
 
 
 class BadCheckpoint(ValueError):
-    """The file is there and says something else than it should; the text names file and line."""
+    """Raised for a checkpoint file that does not have the right content; the text names file and line."""
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """Empty if there is no such file, or an empty one, as Kafka leaves.  Raises BadCheckpoint."""
+    """Returns {} if there is no such file, or an empty one, as Kafka leaves.  Raises BadCheckpoint."""
     offsets: dict[TopicPartition, Offset] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         match line.split(" "):
@@ -46,7 +46,7 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, Offset
 
 
 def read_segments(disk: Disk, path: str) -> dict[TopicPartition, str]:
-    """The base offsets of each log's segments, with a blank between two.  As read_offsets."""
+    """Returns the base offsets of each log's segments, separated by blanks; {} and errors as read_offsets."""
     noted: dict[TopicPartition, str] = {}
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
         topic, _, rest = line.partition(" ")
@@ -63,7 +63,7 @@ def write_segments(disk: Disk, path: str, noted: Mapping[TopicPartition, str]) -
 
 
 def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
-    """Ascending in both.  Empty if there is no such file.  Raises BadCheckpoint."""
+    """Returns (epoch, first offset), ascending in both; [] if there is no such file.  Raises BadCheckpoint."""
     path = f"{directory}/{LEADER_EPOCHS}"
     epochs: list[tuple[LeaderEpoch, Offset]] = []
     for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX)):
@@ -84,9 +84,9 @@ def write_epochs(disk: Disk, directory: str, epochs: Iterable[tuple[LeaderEpoch,
 
 
 def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
-    """None if the partition has none, as those of Kafka before 2.8.  Raises BadCheckpoint.
+    """Returns None if the partition has no topic id, as those of Kafka before 2.8.  Raises BadCheckpoint.
 
-    An empty file is what a power failure makes of one that was just created: none as well.
+    An empty file, which a power failure makes of one that was just created, counts as no id too.
     """
     path = f"{directory}/{PARTITION_METADATA}"
     data = read_file(disk, path, METADATA_BYTES_MAX)
@@ -102,7 +102,7 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: Uuid, *, durable: bool = False) -> None:
-    """That of a new log is synced with its first flush: before that there is nothing to lose with it."""
+    """Writes partition.metadata.  That of a new log need not be durable: the log's first flush syncs it."""
     data = f"version: {_VERSION}\ntopic_id: {to_text(topic_id)}".encode()
     replace_file(disk, f"{directory}/{PARTITION_METADATA}", data, durable=durable)
 
@@ -119,7 +119,7 @@ def _decoded(path: str, data: bytes) -> str:
 
 
 def _entries(path: str, data: bytes | None) -> Iterator[tuple[int, str]]:
-    """Line numbers and lines after the two header lines, counted."""
+    """Yields line number and line after the two header lines, whose count of entries is checked."""
     if data is None:
         return
     lines = _decoded(path, data).splitlines()

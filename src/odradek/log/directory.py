@@ -41,7 +41,7 @@ NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Files to write, as values.  run() may be called in any thread; raises DiskFailed."""
+    """One checkpoint as a value: the files to write.  run() may be called in any thread; it raises DiskFailed."""
 
     disk: Disk
     directory: str
@@ -53,7 +53,7 @@ class Checkpoint:
     def run(self) -> None:
         with self.turns:
             for name, offsets in self.contents.items():
-                if self.is_stale:  # A newer one was written, or will be, while this one waited for its thread.
+                if self.is_stale:  # A newer checkpoint was written, or will be, while this one waited for its thread.
                     return
                 write_offsets(self.disk, f"{self.directory}/{name}", offsets)
         self.is_done = True
@@ -81,7 +81,7 @@ class Closing:
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:
-    """Power may go at once: its name stays, without which all that is in it would be gone.  Raises DiskFailed."""
+    """Makes a directory, with its parents, whose name survives a power failure right after.  Raises DiskFailed."""
     for changed in disk.make_directory(path):
         disk.sync_directory(changed)
 
@@ -100,7 +100,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         self._made: dict[TopicPartition, Log] = {}  # By make(), waiting for create().
-        self._begun: set[TopicPartition] = set()  # Of these there may be files, though there is no log.
+        self._begun: set[TopicPartition] = set()  # Partitions that may have files, though there is no log.
         self.problems: list[str] = []  # Worth a line in the broker's log; nothing that stops it.
         self.high_watermarks: Offsets = {}  # As of the last checkpoint.
         self.clean_shutdown = False
@@ -162,7 +162,7 @@ class LogDirectory:
                 self._load_partition(partition, config, now_ms, offsets)
 
     def _read_checkpoint(self, name: str) -> Offsets:
-        """A damaged one is as good as none: recovery then scans more, and a log starts where its segments do."""
+        """Reads one offset checkpoint; a damaged one counts as empty: recovery scans more, logs start at a segment."""
         try:
             offsets = read_offsets(self._disk, f"{self.path}/{name}")
         except BadCheckpoint as bad:
@@ -173,7 +173,7 @@ class LogDirectory:
         return dict(offsets)
 
     def _read_segments(self) -> None:
-        """What tells of segments that are missing; what is damaged of it tells nothing."""
+        """Reads the two files by which a missing segment is noticed; damage in them is noted, and nothing is missed."""
         try:
             self._noted = read_segments(self._disk, f"{self.path}/{names.SEGMENTS}")
             self._compacted = read_offsets(self._disk, f"{self.path}/{names.CLEANER_OFFSETS}")
@@ -217,11 +217,11 @@ class LogDirectory:
     # ------------------------------------------------------------------ create, delete
 
     def create(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
-        """A new, empty log, perhaps by make(); the one there is, if there is one.
+        """Returns the partition's log; a new, empty one (perhaps made by make()) if there is none.
 
-        An earlier log of that name that could not be renamed when it was deleted goes first.
+        An earlier log of that name that could not be renamed when it was deleted is renamed first.
         Raises Refused(KAFKA_STORAGE_ERROR), DiskFailed; it may be called again then.
-        What the first flush of the log has not synced may be gone after a power failure, the directory included.
+        Until the first flush of the log a power failure may take all of it, the directory included.
         """
         if partition in self.logs:
             return self.logs[partition]
@@ -238,7 +238,7 @@ class LogDirectory:
         return log
 
     def make(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> None:
-        """The files of a log that create() will be asked for; in any thread.  Raises DiskFailed.
+        """Makes the files of a log that create() will be asked for.  May run in any thread; raises DiskFailed.
 
         Six names are made for each partition: 0.4 ms on an idle file system, ten times that on a busy one.
         """
@@ -251,7 +251,7 @@ class LogDirectory:
 
     @property
     def count(self) -> int:
-        """Logs that are here, or about to be."""
+        """How many logs are here, or were made by make() and not created yet."""
         return len(self.logs) + len(self._made)
 
     def _new(self, partition: TopicPartition, topic_id: Uuid | None, config: LogConfig, now_ms: TimestampMs) -> Log:
@@ -266,11 +266,11 @@ class LogDirectory:
         return f"{self.path}/{partition}"
 
     def _is_written(self, partition: TopicPartition) -> bool:
-        """True if a checkpoint names it."""
+        """True if a checkpoint names the partition."""
         return any(partition in written for written in list(self._written.values()))
 
     def assign_topic_id(self, partition: TopicPartition, topic_id: Uuid) -> None:
-        """For a log that has none: it is from before Kafka 2.8, or empty.  Synced: it may have records."""
+        """Gives a topic id to a log without one (empty, or from before Kafka 2.8), durably, as it may have records."""
         log = self.logs[partition]
         assert log.topic_id is None, "a topic's id never changes"
         write_topic_id(self._disk, log.directory, topic_id, durable=True)
@@ -278,7 +278,7 @@ class LogDirectory:
         log.topic_id = topic_id
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
-        """Its directory is renamed, its files are unlinked after file.delete.delay.ms.  Slices stay readable.
+        """Renames the log's directory, whose files are unlinked after file.delete.delay.ms; slices stay readable.
 
         What the disk refuses now is done in a later round, and before a log of that name is made.
         """
@@ -287,7 +287,10 @@ class LogDirectory:
         self._remove(partition, names.DELETE, now_ms, TimestampMs(now_ms + delay_ms))
 
     def set_aside(self, partition: TopicPartition, now_ms: TimestampMs) -> str:
-        """A log that is not of the topic of that name keeps its files under another name, which it gives; as delete."""
+        """Renames the directory of a log that is not of the topic of that name, for good, and returns the new name.
+
+        As in delete, what the disk refuses now is done later.
+        """
         return self._remove(partition, names.STRAY, now_ms, None)
 
     def _remove(self, partition: TopicPartition, mark: str, now_ms: TimestampMs, unlink_ms: TimestampMs | None) -> str:
@@ -304,17 +307,17 @@ class LogDirectory:
         return name
 
     def has(self, partition: TopicPartition) -> bool:
-        """True if there is a log, or may be files of one."""
+        """True if there is a log of the partition, or may be files of one."""
         return partition in self.logs or partition in self.offline or partition in self._begun
 
     def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
-        """Files and directories whose delay is over; run() it in a thread."""
+        """Returns the work on files whose delay is over, to be run() in a thread; None if there is none."""
         return self.reaper.begin(now_ms)
 
     # ------------------------------------------------------------------ checkpoints
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
-        """What has changed since the last one, None if nothing has; run() it in a thread."""
+        """Returns a checkpoint of what changed since the last one, to be run() in a thread; None if nothing did."""
         if high_watermarks is not None:
             self.high_watermarks = dict(high_watermarks)
         self.high_watermarks = {p: hw for p, hw in self.high_watermarks.items() if p in self.logs}
@@ -342,7 +345,7 @@ class LogDirectory:
         return self._last_checkpoint
 
     def checkpoint_now(self) -> None:
-        """Blocks: for what must not be done before the checkpoint says so."""
+        """Writes a durable checkpoint of everything; blocks.  Called before a change that must come after it."""
         if self._last_checkpoint is not None:
             self._last_checkpoint.is_stale = True
         self._written.clear()
@@ -352,12 +355,12 @@ class LogDirectory:
         self._disk.sync_directory(self.path)
 
     def begin_close(self, now_ms: TimestampMs) -> list[Closing]:
-        """What may be done in threads before close(), which does what was not."""
+        """Returns the close of each log, which may be run in threads before close(); close() runs the others."""
         self._closings = [Closing(partition, log, now_ms) for partition, log in self.logs.items()]
         return self._closings
 
     def close(self, now_ms: TimestampMs, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> list[str]:
-        """A clean stop; what went wrong with it.  Then there is no marker, and the next start checks the logs."""
+        """Stops cleanly and returns what went wrong.  If anything did there is no marker: the next start checks all."""
         closings = self._closings or self.begin_close(now_ms)
         for closing in closings:
             if not closing.is_done:
@@ -378,11 +381,11 @@ class LogDirectory:
         return failures
 
     def _note_segments(self) -> None:
-        """Of what could not be opened it is still known what there should be."""
+        """Writes down each log's segments; of a log that could not be opened what was noted before."""
         noted = {partition: noted_text(log.segments) for partition, log in self.logs.items()}
         noted |= {partition: text for partition, text in self._noted.items() if partition in self.offline}
         write_segments(self._disk, f"{self.path}/{names.SEGMENTS}", noted)
 
     def abandon(self) -> None:
-        """Leave everything as a killed process does; the next start checks the logs."""
+        """Leaves everything as a killed process does: the next start checks the logs."""
         self._lock.release()

@@ -42,7 +42,7 @@ READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
 COLD_AHEAD_BYTES = 4 * 1024 * 1024
-CHECKED_BYTES = 1024 * 1024  # Of a slice, before it is sent: what is looked at long before it is sent may be gone.
+CHECKED_BYTES = 1024 * 1024  # How much of a slice is looked for in the page cache at once: later it may be gone again.
 FILE_MODE, FOLDER_MODE = 0o640, 0o750  # Records are nobody else's business; a stricter umask is respected.
 BUFFERS_PER_WRITE_MAX = 512  # Half of Linux's IOV_MAX.
 
@@ -61,23 +61,23 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """All of data; after a failure any part of it may be there."""
+        """Writes all of data; after a failure any part of it may be in the file."""
 
     def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """As write, several buffers back to back in one system call where it can be one."""
+        """Writes several buffers back to back, in one system call where possible; fails as write does."""
 
     def pread(self, position: int, size: int) -> bytes:
-        """Fewer bytes than size only at the end of the file."""
+        """Reads `size` bytes from `position` on; fewer only at the end of the file."""
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Data, and of the metadata what is needed to read it back (fdatasync)."""
+        """Makes the data durable, and the metadata that is needed to read it back (fdatasync)."""
 
     def size(self) -> int: ...
 
     def fileno(self) -> int:
-        """For sendfile, and for fdatasync where the disk has syncs; -1 where there is no such thing."""
+        """The descriptor, for sendfile, and for fdatasync where the disk has syncs; -1 if the file has none."""
 
 
 class Lock(Protocol):
@@ -95,7 +95,7 @@ class Disk(Protocol):
     def open(self, path: str) -> File: ...
 
     def create(self, path: str) -> File:
-        """A new file, or an existing one emptied."""
+        """Makes a new file, or empties an existing one."""
 
     def entries(self, directory: str) -> list[Entry]: ...
 
@@ -104,20 +104,20 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces `new`.  Durable only after sync_directory."""
+        """Renames atomically, and replaces `new`.  Durable only after sync_directory."""
 
     def unlink(self, path: str) -> None:
-        """A file that is not there is fine."""
+        """Unlinks a file; one that is not there is no failure."""
 
     def make_directory(self, path: str) -> list[str]:
-        """With its parents; one that is there is fine.  Returns the directories that have a new name in them."""
+        """Makes a directory with its parents, if need be, and returns the directories that got a new name in them."""
 
     def remove_directory(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Raises DirectoryInUse."""
+        """Takes the lock of a data directory.  Raises DirectoryInUse."""
 
 
 class FileSlice:
@@ -135,7 +135,7 @@ class FileSlice:
         self._cached_bytes = 0  # From its start on, when it was last looked.
 
     def read(self) -> bytes:
-        """All of it, waiting for the disk if need be.  DiskFailed if the file has become shorter."""
+        """Reads the whole slice, from the disk if need be.  Raises DiskFailed if the file has become shorter."""
         descriptor = self.file.fileno()
         if descriptor >= 0:
             # Who reads old records asks for the next ones next: the disk may begin with them now.
@@ -146,10 +146,10 @@ class FileSlice:
         return data
 
     def send_to(self, socket: int, size_max: int) -> int | None:
-        """Sends what a non-blocking socket takes of it now: bytes go from the page cache to the network unseen.
+        """Sends what a non-blocking socket takes now, from the page cache without a copy; returns how many bytes.
 
-        0 if the socket is full; None if a disk would have to be waited for, or if this is no plain file: then the
-        bytes must be read.  Raises OSError for what is wrong with the socket.
+        Returns 0 if the socket is full; None if the disk would have to be waited for, or if this is no plain file:
+        then the bytes must be read.  Raises OSError for what is wrong with the socket.
         """
         descriptor = self.file.fileno()
         size = min(self.size, size_max, CHECKED_BYTES)
@@ -166,9 +166,9 @@ class FileSlice:
         return sent
 
     def read_cached(self, space: memoryview) -> int:
-        """Puts its beginning there, as far as it is in the page cache; returns how much that is, 0 of no plain file.
+        """Copies the slice's beginning into `space`, as far as it is in the page cache, and returns how many bytes.
 
-        Raises DiskFailed.
+        Returns 0 if this is no plain file.  Raises DiskFailed.
         """
         descriptor = self.file.fileno()
         if descriptor < 0:
@@ -184,7 +184,7 @@ class FileSlice:
         return read
 
     def part(self, start: int, size: int) -> FileSlice:
-        """A piece of it, cut off at its end: an answer is sent in chunks."""
+        """Returns a piece of the slice, not beyond its end: an answer is sent in chunks."""
         assert 0 <= start <= self.size
         piece = FileSlice(self.file, self.position + start, min(size, self.size - start))
         piece._cached_bytes = max(self._cached_bytes - start, 0)
@@ -195,7 +195,7 @@ class FileSlice:
 
 
 def _read_cached(descriptor: int, space: memoryview, position: int) -> int:
-    """Raises BlockingIOError if a disk would have to be waited for."""
+    """Reads from the page cache only.  Raises BlockingIOError if the disk would have to be waited for."""
     try:
         return os.preadv(descriptor, [space], position, READ_NOWAIT)
     except BlockingIOError:
@@ -295,7 +295,7 @@ class RealFile:
         return end
 
     def _write_rest(self, position: int, rest: memoryview) -> None:
-        """A short write is the sign of a full disk; the next one says so, or goes on."""
+        """Writes what a short write left: mostly the disk is full, and the next write fails with that."""
         while rest:
             written = os.pwrite(self._fd, rest, position)
             if not written:
@@ -337,7 +337,7 @@ NO_DESCRIPTOR = -1
 
 
 def _tell_nobody(descriptor: int) -> None:
-    """Descriptors are not counted."""
+    """Is told of each descriptor where nobody counts them."""
 
 
 class RealDisk:
@@ -434,7 +434,7 @@ class RealDisk:
 
 
 def read_file(disk: Disk, path: str, bytes_max: int) -> bytes | None:
-    """A small file whole; None if there is none.  DiskFailed if it is larger than it can rightly be."""
+    """Reads a small file whole; returns None if there is none.  Raises DiskFailed if it has more than `bytes_max`."""
     try:
         file = disk.open(path)
     except DiskFailed as failure:
@@ -448,10 +448,10 @@ def read_file(disk: Disk, path: str, bytes_max: int) -> bytes | None:
 
 
 def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Old content or new, never a mixture: written beside it, synced, renamed over it.
+    """Replaces a file as a whole: the new content is written beside the old, synced, and renamed over it.
 
-    The name itself is durable only after sync_directory.  Not durable: the content may be lost or empty after a power
-    failure, for files that the log can rebuild.
+    The name itself is durable only after sync_directory.  With `durable` False the content may be lost or empty after
+    a power failure: for files that the log can rebuild.
     """
     temporary = path + ".tmp"
     file = disk.create(temporary)

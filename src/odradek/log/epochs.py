@@ -23,7 +23,7 @@ class LeaderEpochs:
     """Ascending (epoch, first offset).  `assign` and `write` may raise DiskFailed.
 
     A file that could not be shortened says too much, never too little: who opens the log shortens what it reads there
-    by where the log starts and ends.  `is_written` tells; `write` is then tried again.
+    by where the log starts and ends.  `is_written` is False then, and `write` is to be tried again.
     """
 
     __slots__ = ("_directory", "_disk", "_entries", "changes", "is_written", "latest")
@@ -45,7 +45,7 @@ class LeaderEpochs:
         return self._entries[0][0] if self._entries else NO_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """`epoch` begins at `start`.  What is known and contradicts it is forgotten."""
+        """Notes that `epoch` begins at `start`, forgets entries that contradict that, and writes the file."""
         before = list(self._entries)
         self.note(epoch, start)
         if self._entries != before:
@@ -56,7 +56,7 @@ class LeaderEpochs:
                 raise
 
     def note(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """As assign, but leaves the file alone: recovery notes many and writes once."""
+        """Does what assign does, but does not write the file: recovery notes many and writes once."""
         entries = self._entries
         if epoch == self.latest or epoch < 0:
             return
@@ -67,14 +67,15 @@ class LeaderEpochs:
         self.latest = epoch
 
     def epoch_of(self, offset: Offset) -> LeaderEpoch:
-        """The epoch that wrote `offset`; NO_EPOCH if that is not known."""
+        """Returns the epoch in which `offset` was written; NO_EPOCH if that is not known."""
         number = bisect_right(self._entries, offset, key=_START)
         return self._entries[number - 1][0] if number else NO_EPOCH
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
-        """OffsetsForLeaderEpoch: the greatest known epoch not above `epoch`, and where the next one begins.
+        """Returns the greatest known epoch not above `epoch`, and where the next one begins (OffsetsForLeaderEpoch).
 
-        (NO_EPOCH, NO_OFFSET) if `epoch` is not known here; below all known ones: itself and where the first begins.
+        Returns (NO_EPOCH, NO_OFFSET) if `epoch` is not known here; for one below all known ones, the epoch itself and
+        where the first known one begins.
         """
         if epoch < 0 or epoch > self.latest:
             return NO_EPOCH, NO_OFFSET
@@ -85,13 +86,13 @@ class LeaderEpochs:
         return (self._entries[number - 1][0] if number else epoch), following
 
     def truncate_from_end(self, end: Offset) -> None:
-        """The log now ends at `end`."""
+        """Drops the epochs that begin at `end` or later, where the log ends now."""
         kept = [entry for entry in self._entries if entry[1] < end]
         if len(kept) != len(self._entries):
             self._replace(kept)
 
     def truncate_from_start(self, start: Offset) -> None:
-        """The log now begins at `start`, and so does the epoch that was current there."""
+        """Drops the epochs that ended before `start`; the one that was current there begins with the log now."""
         number = bisect_right(self._entries, start, key=_START)
         if number:
             kept = [(self._entries[number - 1][0], start), *self._entries[number:]]
@@ -113,7 +114,7 @@ class LeaderEpochs:
         self.latest = entries[-1][0] if entries else NO_EPOCH
 
     def write(self) -> None:
-        """After note; the other methods do it themselves."""
+        """Writes the file: needed after `note` only, the other methods do it themselves."""
         write_epochs(self._disk, self._directory, self._entries, durable=False)
         self.is_written = True
         self.changes += 1

@@ -1,4 +1,4 @@
-"""How a file operation ends that does not end well.  Neither is a peer's fault; neither becomes a Refused by itself."""
+"""How file operations fail: none of it is a peer's fault, and none becomes a Refused by itself."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class DiskFailed(OSError):
 
     @property
     def is_full(self) -> bool:
-        """No room, on the disk or among the open files: the log is whole and works again once there is some.
+        """True if there is no room, on the disk or among the open files: the log works again once there is some.
 
-        Any other failure is the end of it.
+        After any other failure the log stays offline.
         """
         return self.errno in (errno.ENOSPC, errno.EDQUOT) or self.is_out_of_files
 
     @property
     def is_out_of_files(self) -> bool:
-        """Too many are open already: the disk was not even asked, and may be later."""
+        """True if too many files are open: the disk was not even asked, and the operation may be tried again."""
         return is_out_of_files(self)
 
 
@@ -31,7 +31,7 @@ def is_out_of_files(error: OSError) -> bool:
 
 
 class SegmentMissing(Exception):
-    """A segment amid a log is not there: what is left is not served as if it were all.  Its text is a sentence."""
+    """Raised for a log amid which a segment is missing: the rest is not served as if it were all."""
 
 
 class DirectoryInUse(OSError):

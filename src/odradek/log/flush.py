@@ -51,7 +51,7 @@ class Flush:
 
     @property
     def count(self) -> int:
-        """Of files that are kept open for it."""
+        """How many files are kept open for this flush."""
         return len(self._files)
 
     @property
@@ -78,14 +78,17 @@ class Flush:
             raise
 
     def descriptors(self) -> list[int] | None:
-        """Those whose fdatasync is all there is to it, as long as this object is there; None if only `run` can."""
+        """Returns the descriptors whose fdatasync is the whole flush; None if only `run` can do it.
+
+        They stay open as long as this object is there.
+        """
         if self._paths or self._directories or self.is_instant:
             return None
         found = [file.fileno() for file in self._files]
         return None if -1 in found else found
 
     def ended(self, errors: Sequence[int]) -> None:
-        """The errno of the sync of each descriptor, or 0.  Raises DiskFailed."""
+        """Takes the result of syncs that somebody else did: an errno, or 0, for each descriptor.  Raises DiskFailed."""
         assert not self.has_failed, "a sync after one that failed says nothing"
         for file, error in zip(self._files, errors, strict=True):
             if error:

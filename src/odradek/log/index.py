@@ -64,7 +64,7 @@ class Index:
         return self.entry(len(self) - 1) if len(self) else None
 
     def count_at_or_below(self, value: int, column: int) -> int:
-        """How many entries have at most `value` in the column: 1 + the number of the last one that does."""
+        """Returns how many entries have at most `value` in the column, which ascends."""
         pending = self._pending
         if pending and pending[0][column] <= value:
             return self._stored + bisect_right(pending, value, key=KEYS[column])
@@ -110,14 +110,14 @@ class Index:
         return first, second
 
     def append(self, first: int, second: int) -> None:
-        """Never fails: the log has the batch already.  Entries that find no room wait on."""
+        """Adds an entry and never fails, as the log has the batch already: what can't be written waits in memory."""
         self._pending.append((first, second))
         if len(self._pending) >= PENDING_ENTRIES_MAX:
             with suppress(DiskFailed):
                 self.write()
 
     def write(self) -> None:
-        """Everything that waits goes to the file."""
+        """Writes the entries that wait in memory to the file."""
         self.cut()
         if self._pending:
             data = b"".join([self._layout.pack(*entry) for entry in self._pending])
@@ -127,7 +127,7 @@ class Index:
             self.is_unsynced = True
 
     def keep(self, count: int) -> None:
-        """Only the first `count` entries count; `cut` then cuts the file, too."""
+        """Drops all entries but the first `count` in memory; `cut` then cuts the file, too."""
         assert 0 <= count <= len(self), "a cut adds no entries"
         if count < self._stored:
             self._stored = count
@@ -138,14 +138,14 @@ class Index:
         self._blocks = []
 
     def cut(self) -> None:
-        """The file ends with the last entry that counts."""
+        """Cuts the file behind the last entry that counts."""
         if self._is_longer:
             self._disk.open(self.path).truncate(self._stored * self._layout.size)
             self.is_unsynced = True
             self._is_longer = False
 
     def clear(self) -> None:
-        """Empty, with an empty file where there was none or a damaged one."""
+        """Makes the index empty, with an empty file where there was none or a damaged one."""
         self._disk.create(self.path)
         self._is_longer = False
         self.is_unsynced = True
@@ -154,7 +154,7 @@ class Index:
         self._blocks = []
 
     def _become(self, other: Index) -> None:
-        """A copy of the other as it is now: the entries in the file stay where they are until it is cut or emptied."""
+        """Makes this a copy of the other as it is now; entries in the file hold until that is cut or emptied."""
         self._stored = other._stored
         self._pending = other._pending.copy()
         self._blocks = other._blocks.copy()
@@ -175,7 +175,7 @@ class OffsetIndex(Index):
         self.append(last_offset - self.base_offset, position)
 
     def position_at_or_before(self, offset: Offset) -> int:
-        """Where a walk to `offset` may begin: a batch that ends at or before it, or the segment's start."""
+        """Returns where a walk to `offset` may begin: at a batch that ends at or before it, or the segment's start."""
         count = self.count_at_or_below(offset - self.base_offset, 0)
         return self.entry(count - 1)[1] if count else 0
 
@@ -190,7 +190,7 @@ class OffsetIndex(Index):
         return Offset(self.base_offset + (self.entry(count - 1)[0] if count else 0))
 
     def copy(self) -> OffsetIndex:
-        """For a reader in another thread: it sees nothing of what comes after."""
+        """Returns a copy for a reader in another thread, which sees nothing of what comes later."""
         copy = OffsetIndex(self._disk, self.path, self.base_offset, 0)
         copy._become(self)
         return copy
@@ -208,11 +208,11 @@ class TimeIndex(Index):
         self._last_timestamp: int | None = None
 
     def is_full(self, bytes_max: int) -> bool:
-        """One entry early: the last one is for the greatest timestamp when the segment is sealed."""
+        """True if only one entry more fits: that is kept for the greatest timestamp when the segment is sealed."""
         return len(self) + 1 >= bytes_max // TIME_ENTRY.size
 
     def maybe_add(self, timestamp: TimestampMs, offset: Offset) -> None:
-        """Only a timestamp above the last entry's makes an entry."""
+        """Adds an entry if the timestamp is above the last entry's."""
         if self._last_timestamp is None:
             self._last_timestamp = self.last_entry()[0]
         if timestamp > self._last_timestamp:
@@ -228,7 +228,7 @@ class TimeIndex(Index):
         return TimestampMs(self.entry(0)[0]) if len(self) else NO_TIMESTAMP
 
     def offset_before(self, timestamp: TimestampMs) -> Offset:
-        """Where a walk to the first record of that time may begin: all batches before have lesser timestamps."""
+        """Returns where a walk to the first record of that time may begin: batches before it have lesser timestamps."""
         count = self.count_at_or_below(timestamp - 1, 0)
         return self._absolute(self.entry(count - 1))[1] if count else self.base_offset
 
@@ -238,7 +238,7 @@ class TimeIndex(Index):
         return self._absolute(self.entry(count - 1)) if count else (NO_TIMESTAMP, self.base_offset)
 
     def copy(self) -> TimeIndex:
-        """As that of an OffsetIndex."""
+        """Returns a copy for a reader in another thread, which sees nothing of what comes later."""
         copy = TimeIndex(self._disk, self.path, self.base_offset, 0)
         copy._become(self)
         return copy

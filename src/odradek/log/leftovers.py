@@ -1,4 +1,4 @@
-"""What a stop in the middle of something left in a partition's directory, put in order before the log is opened.
+"""Puts a partition's directory in order before its log is opened: deletes or completes what a stop left half done.
 
 A rename is atomic, so the suffix says how far it was:
 │ .deleted │ was to be deleted                                          │ deleted                             │
@@ -43,7 +43,7 @@ class Files(NamedTuple):
 
 
 def found_files(disk: Disk, directory: str) -> Files:
-    """After leftovers are gone."""
+    """Returns the files of a partition's directory, after leftovers were deleted or put in their place."""
     entries = disk.entries(directory)
     if any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
         _finish_compaction(disk, directory, [entry.name for entry in entries])
@@ -75,7 +75,7 @@ def unlink_all(disk: Disk, directory: str, files: Mapping[Offset, SegmentFiles])
 
 
 def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None:
-    """Rename what is complete, delete its sources and what is not.
+    """Renames compaction's complete output, and deletes its sources and incomplete output.
 
     A .swap at or beyond the first .cleaned was made from it (KAFKA-6264): neither is complete, the sources are there.
     """

@@ -75,10 +75,10 @@ class Log:
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
         self.aside = loaded.aside
         self.last_flush_ms = self.last_append_ms = opening.now_ms
-        self.appended_bytes = 0  # Since it was opened.
+        self.appended_bytes = 0  # How many bytes were appended since the log was opened.
         self._unsynced = loaded.unsynced
         self._changes = 0  # Of the directory; a flush must sync it when they exceed the synced ones.
-        self._synced_changes = 0 if loaded.is_synced else -1  # -1: not even that the directory is there.
+        self._synced_changes = 0 if loaded.is_synced else -1  # -1: not even the directory's own name is durable.
         self._synced_epoch_changes = 0
         self._flushing: list[Flush] = []
         self._sealed_open: list[Segment] = []
@@ -128,13 +128,13 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The size of all batches in bytes."""
         return sum(segment.size for segment in self.segments)
 
     # ------------------------------------------------------------------ append
 
     def append(self, batches: Batch | Sequence[Batch], leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
-        """As the leader: offsets follow the log's end.  The batches are patched in place, and tell where they went.
+        """Appends as the leader: the batches get the next offsets, stamped in place.
 
         Raises Refused: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE; DiskFailed, after which nothing of them is there.
         """
@@ -150,7 +150,7 @@ class Log:
         now_ms: TimestampMs,
         producers: Mapping[ProducerId, ProducerStateEntry] | None,
     ) -> None:
-        """As append; `producers` are those of the batches as they are afterwards, and no batch is a marker."""
+        """Appends batches, none a marker, whose producers' entries after them are known already: `producers`."""
         config = self.config
         offset = base = self.end_offset
         size = 0
@@ -174,7 +174,7 @@ class Log:
             self.producers.put(producers)
 
     def _note(self, batches: Sequence[Batch]) -> None:
-        """Who wrote them."""
+        """Updates the producers, and the aborted transactions, by batches that were appended."""
         for batch in batches:
             if batch.producer_id < 0:
                 continue
@@ -186,7 +186,7 @@ class Log:
                     self._aborted.add(self._active, ended)
 
     def append_as_follower(self, batches: Sequence[Batch], now_ms: TimestampMs) -> None:
-        """What a leader stamped, unchanged; its offsets may leave gaps, never go back.
+        """Appends batches as a leader stamped them, unchanged; offsets may leave gaps, but never go back.
 
         Raises Refused(CORRUPT_MESSAGE) if they do; DiskFailed as append.
         """
@@ -204,9 +204,9 @@ class Log:
         self._note(batches)
 
     def begin_arrival(self, batch: Batch, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> Arrival | None:
-        """Write the front of a batch; the rest comes behind it, and `arrived` or `forget_arrival` afterwards.
+        """Begins a streaming append: writes the front of a batch; ended by `arrived` or `forget_arrival`.
 
-        None if it must be appended as a whole.  Raises DiskFailed, after which nothing of it is there.
+        Returns None if the batch must be appended as a whole.  Raises DiskFailed, after which nothing of it is there.
         """
         config, size = self.config, batch.size
         if config.log_append_time or config.preallocate or size > min(config.max_message_bytes, config.segment_bytes):
@@ -219,7 +219,7 @@ class Log:
         return self._arrival
 
     def arrived(self, arrival: Arrival) -> None:
-        """All of it is there, and intact."""
+        """Completes a streaming append: all of the batch is written, and intact."""
         assert arrival is self._arrival, "a withdrawn arrival does not end"
         self._arrival = arrival.withdraw = None
         batch = arrival.batch
@@ -233,13 +233,13 @@ class Log:
         self._note((batch,))
 
     def forget_arrival(self, arrival: Arrival) -> None:
-        """It will not be completed; one that was withdrawn is forgotten already.  Raises DiskFailed."""
+        """Gives up a streaming append; does nothing for one that was withdrawn already.  Raises DiskFailed."""
         if arrival is self._arrival:
             self._arrival = arrival.withdraw = None
             self._active.give_up()
 
     def _interrupt(self) -> None:
-        """Before anything else happens at the log's end."""
+        """Withdraws an unfinished streaming append; every other operation on the log's end calls this first."""
         arrival = self._arrival
         if arrival is not None:
             if arrival.withdraw is not None:
@@ -260,7 +260,7 @@ class Log:
         self.end_offset = end
 
     def _make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:
-        """The active segment is one that may take `size` bytes, from `base_offset` up to `end`."""
+        """Rolls if the active segment may not take `size` bytes with offsets from `base_offset` up to `end`."""
         config = self.config
         self.last_append_ms = now_ms
         if not self._is_prepared:
@@ -275,7 +275,7 @@ class Log:
         self._is_prepared = True
 
     def roll(self, now_ms: TimestampMs, base_offset: Offset | None = None) -> None:
-        """A new open segment, that begins where the log ends if not told else.  The old one stays to be flushed."""
+        """Begins a new active segment at `base_offset`, by default the log's end; the old one is yet to be flushed."""
         old = self._active
         base_offset = self.end_offset if base_offset is None else base_offset
         if old.base_offset == base_offset:
@@ -302,17 +302,17 @@ class Log:
 
     @property
     def owes(self) -> bool:
-        """True if the disk refused something that is to be done again."""
+        """True if the disk refused some work on the log's files that is to be done again."""
         return bool(self._owed) or not self.epochs.is_written
 
     def settle(self) -> None:
-        """Does what the disk refused before.  Raises DiskFailed if it does so again."""
+        """Does the work on the log's files that the disk refused before.  Raises DiskFailed if it does so again."""
         self._owed.settle()
         if not self.epochs.is_written:
             self.epochs.write()
 
     def _owe(self, *works: Work) -> None:
-        """Work that comes before the next append, and is done now if the disk lets it."""
+        """Queues work that must be done before the next append, and does it now if the disk lets it."""
         self._owed.add(*works)
         self._is_prepared = False
         with suppress(DiskFailed):
@@ -326,10 +326,10 @@ class Log:
     # ------------------------------------------------------------------ read
 
     def read(self, offset: Offset, max_bytes: int, upto: Offset) -> FileSlice:
-        """Whole batches: the one that has `offset` and what follows, ending below `upto` and within max_bytes.
+        """Returns whole batches: the one that has `offset` and what follows, ending below `upto` and within max_bytes.
 
-        At least one batch, even if it is larger; none if `upto` is reached or inside the first.  May stop short of
-        max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed.
+        Returns at least one batch, even if it is larger; none if `upto` is reached or inside the first.  May stop short
+        of max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed.
         """
         if not self.start_offset <= offset <= self.end_offset:
             detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
@@ -361,11 +361,11 @@ class Log:
         return FileSlice(segment.file, start, cut - start)
 
     def aborted(self, offset: Offset, records: FileSlice, upto: Offset) -> Sequence[Aborted]:
-        """The aborted transactions that reach into what was read from `offset` on, below `upto`; perhaps a few more."""
+        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more."""
         return self._aborted.reaching(self.segments, offset, records, upto)
 
     def _touch(self, segment: Segment) -> None:
-        """Few sealed segments are kept open at a time: a reader from the start would open them all."""
+        """Notes that a sealed segment is open, and closes the oldest such: a reader from the start would open all."""
         if segment not in self._sealed_open:
             self._sealed_open.append(segment)
             if len(self._sealed_open) > SEALED_OPEN_MAX:
@@ -374,10 +374,10 @@ class Log:
     def search(
         self, timestamp: TimestampMs | None, start: Offset, end: Offset, *, is_large: bool = True
     ) -> Search | None:
-        """A search for a record by time, from `start` up to below `end`; for None the greatest timestamp (KIP-734).
+        """Returns a search for a record by time from `start` to below `end`; None: the greatest timestamp (KIP-734).
 
-        None if it is known already that there is no such record.  It reads nothing before it is run, and may be run in
-        a thread.  See Later for is_large.
+        Returns None if it is known already that there is no such record.  A search reads nothing before it is run, and
+        may be run in a thread.  See Later for is_large.
         """
         start = Offset(max(start, self.start_offset))
         if start >= end:
@@ -389,7 +389,7 @@ class Log:
         return Search(segments, timestamp, start, end, is_large, self.segments) if segments else None
 
     def lookup_timestamp(self, timestamp: TimestampMs | None) -> TimedOffset | None:
-        """All steps of a search at once; blocks.  Raises Refused and DiskFailed as it does."""
+        """Does all steps of a search at once; blocks.  Raises Refused and DiskFailed as Search.run."""
         start = self.start_offset
         while (search := self.search(timestamp, start, self.end_offset)) is not None:
             found = search.run()
@@ -401,7 +401,7 @@ class Log:
     # ------------------------------------------------------------------ flush
 
     def needs_flush(self, now_ms: TimestampMs) -> bool:
-        """flush.messages or flush.ms is reached, or a segment was rolled since the last flush."""
+        """True if flush.messages or flush.ms is reached, or a segment was rolled since the last flush."""
         unflushed = self.end_offset - self.recovery_point
         if not unflushed:
             return False
@@ -412,7 +412,7 @@ class Log:
         return bool(self._unsynced) or unflushed >= config.flush_messages or is_late
 
     def begin_flush(self) -> Flush:
-        """Everything appended so far, sealed segments with their indexes, and the names of what is new."""
+        """Returns a flush of all that was appended so far, with the sealed segments' indexes and new file names."""
         self._owed.settle()
         self._flushing = [flush for flush in self._flushing if not flush.was_put_off]
         files, paths, directories = [], [], []
@@ -436,14 +436,14 @@ class Log:
         return flush
 
     def _unsynced_ends(self) -> dict[int, Offset]:
-        """Where the sealed segments end that a flush has to sync, by their identity."""
+        """Returns the end offset of each sealed segment that a flush has to sync, by the segment's identity."""
         if not self._unsynced:
             return {}
         unsynced = {id(segment) for segment in self._unsynced}
         return {id(s): following.base_offset for s, following in pairwise(self.segments) if id(s) in unsynced}
 
     def flushed(self, flush: Flush, now_ms: TimestampMs | None = None) -> None:
-        """The flush ran: what it covered is safe, and the recovery point moves there."""
+        """Takes in a flush that ran: what it covered is durable, and the recovery point moves there."""
         assert flush in self._flushing, "a flush is reported once, to the log it came from"
         assert not flush.has_failed and not flush.was_put_off, "what failed covers nothing"
         # A truncation meanwhile has lowered it.
@@ -460,7 +460,7 @@ class Log:
         self._synced_epoch_changes = max(self._synced_epoch_changes, flush.epoch_changes)
 
     def flush(self, now_ms: TimestampMs | None = None) -> None:
-        """All three steps at once; blocks."""
+        """Does all three steps of a flush at once; blocks."""
         flush = self.begin_flush()
         flush.run()
         self.flushed(flush, now_ms)
@@ -469,21 +469,21 @@ class Log:
 
     @property
     def is_flushed(self) -> bool:
-        """Everything here is safe, and nothing is under way at the log's end."""
+        """True if everything in the log is durable, and no streaming append is under way."""
         is_synced = self.recovery_point >= self.end_offset and self._changes <= self._synced_changes
         is_under_way = self._unsynced or self._arrival is not None
         return is_synced and not is_under_way
 
     def has_open_files(self, below: int) -> bool:
-        """With a descriptor less than that."""
+        """True if a file of the log is open under a descriptor less than `below`."""
         return any(segment.is_open and segment.file.fileno() < below for segment in self.segments)
 
     def release_files(self) -> None:
-        """Lets go of all open files: what needs one opens it again.
+        """Closes all open files; what needs one opens it again.
 
         A file closes when nobody refers to it any more, so whoever reads, sends or syncs one at the moment keeps it.
-        Only of a flushed log: an error of a later write-back is told to those that have the file open, and a sync by
-        a file that is opened afterwards might not hear of it.
+        To be called on a flushed log only: an error of a later write-back is told to those that have the file open, and
+        a sync by a file that is opened afterwards might not hear of it.
         """
         assert self.is_flushed, f"{self.directory} has something that is not synced"
         for segment in self.segments:
@@ -493,9 +493,9 @@ class Log:
     # ------------------------------------------------------------------ cut
 
     def truncate_to(self, offset: Offset, now_ms: TimestampMs) -> bool:
-        """Drops every batch that reaches `offset`; False if there is none.  The log may then end a little before it.
+        """Drops every batch that reaches `offset`; returns False if there is none.  The log may end a little before it.
 
-        A follower does this, never below the high watermark.  Raises DiskFailed, and nothing was dropped.
+        A follower does this, never below the high watermark.  Raises DiskFailed with nothing dropped.
         """
         self._interrupt()
         if offset >= self.end_offset:
@@ -524,12 +524,12 @@ class Log:
         return True
 
     def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
-        """Empty, and begins at `start`: for a follower whose leader lacks what it needs.  Raises as truncate_to."""
+        """Makes the log empty at `start`, for a follower whose leader lacks what it needs.  Raises as truncate_to."""
         self._interrupt()
         self._lower_recovery_point(start)
         segment = Segment(self._disk, self.directory, start, now_ms)
         works: list[Work] = [
-            partial(self.reaper.finish, self.directory),  # It may be about names that are needed again.
+            partial(self.reaper.finish, self.directory),  # A retirement may hold names that are needed again.
             self._retirement(self.segments[::-1], now_ms),
             partial(segment.make_files, self.config),
             partial(self._disk.sync_directory, self.directory),
@@ -543,7 +543,7 @@ class Log:
         self.recovery_point = start
 
     def _lower_recovery_point(self, offset: Offset) -> None:
-        """On disk too, before anything is cut: recovery must scan what is appended in the place of what goes."""
+        """Lowers the recovery point, on disk too, before a cut: recovery must scan what is appended in its place."""
         if offset < max(self.recovery_point, self.start_offset):
             before = self.recovery_point, self.start_offset
             self.recovery_point = Offset(min(self.recovery_point, offset))
@@ -571,13 +571,13 @@ class Log:
         self._owe(*works, self._snapshots.forgotten(self._snapshots.beyond(end)))
 
     def _retirement(self, segments: Sequence[Segment], now_ms: TimestampMs) -> Work:
-        """The work of taking the files of these away, in this order, before anything is appended."""
+        """Returns the work of taking the segments' files away, in this order, before the next append."""
         return partial(self.reaper.retire_now, self._retired(segments, now_ms))
 
     def advance_start(self, offset: Offset) -> bool:
-        """DeleteRecords: nothing below `offset` is read any more.  Its segments go with the next retention.
+        """Raises the log start offset (DeleteRecords); segments below it go with the next retention.
 
-        Raises Refused(OFFSET_OUT_OF_RANGE) beyond the end; False if the log starts there or later already.
+        Returns False if the log starts there or later already.  Raises Refused(OFFSET_OUT_OF_RANGE) beyond the end.
         """
         if offset > self.end_offset:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset}, the log ends at {self.end_offset}")
@@ -585,13 +585,13 @@ class Log:
             return False
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self.producers.made_visible(offset)
+        self.producers.high_watermark_advanced(offset)
         return True
 
     def delete_old_segments(self, now_ms: TimestampMs, high_watermark: Offset) -> int:
-        """Retention by age, size and start offset: how many segments went.  start_offset may have risen.
+        """Deletes segments by age, size and start offset, which may rise; returns how many.
 
-        Raises DiskFailed, and none went.  Their files go in the reaper's next round.
+        Their files go in the reaper's next round.  Raises DiskFailed with none deleted.
         """
         bounds = Bounds(self.start_offset, self.end_offset, high_watermark)
         count = expired_segments(self._disk, self.segments, self.config, now_ms, bounds)
@@ -621,13 +621,13 @@ class Log:
         return SegmentRetirement(self.directory, base_offsets, due, snapshot)
 
     def reap(self, now_ms: TimestampMs) -> int:
-        """Takes away the files of segments that went, and unlinks those whose delay is over: how many of these."""
+        """Does the reaper's work that is due on files of segments that went; returns how many files it unlinked."""
         return self.reaper.reap(now_ms)
 
     def close(self, now_ms: TimestampMs) -> None:
-        """Everything is flushed, the indexes are complete.  Not to be used afterwards.
+        """Flushes everything and completes the indexes; the log is not to be used afterwards.
 
-        Raises DiskFailed, also if a flush failed before: then recovery must check what is there.
+        Raises DiskFailed, also if a flush failed before: then recovery must check the log.
         """
         if any(flush.has_failed for flush in self._flushing):
             raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)

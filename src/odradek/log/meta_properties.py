@@ -25,7 +25,7 @@ class WrongDirectory(ValueError):
 
 
 def identity(disk: Disk, directory: str) -> tuple[BrokerId | None, str | None]:
-    """Which broker and which cluster a data directory says it belongs to; None for what it does not say."""
+    """Reads which broker and which cluster a data directory belongs to; None for what it does not say."""
     data = read_file(disk, f"{directory}/{META_PROPERTIES}", FILE_BYTES_MAX)
     properties = parse(data) if data is not None else {}
     number = properties.get("broker.id", properties.get("node.id", ""))
@@ -35,7 +35,7 @@ def identity(disk: Disk, directory: str) -> tuple[BrokerId | None, str | None]:
 def claim(disk: Disk, directory: str, now_ms: TimestampMs, broker_id: BrokerId, cluster_id: str | None) -> str | None:
     """Checks the directory's identity against ours, and writes it into a new directory.
 
-    Gives the cluster id to go by: None if neither the directory nor the caller has one yet.  Raises WrongDirectory.
+    Returns the cluster id to go by; None if neither the directory nor the caller has one yet.  Raises WrongDirectory.
     """
     path = f"{directory}/{META_PROPERTIES}"
     data = read_file(disk, path, FILE_BYTES_MAX)
@@ -56,7 +56,7 @@ def claim(disk: Disk, directory: str, now_ms: TimestampMs, broker_id: BrokerId, 
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """Raises WrongDirectory for bytes that are no text."""
+    """Parses Java properties.  Raises WrongDirectory for bytes that are no text."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -69,7 +69,7 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def render(properties: Mapping[str, str], now_ms: TimestampMs) -> bytes:
-    """As Java's Properties.store writes it, an empty comment and the date first."""
+    """Renders properties as Java's Properties.store does, an empty comment and the date first."""
     date = datetime.fromtimestamp(now_ms / SECOND_MS, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = ["#", f"#{date}", *(f"{_escape(key)}={_escape(value)}" for key, value in properties.items())]
     return "".join(f"{line}\n" for line in lines).encode()

@@ -55,7 +55,7 @@ def segment_stem(base_offset: Offset) -> str:
 
 
 def parse_segment_file(name: str) -> tuple[Offset, str, str] | None:
-    """(offset, suffix, "" or a second suffix) of a segment's file; None for any other name."""
+    """Returns (offset, suffix, "" or a second suffix) of a segment's file; None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > INT64_MAX:
         return None
@@ -63,7 +63,7 @@ def parse_segment_file(name: str) -> tuple[Offset, str, str] | None:
 
 
 def parse_partition(directory_name: str) -> TopicPartition | None:
-    """None for a name that is no partition's: a marked one, KRaft's own metadata log, anything else."""
+    """Returns None for a name that is no partition's: a marked one, KRaft's own metadata log, anything else."""
     match = _PARTITION.fullmatch(directory_name)
     if match is None or match[1] == KRAFT_METADATA_TOPIC or int(match[2]) > INT32_MAX:
         return None
@@ -77,7 +77,7 @@ def mark(directory_name: str) -> str | None:
 
 
 def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
-    """The name of a partition's directory once it is marked; a long topic is cut to fit 255 characters.
+    """Returns the marked name of a partition's directory; a long topic is cut to fit 255 characters.
 
     `unique` tells two logs of one name apart; the 32 digits are drawn from it.
     """

@@ -1,4 +1,4 @@
-"""What an opening of a partition's directory is asked with, and what it finds: the values of recovery.py."""
+"""The arguments and results of opening a partition's directory: the values of recovery.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of one log still lack: memory changed first, and the disk did not do all of it yet.
+"""Work on one log's files that the disk has not done yet: memory changes first, the files follow.
 
 The works are done in the order in which they were owed, each possibly more than once.  Until all are done nothing is
 appended: the files then are a run of what the log was or is, whatever happens.
@@ -13,7 +13,7 @@ Work = Callable[[], None]
 
 
 class Owed:
-    """False if nothing is owed."""
+    """A queue of works that are owed; falsy if nothing is owed."""
 
     __slots__ = ("_works",)
 
@@ -24,7 +24,7 @@ class Owed:
         return bool(self._works)
 
     def add(self, *works: Work) -> None:
-        """Each may be done again after it failed half-way, and raises DiskFailed if it does."""
+        """Adds works.  Each raises DiskFailed if it fails, and may be done again after it failed half-way."""
         self._works.extend(works)
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Sees that a segment amid a log is missing, from what else tells of it; a good log of Kafka's is never taken for one.
+"""Notices a missing segment amid a log by its traces; a good log of Kafka's is never taken for one with a hole.
 
 That offsets are left out between two segments proves nothing: compaction leaves some out, and so does a follower of a
 compacted log.  So two things are asked for: that one segment ends before the next begins, and that something says
@@ -38,12 +38,12 @@ class Gap(NamedTuple):
 
 
 def noted_text(segments: Sequence[Segment]) -> str:
-    """What is noted of a log at a clean stop.  Empty segments may go at any time."""
+    """Returns what is noted of a log at a clean stop: its segments, but for empty ones, which may go at any time."""
     return " ".join([str(segment.base_offset) for segment in segments if segment.size])
 
 
 def spoken_of(noted: str, segments: Sequence[Segment], others: Collection[Offset]) -> set[Offset]:
-    """The segments that something speaks of and that are not there."""
+    """Returns the base offsets of segments that are noted, or have other files, and are not there."""
     if not others and noted == noted_text(segments):
         return set()
     spoken = {Offset(int(offset)) for offset in noted.split()} | set(others)
@@ -51,7 +51,7 @@ def spoken_of(noted: str, segments: Sequence[Segment], others: Collection[Offset
 
 
 def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset], start: Offset) -> list[Gap]:
-    """Those above the log's start.  A segment that can't be read says nothing of where it ends."""
+    """Returns the gaps above the log's start.  After a segment that can't be read no gap is seen."""
     found: list[Gap] = []
     if not spoken:
         return found
@@ -66,7 +66,7 @@ def gaps(directory: str, segments: Sequence[Segment], spoken: Collection[Offset]
 
 
 def gap_between(directory: str, end: Offset, following: Offset, spoken: Collection[Offset]) -> Gap | None:
-    """A segment ends at `end`, the next begins at `following`."""
+    """Returns the gap between a segment that ends at `end` and the next, at `following`; None if nothing is missing."""
     missing = min((offset for offset in spoken if end <= offset < following), default=None)
     return None if missing is None else Gap(f"{directory}/{segment_stem(missing)}{LOG}", end, following)
 

@@ -1,4 +1,4 @@
-"""Finds out who wrote to a log, when it is opened or was cut: from a snapshot, and from the batches since then.
+"""Restores the producer state of a log that is opened or was cut: from a snapshot, and from the batches since then.
 
 The batches are walked by the compiled kernel, which keeps count by producer (record/kernels/runs.py): what it found is
 taken over at each marker, since a marker ends what was open before it, and at the end of each segment.
@@ -22,20 +22,20 @@ from odradek.record.markers import end_marker
 
 
 class ProducerWalk:
-    """The producers of a log while its batches are walked, in order; and the transactions that were aborted."""
+    """The producers of a log while its batches are walked in order, and the transactions that were aborted."""
 
     def __init__(self, producers: Producers) -> None:
         self.producers = producers
         self.aborted: list[Aborted] = []  # Until they are taken.
 
     def passed(self, runs: Runs) -> None:
-        """After each run."""
+        """Takes in one run of batches; called after each."""
         if runs.control is not None:
             self.take(runs)
             self._ended(Batch.trusted(runs.control))
 
     def take(self, runs: Runs) -> None:
-        """What was counted since the last time."""
+        """Takes over what the runs have counted by producer since the last time."""
         for tally in runs.tallies.values():
             known = self.producers.get(ProducerId(tally.producer_id)) or ProducerStateEntry(
                 ProducerId(tally.producer_id)
@@ -85,7 +85,7 @@ def restored(snapshots: Snapshots, segments: Sequence[Segment], end: Offset) -> 
 
 
 def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: ProducerWalk) -> bool:
-    """The batches of one segment from `start` on, below `end`, or to its end; False if some can't be read."""
+    """Walks the batches of one segment from `start` to `end`, or to its end; returns False if some can't be read."""
     was_open = segment.is_open
     begin = segment.locate(start)
     last = None if end is None else segment.find(end)
@@ -103,14 +103,14 @@ def _walk_segment(segment: Segment, start: Offset, end: Offset | None, walk: Pro
 
 
 def aborted_in(snapshots: Snapshots, segments: Sequence[Segment], segment: Segment) -> list[Aborted]:
-    """The transactions whose abort markers are in one segment, from the log itself."""
+    """Reads the transactions whose abort markers are in one segment from the log itself."""
     walk = ProducerWalk(restored(snapshots, segments, segment.base_offset))
     _walk_segment(segment, segment.base_offset, None, walk)
     return walk.aborted
 
 
 def keep_snapshot(snapshots: Snapshots, segments: Sequence[Segment], offset: Offset) -> str:
-    """The path of the snapshot as of `offset`, to be synced before what was written below it goes."""
-    if not snapshots.has(offset):
+    """Returns the path of the snapshot as of `offset`, made if need be: it is synced before the log below it goes."""
+    if not snapshots.checked(offset):
         snapshots.write(offset, list(restored(snapshots, segments, offset)))
     return snapshots.path(offset)

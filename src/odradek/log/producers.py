@@ -32,7 +32,7 @@ Sent = tuple[int, int, int, int]
 
 
 class DuplicateBatch(NamedTuple):
-    """Where a batch is that was written before."""
+    """The place of a batch that was written before."""
 
     base_offset: Offset
     end: Offset
@@ -61,11 +61,11 @@ class ProducerStateEntry(NamedTuple):
         return self.first_offset >= 0
 
     def expects(self, batch: BatchHeader) -> bool:
-        """True for the batch that nearly all are: its next one, in its transaction if one is open."""
+        """True if the batch is the producer's next one, in its transaction if one is open, as nearly all are."""
         return self.after_next(batch, NO_OFFSET, NO_TIMESTAMP) is not None
 
     def after_next(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry | None:
-        """As `after`, if it expects the batch, else None.  In one piece, as every numbered batch comes through here."""
+        """Returns the entry after the batch if `expects` is True, else None; in one piece, as it is on the hot path."""
         producer_id, epoch, batches, coordinator_epoch, first_offset, _ = self
         sequence = batch.base_sequence
         if (
@@ -80,7 +80,7 @@ class ProducerStateEntry(NamedTuple):
         return _new_tuple(ProducerStateEntry, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
 
     def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry:
-        """As it is once the batch is written at that offset; unchecked."""
+        """Returns the entry once the batch is written at that offset; nothing is checked."""
         sequence, delta, epoch = batch.base_sequence, batch.last_offset_delta, batch.producer_epoch
         last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
         batches = self.batches if epoch == self.epoch else ()
@@ -90,7 +90,7 @@ class ProducerStateEntry(NamedTuple):
         return ProducerStateEntry(self.id, epoch, batches, self.coordinator_epoch, first_offset, timestamp)
 
     def find(self, batch: BatchHeader) -> DuplicateBatch | None:
-        """Where the same batch is, if it is one of the last that the producer wrote."""
+        """Returns the place of the same batch if it is one of the last five that the producer wrote, else None."""
         if batch.producer_epoch != self.epoch:
             return None
         last_sequence, delta = batch.last_sequence, batch.last_offset_delta
@@ -136,7 +136,7 @@ class Producers:
     def __init__(self, known: Iterable[ProducerStateEntry] = ()) -> None:
         self._by_id = {producer.id: producer for producer in known}
         self._open = {one.id: one.first_offset for one in self._by_id.values() if one.first_offset >= 0}
-        self._ended: list[Ended] = []  # Their markers are not known to be visible.
+        self._ended: list[Ended] = []  # Transactions whose markers are not known to be below the high watermark.
         self.awaited: dict[ProducerId, Awaited] = {}
         self.first_unstable = NOTHING_UNSTABLE
         self._look()
@@ -162,7 +162,7 @@ class Producers:
         return NO_PRODUCER_EPOCH if known is None else known.epoch
 
     def put(self, changed: Mapping[ProducerId, ProducerStateEntry]) -> None:
-        """Batches were written, and these are their producers after them."""
+        """Takes over the entries of producers whose batches were written."""
         by_id = self._by_id
         for producer_id, producer in changed.items():
             by_id[producer_id] = producer
@@ -177,13 +177,13 @@ class Producers:
                 assert producer_id not in self._open, "only a marker ends a transaction"
 
     def note(self, batch: BatchHeader) -> None:
-        """A batch that is in the log, whoever let it in; not a control batch."""
+        """Takes in a batch that is in the log, unchecked; not a control batch."""
         assert not batch.attributes & CONTROL
         known = self._by_id.get(batch.producer_id) or ProducerStateEntry(batch.producer_id)
         self.put({batch.producer_id: known.after(batch, batch.base_offset, batch.max_timestamp)})
 
     def end(self, marker: EndMarker, batch: BatchHeader) -> Ended | None:
-        """The marker of a transaction is in the log as `batch`; None if there was nothing to end."""
+        """Ends the transaction whose marker is in the log as `batch`; returns None if none was open."""
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         known = self._by_id.get(producer_id) or ProducerStateEntry(producer_id)
         batches = known.batches if known.epoch == epoch else ()
@@ -200,19 +200,19 @@ class Producers:
             return None
         stable_until = min(self._open.values(), default=batch.next_offset)
         ended = Ended(producer_id, first_offset, batch.base_offset, marker.is_commit, stable_until)
-        self._ended.append(ended)  # What is unstable is so until that is visible.
+        self._ended.append(ended)  # Its records are unstable until the marker is below the high watermark.
         return ended
 
     # ------------------------------------------------------------------ transactions
 
-    def made_visible(self, high_watermark: Offset) -> None:
-        """Transactions whose markers are below it are stable."""
+    def high_watermark_advanced(self, high_watermark: Offset) -> None:
+        """Makes the transactions stable whose markers are below the high watermark."""
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
             self._look()
 
     def await_first(self, batch: BatchHeader, *, from_zero: bool, now: TimestampMs) -> None:
-        """The batch would begin a transaction, if the coordinator lets it."""
+        """Notes a batch that will begin a transaction if the coordinator admits it (see Awaited)."""
         producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         known = self.awaited.get(producer_id)
         if known is None:
@@ -225,7 +225,7 @@ class Producers:
     # ------------------------------------------------------------------ forgetting
 
     def expire(self, now: TimestampMs, idle_ms: int) -> None:
-        """Forget who wrote nothing for so long, by the records' own times; never one whose transaction is open."""
+        """Forgets producers without an open transaction that wrote nothing for `idle_ms`, by the records' times."""
         gone = [one.id for one in self if one.first_offset < 0 and now - one.last_timestamp >= idle_ms]
         for producer_id in gone:
             del self._by_id[producer_id]

@@ -44,7 +44,7 @@ class Work:
         raise NotImplementedError
 
     def follow_ups(self) -> Sequence[Work]:
-        """What is to be done later since this was done."""
+        """Returns the works that this one, now done, makes necessary later."""
         return ()
 
 
@@ -86,7 +86,7 @@ class DirectoryRemoval(Work):
 
 
 class Retirement(Work):
-    """Renames what has names in a log's directory, or the directory, that may be needed again."""
+    """Renames files of a log's directory, or the directory, whose names may be needed again."""
 
     __slots__ = ("directory", "is_withdrawn")
 
@@ -96,7 +96,7 @@ class Retirement(Work):
         self.is_withdrawn = False  # Its names may be those of other files by now.
 
     def again(self) -> Retirement:
-        """The same work, not begun."""
+        """Returns the same work, not begun."""
         raise NotImplementedError
 
 
@@ -228,22 +228,22 @@ class Reaper:
     # ------------------------------------------------------------------ what must be renamed
 
     def retire(self, retirement: Retirement) -> None:
-        """The next round does it."""
+        """Has the next round rename what `retirement` names."""
         self._retiring.setdefault(retirement.directory, []).append(retirement)
         self._add(retirement)
 
     def is_retiring(self, directory: str) -> bool:
-        """True if what went from there, or the directory, may have its name still."""
+        """True if files that went from the directory, or the directory itself, may still have their names."""
         return directory in self._retiring
 
     def retire_now(self, retirement: Retirement) -> None:
-        """Does it before anything else is done in the directory.  Raises DiskFailed: it may be called again."""
+        """Renames before anything else is done in the directory.  Raises DiskFailed, and may be called again then."""
         retirement.run(self._disk, self._turns)
         for work in retirement.follow_ups():
             self._add(work)
 
     def retire_soon(self, retirement: Retirement) -> None:
-        """Does it now if the disk lets it, else in a later round."""
+        """Renames now if the disk lets it, else in a later round."""
         try:
             self.retire_now(retirement)
         except DiskFailed:
@@ -261,7 +261,7 @@ class Reaper:
             self._withdraw(retirement)
 
     def withdraw(self, directory: str) -> None:
-        """The directory is about to be renamed: nothing is retired there any more."""
+        """Drops all that is to be renamed in a directory which is about to be renamed itself."""
         for retirement in list(self._retiring.get(directory, ())):
             self._withdraw(retirement)
 
@@ -278,7 +278,7 @@ class Reaper:
                 del self._retiring[retirement.directory]
 
     def finish_all(self) -> None:
-        """What is being retired anywhere is renamed now, as far as the disk lets it."""
+        """Renames all that is being retired anywhere, as far as the disk lets it."""
         for directory in list(self._retiring):
             try:
                 self.finish(directory)
@@ -288,7 +288,7 @@ class Reaper:
     # ------------------------------------------------------------------ rounds
 
     def begin(self, now_ms: TimestampMs) -> Reap | None:
-        """What is due, None if nothing is, or the last round is not through."""
+        """Returns the works that are due; None if there are none, or if the last round still runs."""
         if self._reap is not None and not self._reap.is_ended:
             return None
         self._take_back(now_ms)
@@ -304,7 +304,7 @@ class Reaper:
         return self._reap
 
     def _take_back(self, now_ms: TimestampMs) -> None:
-        """How the last round went."""
+        """Takes back what the last round has not done, and what follows from what it did."""
         reap, self._reap = self._reap, None
         if reap is None:
             return
@@ -319,7 +319,7 @@ class Reaper:
             self._add(work)
 
     def reap(self, now_ms: TimestampMs) -> int:
-        """Does at once all that is due: how many files and directories went."""
+        """Does at once all that is due; returns how many files and directories went."""
         gone = 0
         while (work := self.begin(now_ms)) is not None:
             work.run()
@@ -328,7 +328,7 @@ class Reaper:
 
 
 def _entries(disk: Disk, directory: str) -> list[Entry]:
-    """Empty if there is no such directory: a run before this one got that far."""
+    """Lists a directory; [] if there is no such directory, as a run before this one got that far."""
     try:
         return disk.entries(directory)
     except DiskFailed as failure:
@@ -338,7 +338,7 @@ def _entries(disk: Disk, directory: str) -> list[Entry]:
 
 
 def _if_there(act: Callable[[], None]) -> bool:
-    """False if the file is not there."""
+    """Calls `act`; returns False if the file is not there."""
     try:
         act()
     except DiskFailed as failure:

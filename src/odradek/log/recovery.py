@@ -33,7 +33,7 @@ WAY_OUT = "put the file back, or cut the log there with `odradek log verify --re
 
 
 def load(opening: Opening) -> Loaded:
-    """Raises DiskFailed; SegmentMissing; BadCheckpoint for a partition.metadata that can't be read."""
+    """Opens the directory.  Raises DiskFailed; SegmentMissing; BadCheckpoint for an unreadable partition.metadata."""
     disk, directory = opening.disk, opening.directory
     topic_id = read_topic_id(disk, directory)
     files = found_files(disk, directory)
@@ -74,9 +74,9 @@ def load(opening: Opening) -> Loaded:
 
 
 def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
-    """The segments that count; an empty one amid them came of a roll that was stopped half-way, and goes.
+    """Returns the segments of the log, and deletes empty ones amid them, which a roll left that was stopped half-way.
 
-    It would hide what was appended to the one before it.  Raises SegmentMissing, and nothing was changed.
+    Such a segment would hide what was appended to the one before it.  Raises SegmentMissing with nothing changed.
     """
     found = _segments(opening, files.segments)
     empty = [segment for segment in found[1:-1] if not segment.size]
@@ -94,7 +94,7 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
 
 
 def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segment]:
-    """Sealed segments whose indexes are not there or can't be right get new ones; nothing is opened otherwise."""
+    """Makes the segments.  Those whose indexes are missing or can't be right get new ones; no other file is opened."""
     segments = []
     for base_offset, files in found.items():
         offsets, times = files.get(OFFSET_INDEX, -1), files.get(TIME_INDEX, -1)
@@ -115,7 +115,7 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
 
 
 def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> Loaded:
-    """`scan` is of a log that ended before it should begin."""
+    """Returns a new, empty log at opening.start_offset; `scan` is of an old one that ended before that."""
     start = opening.start_offset
     segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
     epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
@@ -138,7 +138,7 @@ def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: 
 
 
 def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
-    """The end by the open segment's index; None if what is there contradicts a clean stop."""
+    """Takes the log's end from the open segment's index; returns None if the files contradict a clean stop."""
     try:
         end, walk = segments[-1].end_by_index(), ProducerWalk(Producers())
         return Scan(len(segments) - 1, end, trusted=True, walk=walk, epochs=[])
@@ -148,18 +148,18 @@ def _trust(opening: Opening, segments: list[Segment]) -> Scan | None:
 
 
 def _restore_producers(segments: list[Segment], scan: Scan, snapshots: Snapshots) -> None:
-    """A clean stop leaves a snapshot.  Where there is none at all, nobody kept count before, as in Apache Kafka."""
+    """Restores the producers after a clean stop, which leaves a snapshot; without any there are none, as in Kafka."""
     active = segments[-1]
     if snapshots.offsets:
         scan.walk.producers = restored(snapshots, segments, scan.end_offset)
-    elif len(segments) > 1:  # Or the next recovery would read them all.
+    elif len(segments) > 1:  # Without a snapshot the next recovery would read all segments.
         snapshots.try_to_write(active.base_offset, [])
     if not active.transactions.is_whole:
         active.transactions.replace(aborted_in(snapshots, segments, active))
 
 
 def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
-    """None if the checkpoint is damaged: it can be made again from the log."""
+    """Reads the epoch checkpoint; returns None if it is damaged, since it can be made again from the log."""
     try:
         return read_epochs(opening.disk, opening.directory)
     except BadCheckpoint:
@@ -167,7 +167,7 @@ def _known_epochs(opening: Opening) -> list[tuple[LeaderEpoch, Offset]] | None:
 
 
 def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpochs:
-    """The checkpoint for what was synced, the batches themselves for what was scanned."""
+    """Returns the leader epochs: from the checkpoint for what was synced, from the batches for what was scanned."""
     known = _known_epochs(opening)
     if known is None:
         epochs = LeaderEpochs(opening.disk, opening.directory, [])
@@ -186,7 +186,7 @@ def _epochs(opening: Opening, segments: list[Segment], scan: Scan) -> LeaderEpoc
 
 
 def _note_all(epochs: LeaderEpochs, segments: list[Segment]) -> None:
-    """What can be read of them; damage in what was synced is found again by who reads there."""
+    """Notes the epochs of all batches that can be read; who reads a damaged place finds the damage again."""
     for segment in segments:
         with suppress(Damaged):
             for place in walk(segment.file, 0, segment.size, chunk_bytes=CHECK_CHUNK_BYTES):

@@ -16,7 +16,7 @@ from odradek.log.segment import Segment
 
 
 class Bounds(NamedTuple):
-    """Of the log."""
+    """The offsets of a log that bound its retention."""
 
     start_offset: Offset
     end_offset: Offset
@@ -26,7 +26,7 @@ class Bounds(NamedTuple):
 def expired_segments(
     disk: Disk, segments: Sequence[Segment], config: LogConfig, now_ms: TimestampMs, bounds: Bounds
 ) -> int:
-    """How many segments, from the oldest on, may be deleted; the open one counts only if it is not empty."""
+    """Returns how many segments, from the oldest on, may be deleted; the open one counts only if it is not empty."""
     surplus = sum(segment.size for segment in segments) - config.retention_bytes
     by_size = config.cleanup_delete and config.retention_bytes >= 0
     by_age = config.cleanup_delete and config.retention_ms >= 0
@@ -46,6 +46,6 @@ def expired_segments(
 
 
 def newest(disk: Disk, segment: Segment) -> TimestampMs:
-    """The greatest timestamp; of records without timestamps, when the file was last written."""
+    """Returns a segment's greatest timestamp; without any, when its file was last written."""
     timestamp = segment.largest()[0]
     return timestamp if timestamp >= 0 else TimestampMs(disk.modified_ms(segment.path))

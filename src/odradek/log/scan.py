@@ -61,7 +61,7 @@ class FileBatch(NamedTuple):
 
 
 class Damaged(Exception):
-    """What stands at a place in a log is no whole batch.  In a tail it is a torn write, elsewhere a broken disk."""
+    """Raised for a place in a log without a whole batch: in a tail that is a torn write, elsewhere a broken disk."""
 
     def __init__(self, path: str, position: int, why: str) -> None:
         super().__init__(f"{path} at {position}: {why}")
@@ -71,7 +71,7 @@ class Damaged(Exception):
 
 
 def walk(file: File, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-    """The batches from position, where one must begin, to end.  Raises Damaged; DiskFailed."""
+    """Yields the batches from `position`, where one must begin, to `end`.  Raises Damaged; DiskFailed."""
     chunk, chunk_position = b"", position
     while position < end:
         at = position - chunk_position
@@ -83,7 +83,7 @@ def walk(file: File, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_B
 
 
 def walk_checked(file: File, position: int, end: int) -> Iterator[FileBatch]:
-    """As walk, and every checksum is right."""
+    """Yields what walk does, and checks every checksum.  Raises as walk."""
     chunk, chunk_position = memoryview(b""), position
     while position < end:
         at = position - chunk_position
@@ -100,10 +100,10 @@ def walk_checked(file: File, position: int, end: int) -> Iterator[FileBatch]:
 
 
 def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileBatch]:
-    """As walk_checked from a segment's start, but runs of batches come as one place, as if they were one batch.
+    """Does what walk_checked does from a segment's start, but yields a run of batches as if it were one batch.
 
-    Its leader epoch is the highest of the run; runs.max_timestamp_offset has the greatest timestamp so far.  Who takes
-    the next place agrees with this one: only then are the producers of a batch that is not in a run counted.
+    A run's leader epoch is the highest of its batches; runs.max_timestamp_offset has the greatest timestamp so far.  A
+    batch that is in no run has its producer counted when the next place is asked for: by then the caller accepted it.
     """
     chunk, chunk_position = b"", position
     while position < end:
@@ -119,7 +119,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileB
             )
             position += size
             continue
-        for place in walk_checked(file, position, end):  # Old, large, or damaged: that is told here.
+        for place in walk_checked(file, position, end):  # A batch that is no run is old, large, or damaged.
             runs.take(place.size, place.last_offset, place.max_timestamp, place.leader_epoch)
             yield place
             position += place.size
@@ -129,7 +129,7 @@ def walk_runs(file: File, position: int, end: int, runs: Runs) -> Iterator[FileB
 
 
 def _count_producer(file: File, place: FileBatch, runs: Runs) -> None:
-    """Of a batch that no run has, as it is larger than what is read at once: so it is no control batch."""
+    """Counts the producer of a batch that no run has, as it is larger than one read: so it is no control batch."""
     header = BatchHeader(file.pread(place.position, HEADER_BYTES))
     if header.has_producer_id and not header.is_control:
         runs.tally(

@@ -1,4 +1,4 @@
-"""Offsets by time (KIP-79, KIP-734): the time index to near the place, headers to the batch, then its records.
+"""Finds offsets by time (KIP-79, KIP-734): by the time index, then by batch headers, then by the batch's records.
 
     Log.search (on the loop) ──> Search, a value ──> run (in a thread) ──> TimedOffset, None, or Later
 
@@ -43,9 +43,9 @@ class TimedOffset(NamedTuple):
 
 
 class Later(NamedTuple):
-    """A search is not over: another one from `start` goes on with it.
+    """The result of a search that is not over: another one from `start` goes on with it.
 
-    `is_large`: the next batch may take much memory, and is only looked into by a search that may.
+    `is_large`: the next batch may take much memory, and is only looked into by a search with is_large.
     """
 
     start: Offset
@@ -71,7 +71,7 @@ class SearchedSegment:
         self.times = times
 
     def note_largest(self, largest: Largest, *, is_all: bool) -> None:
-        """The greatest timestamp as far as it is known in memory; `is_all`: no look at the file is needed."""
+        """Notes the greatest timestamp that is known in memory; with `is_all` no look at the file is needed."""
         self._noted = largest
         if is_all:
             self._largest = largest
@@ -89,7 +89,7 @@ class SearchedSegment:
         return data
 
     def largest(self) -> Largest:
-        """The greatest timestamp and the last offset of the first batch that has it."""
+        """Returns the greatest timestamp and the last offset of the first batch that has it."""
         if self._largest is None:
             timestamp, offset = self.times.last_entry()
             if timestamp < 0 or timestamp < self.times.first_timestamp():
@@ -100,7 +100,7 @@ class SearchedSegment:
         return self._largest
 
     def largest_between(self, start: Offset, end: Offset) -> Largest:
-        """As `largest`, of the batches that reach `start` and begin below `end`."""
+        """Returns what `largest` does, of the batches that reach `start` and begin below `end`."""
         largest = self.largest()
         if largest[0] < 0 or start <= largest[1] < end:
             return largest
@@ -115,10 +115,10 @@ class SearchedSegment:
         return known if place is None else _greatest_of(_below(self.places(place.position), end), known)
 
     def find(self, offset: Offset) -> FileBatch | None:
-        """The first batch that reaches `offset`; None if none does."""
+        """Returns the first batch that reaches `offset`; None if none does."""
         try:
             return self._find_from(self.offsets.position_at_or_before(offset), offset)
-        except Damaged:  # The index, which is not a reader's to mend.
+        except Damaged:  # The index is damaged, which only the log mends.
             pass
         try:
             return self._find_from(0, offset)
@@ -136,7 +136,7 @@ class SearchedSegment:
         return None
 
     def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-        """The batches from there to the end; damage is a failed disk."""
+        """Yields the batches from `position` to the segment's end.  Raises DiskFailed for damage."""
         try:
             yield from walk(self.file, position, self.size, chunk_bytes=chunk_bytes)
         except Damaged as damage:
@@ -147,9 +147,9 @@ class SearchedSegment:
 
 
 class Search(NamedTuple):
-    """The first record at or after `timestamp`, or for None the one with the greatest, from `start` up to below `end`.
+    """A search from `start` to below `end` for the first record at or after `timestamp`; None: the greatest timestamp.
 
-    Of a batch it looks into at most one, so that many searches take turns.
+    A search looks into the records of one batch at most, so that many searches take turns.
     """
 
     segments: Sequence[SearchedSegment]
@@ -160,11 +160,14 @@ class Search(NamedTuple):
     source: Sequence[object]  # The log's own segments then: a log that is rolled or cut has another list.
 
     def is_of(self, source: Sequence[object]) -> bool:
-        """True if no segment came or went since."""
+        """True if `source` is the log's present list of segments: none came or went since the search was made."""
         return self.source is source
 
     def run(self) -> TimedOffset | Later | None:
-        """Raises Refused(CORRUPT_MESSAGE) if a batch can't be decoded, or only to too many bytes; DiskFailed."""
+        """Searches, up to one batch.  Returns None if there is no such record.
+
+        Raises Refused(CORRUPT_MESSAGE) if a batch can't be decoded, or only to too many bytes; DiskFailed.
+        """
         if self.timestamp is None:
             return self._greatest()
         for segment in self.segments:
@@ -175,7 +178,7 @@ class Search(NamedTuple):
         return None
 
     def _greatest(self) -> TimedOffset | Later | None:
-        """The first record of those with the greatest timestamp; None if none has a timestamp."""
+        """Finds the first of the records with the greatest timestamp; None if none has a timestamp."""
         best, (timestamp, offset) = None, _NOTHING
         for segment in self.segments:
             largest = segment.largest_between(self.start, self.end)
@@ -211,7 +214,7 @@ class Search(NamedTuple):
         except Refused:
             if self.is_large:
                 raise
-            return Later(self.start, True)  # Too large, or broken: that is seen there.
+            return Later(self.start, True)  # The batch is too large, or broken: a search with is_large sees which.
         return None if found is None else TimedOffset(found.timestamp, found.offset, place.leader_epoch)
 
 

@@ -34,12 +34,12 @@ _BASE_OFFSET = Struct(">q")
 
 
 class Cut(NamedTuple):
-    """How a segment is shortened: what of it stays, found out before anything changes."""
+    """How a segment is to be shortened: what of it stays, found out before anything changes."""
 
     position: int
     offset_entries: int
     time_entries: int
-    largest: tuple[TimestampMs, Offset]  # Of the batches that stay behind the last index entry.
+    largest: tuple[TimestampMs, Offset]  # The greatest timestamp of the batches that stay behind the last index entry.
 
 
 class Segment:
@@ -86,7 +86,7 @@ class Segment:
         return segment
 
     def make_files(self, config: LogConfig) -> None:
-        """Those of an empty segment; may be called again after it failed."""
+        """Makes the files of an empty segment; may be called again after it failed."""
         assert not self.size
         file = self._disk.create(self.path)
         check_may_stay(file)
@@ -98,7 +98,7 @@ class Segment:
         self.times.clear()
 
     def unmake_files(self) -> None:
-        """What make_files made before it failed."""
+        """Deletes what make_files made before it failed."""
         for path in (self.path, self.offsets.path, self.times.path):
             self._disk.unlink(path)
 
@@ -112,7 +112,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The file's, without its directory."""
+        """The .log file's name, without its directory."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -131,7 +131,7 @@ class Segment:
     # ------------------------------------------------------------------ append
 
     def prepare(self, config: LogConfig) -> None:
-        """Before the first append after opening: what the roll rules and the time index go by."""
+        """Finds what the roll rules and the time index go by; called before the first append after opening."""
         if self.size:
             self.largest()
             first = self.find(self.base_offset)
@@ -141,7 +141,7 @@ class Segment:
     def must_roll(
         self, size: int, max_timestamp: TimestampMs, end: Offset, now_ms: TimestampMs, config: LogConfig
     ) -> bool:
-        """Before an append of `size` bytes that ends at `end`: Kafka's rules.
+        """True if an append of `size` bytes that ends at `end` needs a new segment, by Kafka's rules.
 
         An empty segment is left only for an offset that is too far away from its own.
         """
@@ -157,11 +157,11 @@ class Segment:
         return waited > limit - self._jitter(config) if config.segment_jitter_ms else waited > limit
 
     def _jitter(self, config: LogConfig) -> int:
-        """Spreads the rolls of partitions created together; a draw that needs no memory, as the name is the seed."""
+        """Spreads the rolls of partitions created together; drawn from the name, so that it need not be kept."""
         return crc32(self.path.encode()) % max(min(config.segment_jitter_ms, config.segment_ms), 1)
 
     def append(self, batches: Sequence[Batch], config: LogConfig) -> None:
-        """One write.  When it fails, the segment is as before: nothing half-written stays."""
+        """Appends batches with one write.  Raises DiskFailed with the segment as before: nothing half-written stays."""
         position = self.size
         file = self._file or self.file
         if self._overhang and not config.preallocate:
@@ -178,7 +178,7 @@ class Segment:
         self._added(batches, config)
 
     def begin(self, front: memoryview) -> int:
-        """The position of a batch that begins with `front` and does not count before `complete`.  As append."""
+        """Writes the front of a batch that counts only after `complete`, and returns its position.  Fails as append."""
         if self._overhang:
             self._cut_overhang()
         self._overhang = True
@@ -190,13 +190,13 @@ class Segment:
         return self.size
 
     def complete(self, batch: Batch, config: LogConfig) -> None:
-        """All of what was begun is there."""
+        """Counts the batch that was begun: all of it is written."""
         assert self._overhang, "it was begun, and not given up"
         self._overhang = False
         self._added((batch,), config)
 
     def give_up(self) -> None:
-        """What was begun does not count."""
+        """Cuts off the batch that was begun."""
         self._cut_overhang()
 
     def _added(self, batches: Sequence[Batch], config: LogConfig) -> None:
@@ -230,12 +230,12 @@ class Segment:
         self.index_is_full = self.offsets.is_full(limit) or self.times.is_full(limit)
 
     def _cut_overhang(self) -> None:
-        """Bytes beyond `size` that do not count go, or this raises and is tried again before the next append."""
+        """Cuts off bytes beyond `size`.  Raises DiskFailed, and is tried again before the next append."""
         self.file.truncate(self.size)
         self._overhang = False
 
     def seal(self) -> None:
-        """The greatest timestamp into the time index, the indexes to their files, nothing beyond the last batch."""
+        """Completes the time index, writes all indexes, and cuts the file behind the last batch."""
         if self.size:
             self.times.maybe_add(*self.largest())
         if self._overhang:
@@ -247,7 +247,7 @@ class Segment:
     # ------------------------------------------------------------------ read
 
     def locate(self, offset: Offset) -> int | None:
-        """The position of the first batch that reaches `offset`; None if none in this segment does."""
+        """Returns the position of the first batch that reaches `offset`; None if none in this segment does."""
         position = self._hints.get(offset)
         if position is not None:
             return position if position < self.size else None
@@ -261,7 +261,7 @@ class Segment:
         return place.position if place else None
 
     def find(self, offset: Offset) -> FileBatch | None:
-        """As locate, by the index and a walk.  A damaged index is rebuilt; damage in the log itself is DiskFailed."""
+        """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""
         try:
             return self._search(offset)
         except Damaged:
@@ -286,9 +286,9 @@ class Segment:
         return None
 
     def cut(self, start: int, target: int, limit: int) -> int:
-        """Where a read from `start` ends: at most at `limit`, if possible at most at `target`, at a batch's border.
+        """Returns where a read from `start` ends: a batch's border, at most `limit`, and if possible at most `target`.
 
-        At least one batch is in it.  A little less than what fits may be taken: up to the border the index knows.
+        At least one batch is read.  It may be a little less than what fits: up to a border that the index knows.
         """
         if target >= limit:
             return limit
@@ -314,12 +314,12 @@ class Segment:
                 end = place.end
                 self.hint(place.last_offset + 1, end)
         except Damaged as damage:
-            if end == start:  # Else what is good is served, and the next read finds the damage.
+            if end == start:  # Else the good batches are served, and the next read finds the damage.
                 raise self.failure(damage) from None
         return end
 
     def beyond(self, position: int) -> Offset | None:
-        """An offset that no batch before `position` reaches, not far from the least; None if it may be any here."""
+        """Returns an offset, nearly the least, that no batch before `position` reaches; None if none is known."""
         positions = self._recent_positions
         if positions and positions[0] < position:
             return Offset(self._recent_ends[bisect_left(positions, position) - 1] + 1)
@@ -327,7 +327,7 @@ class Segment:
         return Offset(self.base_offset + self.offsets.entry(number)[0]) if number < len(self.offsets) else None
 
     def hint(self, offset: int, position: int) -> None:
-        """The batch that begins with `offset` stands at `position`: where a read ended and the next begins."""
+        """Remembers that the batch that begins with `offset` is at `position`: where a read ended the next begins."""
         assert 0 <= position <= self.size, "where a read ended is in the segment"
         hints = self._hints
         if len(hints) >= HINTS_MAX:
@@ -335,7 +335,7 @@ class Segment:
         hints[offset] = position
 
     def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-        """walk to the end, over offsets that can be in this segment.  Raises Damaged."""
+        """Walks to the end, and checks that offsets can be in this segment.  Raises Damaged."""
         for place in walk(self.file, position, self.size, chunk_bytes=chunk_bytes):
             if not self.can_hold(place.last_offset):
                 raise Damaged(self.path, place.position, f"offset {place.last_offset} from {self.base_offset} on")
@@ -345,14 +345,14 @@ class Segment:
         return 0 <= offset - self.base_offset <= INT32_MAX
 
     def places(self, position: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
-        """The batches from there to the end; damage is a failed disk."""
+        """Yields the batches from `position` to the end.  Raises DiskFailed for damage."""
         try:
             yield from self._walk(position, chunk_bytes)
         except Damaged as damage:
             raise self.failure(damage) from None
 
     def largest(self) -> tuple[TimestampMs, Offset]:
-        """The greatest timestamp and the last offset of the first batch that has it."""
+        """Returns the greatest timestamp and the last offset of the first batch that has it."""
         if not self._max_known:
             timestamp, offset = self.times.last_entry()
             if timestamp < 0 or timestamp < self.times.first_timestamp():
@@ -364,7 +364,7 @@ class Segment:
         return self.max_timestamp, self.max_timestamp_offset
 
     def searched(self) -> SearchedSegment:
-        """As it is now, for a search by time in a thread."""
+        """Returns the segment as it is now, for a search by time in a thread."""
         searched = SearchedSegment(
             self._disk,
             self.path,
@@ -391,7 +391,7 @@ class Segment:
     # ------------------------------------------------------------------ repair, truncation
 
     def end_by_index(self) -> Offset:
-        """The end offset, from the last index entry on; notes timestamps on the way.  Raises Damaged."""
+        """Finds the end offset by a walk from the last index entry, and notes timestamps.  Raises Damaged."""
         last = self.offsets.last()
         start, expected = (last[1], last[0] + self.base_offset) if last else (0, NO_OFFSET)
         if self.size and not 0 <= start < self.size:
@@ -405,7 +405,7 @@ class Segment:
         return end
 
     def rebuild_indexes(self, config: LogConfig) -> None:
-        """From the headers of what is there; to its end or to the first damage."""
+        """Makes the indexes anew from the batch headers, up to the end or to the first damage."""
         self.forget_indexes()
         with suppress(Damaged):
             for place in self._walk(0, CHECK_CHUNK_BYTES):
@@ -415,7 +415,7 @@ class Segment:
         self.times.write()
 
     def forget_indexes(self) -> None:
-        """Empties them, and the timestamps too: `index` is then called with every batch, from the first."""
+        """Empties the indexes and the timestamps; `index` is to be called with every batch then, from the first on."""
         self.offsets.clear()
         self.times.clear()
         self._reset_timestamps()
@@ -427,7 +427,7 @@ class Segment:
         self._count(place.position, place.size, place.last_offset, place.max_timestamp, config)
 
     def cut_before(self, place: FileBatch) -> Cut:
-        """How to drop the batch at `place`, one that find gave, and everything after it.  Changes nothing."""
+        """Returns how to drop the batch at `place`, one that find gave, and all after it.  Changes nothing."""
         largest = NO_TIMESTAMP, NO_OFFSET
         for kept in self.places(self.offsets.position_at_or_before(place.base_offset)):
             if kept.position >= place.position:
@@ -442,7 +442,7 @@ class Segment:
         )
 
     def shorten(self, cut: Cut) -> None:
-        """In memory alone; `cut_files` follows before anything is appended."""
+        """Shortens the segment in memory alone; `cut_files` must follow before the next append."""
         assert 0 <= cut.position < self.size, "what is cut off is there"
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
@@ -455,13 +455,13 @@ class Segment:
         self._since_index = 0
 
     def cut_files(self) -> None:
-        """The files end where the segment does; may be called again after it failed."""
+        """Cuts the files where the segment ends; may be called again after it failed."""
         self.cut_at(self.size)
         self.offsets.cut()
         self.times.cut()
 
     def cut_at(self, position: int) -> None:
-        """Synced at once: what comes back in a crash could be taken for the end of what is appended next."""
+        """Cuts the .log file, and syncs: bytes that a crash brought back could be taken for a later append's end."""
         assert 0 <= position <= self.size, "nothing is added by a cut"
         self.file.truncate(position)
         self.file.sync()

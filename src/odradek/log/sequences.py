@@ -38,7 +38,7 @@ def check(
 
 
 def check_epoch(known: ProducerStateEntry, epoch: ProducerEpoch, offset: Offset) -> None:
-    """Raises Refused(INVALID_PRODUCER_EPOCH) for one that is over."""
+    """Raises Refused(INVALID_PRODUCER_EPOCH) for an epoch below the known one."""
     if epoch < known.epoch:
         text = f"producer {known.id} has epoch {known.epoch} by now, the batch for offset {offset} has {epoch}"
         raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)
@@ -71,8 +71,8 @@ def _out_of_order(producer_id: ProducerId, offset: Offset, sequence: int, detail
 def check_marker(known: ProducerStateEntry, epoch: ProducerEpoch, marker: EndMarker, transaction_version: int) -> None:
     """Raises Refused for a marker of an older epoch, or of a coordinator that is none any more.
 
-    Where ends bump the epoch, a marker with the known one is of a transaction before the open one.  With none open it
-    is the last one's again, after a coordinator's crash, and is written again.
+    Where each end of a transaction bumps the epoch, a marker with the known epoch is of a transaction before the open
+    one.  With none open it repeats the last marker, after a coordinator's crash, and is written again.
     """
     is_again = epoch == known.epoch and not known.has_open_transaction
     if epoch < known.epoch or (transaction_version >= EPOCH_BUMPED_SINCE and epoch == known.epoch and not is_again):

@@ -39,11 +39,11 @@ _PRODUCER = Struct(">qhiqiqiq")
 
 
 class BadSnapshot(ValueError):
-    """The file is there and is no snapshot, or not the one that was written."""
+    """Raised for a file that is no snapshot, or not as it was written."""
 
 
 class Snapshots:
-    """Those of one log: `offsets` are of which there are some, ascending.  Methods may raise DiskFailed."""
+    """The snapshots of one log: `offsets` are those of which there is one, ascending.  Methods may raise DiskFailed."""
 
     __slots__ = ("_directory", "_disk", "offsets")
 
@@ -55,25 +55,25 @@ class Snapshots:
     def path(self, offset: Offset) -> str:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
 
-    def has(self, offset: Offset) -> bool:
-        """A good one."""
+    def checked(self, offset: Offset) -> bool:
+        """Returns True if there is a good snapshot as of `offset`; a bad one is deleted."""
         return offset in self.offsets and self.newest(offset)[1] == offset
 
     def write(self, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
-        """Not synced: a power failure may take it, or leave something else in its place."""
+        """Writes a snapshot without a sync: a power failure may take it, or leave other bytes in its place."""
         replace_file(self._disk, self.path(offset), encode_snapshot(producers), durable=False)
         if offset not in self.offsets:
             insort(self.offsets, offset)
 
     def try_to_write(self, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
-        """Spares recovery some work: one that can't be written is done without."""
+        """Writes a snapshot that spares recovery some work; does without if it can't be written."""
         with suppress(DiskFailed):
             self.write(offset, producers)
 
     def keep(self, end: Offset, producers: Collection[ProducerStateEntry]) -> bool:
-        """One at a clean stop, so that the next start need not look for them; True if it had to be written.
+        """Keeps a snapshot as of a clean stop, which spares the next start a walk; True if it had to be written.
 
-        Of a log that nobody numbers batches for, nothing.
+        Writes nothing for a log without idempotent producers.
         """
         if end in self.offsets or not (self.offsets or producers):
             return False
@@ -82,11 +82,11 @@ class Snapshots:
         return True
 
     def sync(self, offset: Offset) -> None:
-        """The file; its name is safe with the directory."""
+        """Syncs a snapshot's file; its name is durable once the directory is synced."""
         self._disk.open(self.path(offset)).sync()
 
     def read(self, offset: Offset) -> list[ProducerStateEntry]:
-        """Raises BadSnapshot."""
+        """Reads the snapshot as of `offset`.  Raises BadSnapshot."""
         path = self.path(offset)
         data = read_file(self._disk, path, SNAPSHOT_BYTES_MAX)
         if data is None:
@@ -97,7 +97,7 @@ class Snapshots:
             raise BadSnapshot(f"{path}: {bad}") from None
 
     def newest(self, end: Offset) -> tuple[list[ProducerStateEntry], Offset]:
-        """The newest that is good and not beyond `end`, and its offset, -1 if there is none.  A bad one is deleted."""
+        """Returns the newest good snapshot not beyond `end` and its offset, -1 if there is none; deletes bad ones."""
         for offset in [offset for offset in reversed(self.offsets) if offset <= end]:
             try:
                 return self.read(offset), offset
@@ -111,13 +111,13 @@ class Snapshots:
         self.unlink(gone)
 
     def forgotten(self, offsets: Iterable[Offset]) -> Work:
-        """Forgets them, and gives the work of unlinking them."""
+        """Forgets the snapshots as of these offsets, and returns the work of unlinking them."""
         gone = tuple(offsets)
         self.forget(gone)
         return partial(self.unlink, gone)
 
     def unlink(self, offsets: Iterable[Offset]) -> None:
-        """The files of snapshots that are forgotten."""
+        """Unlinks the files of snapshots that are forgotten."""
         for offset in offsets:
             self._disk.unlink(self.path(offset))
 
@@ -128,7 +128,7 @@ class Snapshots:
         self.delete(self.beyond(end))
 
     def delete_strays(self, segment_bases: Collection[Offset], end: Offset) -> None:
-        """What lies beyond the log's end, and what no segment begins at.
+        """Deletes snapshots beyond the log's end, and those at whose offset no segment begins.
 
         Of the latter the newest stays if it is beyond the last segment's start: a clean stop wrote it.
         """
@@ -139,7 +139,7 @@ class Snapshots:
         self.delete(strays)
 
     def forget(self, offsets: Collection[Offset]) -> None:
-        """They were deleted, or will be."""
+        """Forgets snapshots that were deleted, or will be."""
         self.offsets = [offset for offset in self.offsets if offset not in offsets]
 
 
@@ -163,7 +163,7 @@ def _encoded(producer: ProducerStateEntry) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Raises ValueError."""
+    """Decodes a snapshot file.  Raises ValueError for bytes that are none."""
     if len(data) < _HEAD.size:
         raise ValueError(f"{len(data)} bytes are too few")
     version, checksum, count = _HEAD.unpack_from(data)

@@ -28,7 +28,7 @@ PENDING_ENTRIES_MAX = 128
 
 
 class Aborted(NamedTuple):
-    """One entry."""
+    """One entry: an aborted transaction."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -37,7 +37,7 @@ class Aborted(NamedTuple):
 
 
 class TransactionIndex:
-    """Methods raise DiskFailed; those that read raise Damaged for what can't be right."""
+    """The .txnindex of one segment.  Methods raise DiskFailed; those that read raise Damaged for impossible entries."""
 
     __slots__ = ("_disk", "_newest", "_pending", "_stored_bytes", "base_offset", "path")
 
@@ -58,7 +58,7 @@ class TransactionIndex:
 
     @property
     def is_whole(self) -> bool:
-        """False if its file ends within an entry."""
+        """False if the file ends within an entry."""
         return self._stored_bytes % ENTRY_BYTES == 0
 
     @property
@@ -68,14 +68,14 @@ class TransactionIndex:
     # ------------------------------------------------------------------ write
 
     def add(self, aborted: Aborted) -> None:
-        """Never fails: the log has the marker already.  Entries that find no room wait on."""
+        """Adds an entry and never fails, as the log has the marker already: what can't be written waits in memory."""
         self._pending.append(aborted)
         if len(self._pending) >= PENDING_ENTRIES_MAX:
             with suppress(DiskFailed):
                 self.write()
 
     def write(self) -> None:
-        """Everything that waits goes to the file."""
+        """Writes the entries that wait in memory to the file."""
         if self._pending:
             data = b"".join([_ENTRY.pack(0, *aborted) for aborted in self._pending])
             file = self._disk.open(self.path) if self._stored_bytes else self._disk.create(self.path)
@@ -85,7 +85,7 @@ class TransactionIndex:
             self._pending.clear()
 
     def replace(self, entries: Iterable[Aborted]) -> None:
-        """All of it."""
+        """Replaces all entries."""
         self._pending = list(entries)
         self._newest = None
         if self._stored_bytes and not self._pending:
@@ -112,9 +112,9 @@ class TransactionIndex:
     # ------------------------------------------------------------------ read
 
     def overlapping(self, offset: Offset, upto: Offset) -> tuple[list[Aborted], bool]:
-        """Those that a reader of offsets from `offset` up to, not including, `upto` must know of.
+        """Returns the entries that a reader of offsets from `offset` up to, not including, `upto` must know of.
 
-        And if that is all: False means that some may have ended in later segments.
+        The second value is False if more of them may have ended in later segments.
         """
         found: list[Aborted] = []
         for aborted in self._from(offset):
@@ -125,7 +125,7 @@ class TransactionIndex:
         return found, False
 
     def _from(self, offset: Offset) -> Iterator[Aborted]:
-        """Every entry whose transaction ended at `offset` or later."""
+        """Yields every entry whose transaction ended at `offset` or later."""
         if self._stored_bytes and self._newest_stored() >= offset:
             file = self._disk.open(self.path)
             number = self._first_from(file, offset)

@@ -13,7 +13,7 @@ class UnsyncedFile(RealFile):
     __slots__ = ()
 
     def sync(self) -> None:
-        """Not waited for."""
+        """Does nothing: the kernel writes when it likes."""
 
 
 class UnsyncedDisk(RealDisk):
@@ -23,4 +23,4 @@ class UnsyncedDisk(RealDisk):
         return UnsyncedFile(self._descriptor(path, flags), path)
 
     def sync_directory(self, path: str) -> None:
-        """Not waited for."""
+        """Does nothing: the kernel writes when it likes."""

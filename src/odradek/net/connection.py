@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 0.01  # How long one connection may keep the loop from the others,
-LONG_TURN_SECONDS = 0.002  # and with a request that takes many turns.
-READ_BYTES_PER_TURN = 1024 * 1024  # Then it is the other connections' turn.
+TURN_SECONDS = 0.01  # How long a connection may keep the loop from the others,
+LONG_TURN_SECONDS = 0.002  # and one whose request takes many turns.
+READ_BYTES_PER_TURN = 1024 * 1024  # Then the other connections have their turn.
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -48,18 +48,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._shell = listener.shell
-        share = listener.budget.join(self._balance, self._is_too_slow)
+        share = listener.budget.join(self._balance, self._drop_slow_peer)
         self._wire = Connection(listener.request_bytes_max, share=share)
         self._intake: Intake | None = None
-        self._is_behind = False  # The peer, and too far, when that was last balanced.
+        self._is_behind = False  # The peer was too far behind when the connection was last balanced.
         self._is_reading_paused = False
         self._read_in_turn = 0
-        self._has_read_enough = False  # The loop would read on from this socket while there is something in it.
+        self._has_read_enough = False  # The loop would go on reading this socket while there is something in it.
         self._is_going_on = False
         self._unmute: asyncio.TimerHandle | None = None
-        self._is_closing = False  # Nothing more is read or handled,
-        self._has_left = False  # nor answered.
-        self._is_gathered = False  # What it staged is written with what others stage.
+        self._is_closing = False  # Nothing more is read or handled.
+        self._has_left = False  # Nothing more is answered.
+        self._is_gathered = False  # What this connection staged is written together with what others stage.
         self.last_active = 0
 
     # asyncio's side.
@@ -68,7 +68,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = outbox_of(self._transport, self._shell, self._balance)
         self._peer = _peer(self._transport, self._listener)
-        self._talk = Conversation(self._shell, self._peer, self._wire, self._may_go_on)
+        self._talk = Conversation(self._shell, self._peer, self._wire, self._follow_up)
         self.last_active = self._shell.now().steady
         self._listener.admitted(self, self._peer.address.rpartition(":")[0])
 
@@ -83,7 +83,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._is_gathered:
-            self._shell.gathered.flush()  # What it staged lies in the buffer.
+            self._shell.gathered.flush()  # The staged requests lie in the buffer.
         return self._wire.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -123,7 +123,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def close(self) -> None:
-        """Send what is ready, then close."""
+        """Sends the answers that are ready, then closes."""
         self._close_after_answers()
 
     def abort(self) -> None:
@@ -132,19 +132,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def close_if_idle(self, steady_before: int) -> None:
-        if self._outbox.has_moved() or (self._intake is not None and self._intake.has_moved()):
+        if self._outbox.take_progress() or (self._intake is not None and self._intake.take_progress()):
             self.last_active = self._shell.now().steady
         elif self.last_active < steady_before and not self._talk.is_waiting:
             log.info("%s is closed: idle", self._peer.address, extra=log_fields.of_peer(self._peer))
             if self._is_closing or self._outbox.is_backed_up:
-                self.abort()  # It has not read for as long.
+                self.abort()  # The peer has not read for as long.
             else:
                 self.close()
 
     # What was received, and what becomes of it.
 
     def _work(self) -> None:
-        """One turn: go on until nothing is left, the time is over, or the peer is too far behind."""
+        """Takes one turn: handles requests until none is left, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
         talk = self._talk
@@ -162,7 +162,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._end_turn()
 
     def commit(self, now: Moment, began: float) -> None:
-        """The end of a turn whose requests are written with those of others."""
+        """Commits what was staged and ends the turn; called when several connections' requests are written together."""
         self._is_gathered = False
         try:
             self._talk.commit(now, began)
@@ -170,13 +170,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         except OSError:
             log.exception("the connection of %s failed here", self._peer.address, extra=log_fields.of_peer(self._peer))
             self.abort()
-        except Exception as error:  # As the transport does it with what escapes a turn.
+        except Exception as error:  # As the transport does with an error that escapes a turn.
             context = {"message": "a commit failed", "exception": error, "transport": self._transport, "protocol": self}
             self._shell.loop.call_exception_handler(context)
             self.abort()
 
     def _has_only_staged(self) -> bool:
-        """The turn would be over but for the commit: whether to read on does not depend on it."""
+        """True if the turn is over but for the commit, on which it does not depend whether to read on."""
         talk, wire = self._talk, self._wire
         if not 0 < talk.staged <= REQUESTS_MAX or talk.has_unhandled or talk.ending is not None:
             return False
@@ -188,7 +188,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._wire.all_looked_at()
             if self._wire.failure is not None and talk.ending is None:
                 self._give_up(self._wire.failure)
-        self._may_go_on()
+        self._follow_up()
 
     def _is_too_far_behind(self) -> bool:
         return self._outbox.is_backed_up or self._talk.is_too_far_ahead(
@@ -196,11 +196,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     def _has_all_answers(self) -> bool:
-        """The peer has, for all it has asked."""
+        """True if the peer has the answers to all its requests."""
         return not self._wire.in_flight and not self._outbox.is_backed_up and not self._is_closing
 
     def _balance(self) -> None:
-        """Read on, or not, by how far the peer is behind."""
+        """Pauses or resumes reading, by how far the peer is behind."""
         if self._is_closing:
             return
         too_far = self._is_behind = self._is_too_far_behind()
@@ -231,8 +231,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._has_read_enough = False
         self._balance()
 
-    def _may_go_on(self) -> None:
-        """Something has happened to the conversation: there are answers, an ending, or a wait that is over."""
+    def _follow_up(self) -> None:
+        """Sends the answers that are ready and follows what has changed: an ending, a mute, or more to be done."""
         talk = self._talk
         if talk.ending is not None and not self._has_left:
             self._end()
@@ -253,14 +253,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._shell.settle()
 
     def _mute(self, milliseconds: int) -> None:
-        """Nothing is read or handled for so long."""
+        """Neither reads nor handles anything for so long."""
         self._unmute = self._shell.loop.call_later(milliseconds / SECOND_MS, self._unmuted)
         self._balance()
 
     def _unmuted(self) -> None:
         self._unmute = None
         left = self._talk.mute_until - self._shell.now().steady
-        if left > 0 and not self._is_closing:  # The timer's clock is not as coarse as ours.
+        if left > 0 and not self._is_closing:  # The timer's clock is finer than ours.
             self._mute(left)
         else:
             self._balance()
@@ -268,12 +268,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     # Large produce requests (intake.py).
 
     def _begin_intake(self) -> None:
-        """Let a mover receive the rest of the request of which the front is there, if it is one of those."""
-        self._shell.gathered.flush()  # A log for which something is staged takes in no large one.
+        """Lets a mover receive the rest of a request whose front has been received, if that is a large produce."""
+        self._shell.gathered.flush()  # A log with a staged batch can't begin a streaming append.
         if self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
             return
         if not self._outbox.is_bare:
-            return  # What comes has to be decrypted.
+            return  # The records have to be decrypted.
         large = self._talk.begin_large(self._shell.now())
         if large is not None:
             descriptor = self._transport.get_extra_info("socket").fileno()
@@ -285,7 +285,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
         self._talk.large_done(request, outcome, now, began)
-        self._may_go_on()
+        self._follow_up()
         self._shell.settle()
 
     def intake_handed_back(self, parts: tuple[Buffer, ...], size: int) -> None:
@@ -304,14 +304,14 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # The end.
 
-    def _is_too_slow(self) -> None:
-        """It holds memory that others wait for, and brings next to nothing."""
+    def _drop_slow_peer(self) -> None:
+        """Aborts the connection: it holds memory that others wait for, and brings next to nothing."""
         peer = self._peer
         log.warning("%s is closed: slow, and others wait for its memory", peer.address, extra=log_fields.of_peer(peer))
         self.abort()
 
     def _end(self) -> None:
-        """The conversation is over."""
+        """Closes the connection when its conversation is over."""
         ending = self._talk.ending
         assert ending is not None
         if ending.is_broken:
@@ -336,7 +336,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 def _peer(transport: asyncio.Transport, listener: Listener) -> Peer:
     advertised = listener.advertised
-    # Where it came in is only of use to who listens on every interface.
+    # The address it came in on matters only if the listener is on every interface.
     local = _local(transport, listener) if advertised is None else advertised
     remote = transport.get_extra_info("peername")
     address = f"{remote[0]}:{remote[1]}" if remote else "unknown"

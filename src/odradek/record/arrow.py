@@ -97,7 +97,7 @@ class ArrowDecoder:
         return self._columns.rows
 
     def feed(self, batch: Batch) -> list[pa.RecordBatch]:
-        """What became ready with this batch, mostly nothing.
+        """Decodes a batch, and returns the RecordBatches that became full with it, mostly none.
 
         Raises Refused(CORRUPT_MESSAGE) for a wrong checksum, broken compression or records that do not parse.
         """
@@ -121,7 +121,7 @@ class ArrowDecoder:
         return ready
 
     def flush(self) -> list[pa.RecordBatch]:
-        """The rows so far: nothing, or one RecordBatch, or several where a single large batch made them."""
+        """Returns the rows so far as RecordBatches: none, one, or several where a single large batch made them."""
         rows = self._columns.rows
         if rows == 0:
             return []
@@ -144,7 +144,7 @@ class ArrowDecoder:
         return columns.rows >= self.portion.rows or columns.keys.size + columns.values.size >= self.portion.data_bytes
 
     def _make_room(self, is_log_append_time: bool, size: int) -> list[pa.RecordBatch]:
-        """One RecordBatch has one timestamp type, and Arrow's offsets have 32 bits."""
+        """Flushes if the next batch does not fit: RecordBatches have one timestamp type, and offsets of 32 bits."""
         kind = LOG_APPEND_TIME_TYPE if is_log_append_time else CREATE_TIME_TYPE
         columns = self._columns
         largest = max(columns.keys.size, columns.values.size, columns.header_keys.size, columns.header_values.size)
@@ -177,7 +177,7 @@ class ArrowDecoder:
 def decode_batches(
     batches: Iterable[Batch], topic: str, partition: int, wanted: Wanted = WHOLE, portion: Portion = USUAL
 ) -> Iterator[pa.RecordBatch]:
-    """All of one partition's batches as RecordBatches; a Refused comes after the rows before it."""
+    """Decodes all of one partition's batches to RecordBatches; raises Refused after the rows before the bad batch."""
     decoder = ArrowDecoder(topic, partition, wanted, portion)
     try:
         for batch in batches:
@@ -219,7 +219,7 @@ def _headers(columns: Decoder, kind: pa.DataType) -> pa.Array:
 
 
 def _header_keys(columns: Decoder) -> pa.Array:
-    """Keys should be UTF-8.  Where bytes beyond ASCII turn out not to be, they are replaced, as Java does it."""
+    """Returns the header keys as text; bytes that turn out not to be UTF-8 are replaced, as Java does it."""
     if columns.high_bits < 0x80:
         return _binary(columns.header_keys, pa.string())
     raw = _binary(columns.header_keys)

@@ -136,7 +136,7 @@ class BatchHeader:
 
     @property
     def delete_horizon(self) -> TimestampMs | None:
-        """When its tombstones may go (KIP-534); the field is then not the records' base timestamp."""
+        """The time from which the batch's tombstones may go (KIP-534), kept in place of the records' base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     def __repr__(self) -> str:
@@ -153,14 +153,14 @@ class Batch(BatchHeader):
 
     @classmethod
     def trusted(cls, buffer: Buffer) -> Batch:
-        """A batch that was checked before, such as one from our own log: no checksum, no checks."""
+        """Returns a batch that was checked before, such as one from our own log: no checksum, no checks."""
         batch = cls(buffer)
         batch.view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
         return batch
 
     @classmethod
     def verified(cls, buffer: Buffer) -> Batch:
-        """A batch from another leader or from disk: its form and its checksum, not what a producer may ask.
+        """Checks a batch from another leader or from disk: its form and its checksum, not what a producer may say.
 
         Raises Refused: CORRUPT_MESSAGE, or INVALID_RECORD for a format before 2.
         """
@@ -179,7 +179,7 @@ class Batch(BatchHeader):
 
     @classmethod
     def checked(cls, buffer: Buffer) -> Batch:
-        """The gate of a produce request: the one batch that a producer may send for a partition.
+        """Checks a produce request's bytes for a partition: the one batch that a producer may send.
 
         Raises Refused with the code that Apache Kafka 4.3.0 gives: CORRUPT_MESSAGE for damage, INVALID_RECORD for
         what an undamaged batch says or for none or several of them.  A cut-off batch behind the first is left out, as
@@ -195,7 +195,7 @@ class Batch(BatchHeader):
 
     @classmethod
     def announced(cls, front: memoryview, size: int) -> Batch | None:
-        """A batch of `size` bytes of which only the front is there; None if `checked` would refuse it, or might.
+        """Returns a batch of `size` bytes of which only the front is there; None if `checked` might refuse it.
 
         Its checksum is not known yet.  `view` is the front.
         """
@@ -223,7 +223,7 @@ class Batch(BatchHeader):
         return self.view[HEADER_BYTES:]
 
     def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
-        """What the leader adds, in place; neither is under the checksum."""
+        """Stamps what the leader adds, in place; neither is under the checksum."""
         _LOG_FIELDS.pack_into(self.view, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
@@ -273,7 +273,7 @@ def iter_batches(buffer: Buffer) -> Iterator[Batch]:
 
 
 def _only_batch(view: memoryview) -> memoryview:
-    """The bytes of the first batch where sizes do not fit, or the refusal that Kafka's reader comes to."""
+    """Returns the bytes of the first batch where sizes do not fit.  Raises Refused as Kafka's reader does."""
     size = _whole_batch_size(view)
     if size is None:
         raise Refused(ErrorCode.INVALID_RECORD, f"no whole batch in {len(view)} bytes")
@@ -285,7 +285,7 @@ def _only_batch(view: memoryview) -> memoryview:
 
 
 def _whole_batch_size(view: memoryview) -> int | None:
-    """Bytes of the batch or message that the view begins with, None if it is cut off."""
+    """Returns the size of the batch or message that the view begins with, None if it is cut off."""
     if len(view) < LOG_OVERHEAD_BYTES:
         return None
     length: int = _OFFSET_AND_LENGTH.unpack_from(view)[1]
@@ -306,7 +306,7 @@ def _wrong_magic(magic: int) -> Refused:
 
 
 def _refusal(batch: Batch) -> Refused:
-    """Which of the checks it was; apart, so that a good batch passes them as one expression."""
+    """Returns the refusal of the check that failed; a function of its own, so that good batches pass one expression."""
     count, codec = batch.records_count, batch.attributes & CODEC_MASK
     if codec >= _CODECS_END:
         return Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} is not known")

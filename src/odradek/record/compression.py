@@ -37,7 +37,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`level` None is the codec's own default; snappy has none.  Any bytes-like data is taken without a copy."""
+    """Compresses any bytes-like data, which is not copied; `level` None is the codec's default, snappy has none."""
     if codec is Codec.NONE:
         return bytes(data)
     return _COMPRESSORS[codec](data, level)
@@ -249,7 +249,7 @@ def _decompress_growing(
 
 
 def _next_size(size: int, bytes_max: int) -> int:
-    """The last one at once where pages are got from the system: only those that are written become memory."""
+    """Returns the next size to try: the last one at once if pages come from the system, as only written ones count."""
     size *= _GROWTH
     return min(size, bytes_max) if size <= _ALLOCATED_BYTES_MAX else bytes_max
 

@@ -45,7 +45,7 @@ def end_marker_batch(
 
 
 def end_marker(batch: Batch) -> EndMarker | None:
-    """What a control batch says; None if it ends no transaction, as one whose record can't be read."""
+    """Reads the marker in a control batch; returns None if it ends no transaction, or its record can't be read."""
     try:
         record = next(iter_records(batch), None)
     except Refused:

@@ -44,12 +44,12 @@ class Record(NamedTuple):
 
 
 def decode(batch: Batch, decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """All records of a batch.  Raises Refused(CORRUPT_MESSAGE) unless exactly records_count of them are there."""
+    """Decodes all records of a batch.  Raises Refused(CORRUPT_MESSAGE) unless exactly records_count are there."""
     return list(iter_records(batch, decompressed_bytes_max))
 
 
 def iter_records(batch: Batch, decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The same one by one; what is wrong with a record comes up when it is its turn."""
+    """Yields the records of a batch one by one; raises Refused for a bad record when it is its turn."""
     if batch.records_count == 0:  # What compaction leaves to keep a producer's last sequence.
         return
     reader = _Reader(decompress(batch.codec, batch.payload, decompressed_bytes_max))

@@ -1,4 +1,4 @@
-"""What the records of a batch say together, without an object for any of them.
+"""Surveys the records of a batch, without an object for any of them.
 
 For whoever must know something of every record and needs none of them: a lookup by time, a topic that wants keys or
 bounds the age of records.  A million records take about as long as their decompression; one by one, seconds.
@@ -28,7 +28,10 @@ class Found(NamedTuple):
 
 
 class Surveyed(NamedTuple):
-    """Times of a batch with log append time are that time; of one without records, `oldest` is above `newest`."""
+    """What a batch's records say together.  Without records, `oldest` is above `newest`.
+
+    In a batch with log append time all times are that time.
+    """
 
     oldest: TimestampMs
     newest: TimestampMs

@@ -1,4 +1,4 @@
-"""Whether a producer's records are what the header of their batch says: the one check that Batch.checked leaves out.
+"""Checks a producer's records against the header of their batch: the one check that Batch.checked leaves out.
 
 Kafka reads every record of every batch it appends.  Here that is the caller's choice: compiled, it costs about as much
 as the checksum where there is no codec, and a decompression where there is one.
@@ -14,9 +14,9 @@ from odradek.record.kernels.decode import validate
 
 
 def check_records(batch: Batch, decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> None:
-    """Exactly records_count well-formed records with offset deltas from 0 up.
+    """Raises Refused unless there are exactly records_count well-formed records with offset deltas from 0 up.
 
-    Raises Refused: CORRUPT_MESSAGE for what does not decompress, INVALID_RECORD for the rest (Kafka 4.3.0 answers
+    The code is CORRUPT_MESSAGE for what does not decompress, INVALID_RECORD for the rest (Kafka 4.3.0 answers
     INVALID_RECORD for a wrong count, UNKNOWN_SERVER_ERROR for garbage, and lets deltas out of order pass).
     """
     payload = decompress(batch.codec, batch.payload, decompressed_bytes_max)

@@ -1,4 +1,4 @@
-"""One bound on the memory of all half-received requests: what the connections of a broker hold above their small base.
+"""Bounds the memory of all half-received requests: what the connections of a broker hold above their small base.
 
 A connection takes more when its request outgrows its buffer.  If there is no room it waits, that is: its shell stops
 reading from the socket, and the peer's bytes stay with the peer.  Three rules keep that from becoming a deadlock:
@@ -20,11 +20,11 @@ from odradek.base.limits import RECEIVE_BUDGET_BYTES, RECEIVE_BYTES_PER_LOOK_MIN
 
 
 def _nothing() -> None:
-    """Nobody asked to be told."""
+    """Is called where nobody asked to be told."""
 
 
 class Share:
-    """One connection's part.  `has_room` is called when it need not wait any more, `is_too_slow` when it has to go.
+    """One connection's part.  `on_room` is called when it need not wait any more, `on_too_slow` when it has to go.
 
     `let_go` is the connection's buffer's: give up what holds no bytes.
     """
@@ -32,17 +32,17 @@ class Share:
     def __init__(
         self,
         budget: ReceiveBudget | None = None,
-        has_room: Callable[[], None] = _nothing,
-        is_too_slow: Callable[[], None] = _nothing,
+        on_room: Callable[[], None] = _nothing,
+        on_too_slow: Callable[[], None] = _nothing,
     ) -> None:
         self._budget = budget  # None: there is no bound.
-        self.has_room = has_room
-        self.is_too_slow = is_too_slow
+        self.on_room = on_room
+        self.on_too_slow = on_too_slow
         self.let_go: Callable[[], None] = _nothing
         self.held = 0
-        self.wanted = 0  # 0 unless it waits.
-        self.received = 0  # Since the last look.
-        self.was_seen = False  # Held something at the last look.
+        self.wanted = 0  # Bytes that the connection waits for, 0 if it does not wait.
+        self.received = 0  # Bytes since the last look.
+        self.was_seen = False  # The share held something at the last look.
 
     @property
     def is_waiting(self) -> bool:
@@ -50,36 +50,36 @@ class Share:
 
     @property
     def is_over(self) -> bool:
-        """All together hold more than they should: nobody keeps what is not needed at once."""
+        """True if all connections together hold more than they should: none keeps what it does not need at once."""
         return self._budget is not None and self._budget.held > self._budget.bytes_max
 
     def may_have(self, size: int) -> bool:
-        """Take so much in all if that is possible at once; for speed, nobody waits for it."""
+        """Raises what is held to `size` if there is room at once; returns False if not, and nobody waits for it."""
         return self._budget is None or self._budget.take_if_free(self, size)
 
     def needs(self, size: int) -> bool:
-        """Take so much in all, or wait for it: then `has_room` says when it was taken."""
+        """Raises what is held to `size`; returns False if it has to wait: `on_room` is called once it was raised."""
         return self._budget is None or self._budget.take_or_wait(self, size)
 
     def holds(self, size: int) -> None:
-        """So much it is now, whether or not that was asked for: less, or the bound of somebody who does not wait."""
+        """Sets what is held to `size`, asked for or not: it may be less, or the bound of one that does not wait."""
         if self._budget is not None and size != self.held:
             self._budget.holds(self, size)
 
-    def is_done(self) -> None:
-        """Its request was handled; what it still holds is for the next one."""
+    def request_done(self) -> None:
+        """Notes that the request was handled; what is still held is for the next one."""
         if self._budget is not None:
-            self._budget.is_done(self)
+            self._budget.request_done(self)
 
     def leave(self) -> None:
-        self.let_go = self.has_room = self.is_too_slow = _nothing
+        self.let_go = self.on_room = self.on_too_slow = _nothing
         if self._budget is not None:
             self._budget.leave(self)
             self._budget = None
 
 
 class ReceiveBudget:
-    """Shared by every connection of a broker."""
+    """The budget that all connections of a broker share."""
 
     def __init__(self, bytes_max: int = RECEIVE_BUDGET_BYTES) -> None:
         self.bytes_max = bytes_max
@@ -87,8 +87,8 @@ class ReceiveBudget:
         self._shares: dict[Share, None] = {}
         self._outgrown: dict[Share, None] = {}  # Requests larger than their buffer was, the oldest first.
 
-    def join(self, has_room: Callable[[], None], is_too_slow: Callable[[], None]) -> Share:
-        share = Share(self, has_room, is_too_slow)
+    def join(self, on_room: Callable[[], None], on_too_slow: Callable[[], None]) -> Share:
+        share = Share(self, on_room, on_too_slow)
         self._shares[share] = None
         return share
 
@@ -118,9 +118,9 @@ class ReceiveBudget:
         if has_shrunk:
             self._serve_waiting()
 
-    def is_done(self, share: Share) -> None:
+    def request_done(self, share: Share) -> None:
         share.wanted = 0
-        if self._outgrown.pop(share, share) is None:  # It was one of them: the next one is the oldest now.
+        if self._outgrown.pop(share, share) is None:  # The share was among them: another one may be the oldest now.
             self._serve_waiting()
 
     def leave(self, share: Share) -> None:
@@ -131,9 +131,9 @@ class ReceiveBudget:
         self._serve_waiting()
 
     def look(self, *, may_blame: bool = True) -> None:
-        """Now and then: idle buffers go, and with them, if somebody waits, those whose peers hold up the others.
+        """Frees idle buffers and, while a connection waits, disconnects slow peers; called from time to time.
 
-        Not `may_blame`: nobody could have read meanwhile what the peers sent.
+        Without `may_blame` no peer is slow: the broker could not have read meanwhile what they sent.
         """
         for share in list(self._shares):
             if not share.received:
@@ -151,7 +151,7 @@ class ReceiveBudget:
             if not self.waiting:
                 return
             if share.was_seen and share.held and share.received < RECEIVE_BYTES_PER_LOOK_MIN:
-                share.is_too_slow()
+                share.on_too_slow()
                 share.leave()
 
     def _may_take(self, share: Share, size: int) -> bool:
@@ -174,4 +174,4 @@ class ReceiveBudget:
             if share.wanted and self._may_take(share, share.wanted):
                 size, share.wanted = share.wanted, 0
                 self._set(share, size)
-                share.has_room()
+                share.on_room()

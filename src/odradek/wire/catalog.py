@@ -1,4 +1,4 @@
-"""The messages that are written down, by API: from this list tools and tests find a class by its number or name."""
+"""All message classes by API: from this list tools and tests find a class by its number or name."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _pack_length = Struct(">i").pack_into
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> list[Chunk]:
-    """The whole frame, cut where splices go.  Raises ValueError for what the version can't carry."""
+    """Encodes a whole frame, cut where splices go.  Raises ValueError for what the version can't carry."""
     api_key = _api_key(type(message))
     header = RequestHeader(
         request_api_key=api_key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
@@ -40,7 +40,7 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
 
 
 def decode_response(cls: type[T], version: int, frame: Buffer) -> tuple[int, T]:
-    """Correlation id and message of a frame without its length.  Raises Malformed."""
+    """Decodes a frame without its length to correlation id and message.  Raises Malformed."""
     header_version = response_header_version(_api_key(cls), version)
     header, at = reader(ResponseHeader, header_version)(frame, 0)
     return header.correlation_id, decode(cls, version, frame, at)

@@ -60,7 +60,7 @@ def writer(cls: type[T], version: int) -> Writer[T]:
 
 
 def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
-    """A whole body.  Raises Malformed.
+    """Decodes a whole body.  Raises Malformed.
 
     Bytes after the message are ignored, as Apache Kafka 4.3.0 does for every API that was tried.
     """
@@ -69,16 +69,17 @@ def decode(cls: type[T], version: int, data: Buffer, offset: int = 0) -> T:
 
 
 def decode_small(cls: type[T], version: int, data: Buffer, elements_max: int) -> T:
-    """The same for a body whose arrays have at most `elements_max` elements together.
+    """Decodes a body whose arrays have at most `elements_max` elements together.
 
-    Raises TooManyElements, a Malformed, for a larger one, which may be whole all the same: `decode` tells.
+    Raises Malformed; TooManyElements, a Malformed, for a body with more, which may be whole all the same: `decode`
+    tells.
     """
     message, _ = reader(cls, version)(data, 0, elements_max)
     return message
 
 
 def encode(message: object, version: int) -> bytes:
-    """Raises ValueError for a value that the version can't carry, and for records that are no bytes (a splice)."""
+    """Encodes a body.  Raises ValueError for a value that the version can't carry, and for a splice as records."""
     out, splices = bytearray(), cast("Splices", [])
     write = writer(type(message), version)
     try:

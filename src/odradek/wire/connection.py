@@ -38,7 +38,7 @@ from odradek.wire.request import Request
 from odradek.wire.varint import skip_tags
 
 _SIZE_BYTES = 4
-_HEADER_BYTES_MIN = 8  # Of version 0.
+_HEADER_BYTES_MIN = 8  # A header of version 0.
 _FRONT = Struct(">ihhih")  # Size, key, version, correlation id, length of the client id.
 _FRONT_BYTES = _FRONT.size
 _unpack_front = _FRONT.unpack_from
@@ -65,7 +65,7 @@ def _space(size: int) -> bytearray | Pages:
 
 
 class Connection:
-    """Raises Malformed for what is no request; what came before it is handed out first (see `failure`)."""
+    """One connection.  Raises Malformed for bytes that are no request; requests before them come first (`failure`)."""
 
     def __init__(
         self,
@@ -97,16 +97,16 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests handed out whose answers have not come, or wait for earlier ones."""
+        """How many requests were handed out whose answers have not come, or wait for earlier ones."""
         return self._next_request - self._next_answer
 
     @property
     def is_starved(self) -> bool:
-        """The buffer is full of a request that is not whole, and there is no room for more of it."""
+        """True if the buffer is full of a request that is not whole, and the budget has no room for more of it."""
         return self._share.wanted > 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Space for received bytes, never empty.  Bodies handed out before are void from here on."""
+        """Returns space for received bytes, never empty.  Bodies handed out before are void from here on."""
         if self.failure is not None:
             raise self.failure
         if self._start == self._end:
@@ -124,7 +124,7 @@ class Connection:
         return self._view[end : known + self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> list[Request]:
-        """The requests that are complete now that `nbytes` were put into the buffer.  Raises Malformed."""
+        """Returns the requests that are complete now that `nbytes` were put into the buffer.  Raises Malformed."""
         if self.failure is not None:
             raise self.failure
         self._end += nbytes
@@ -148,9 +148,10 @@ class Connection:
         return requests
 
     def front(self) -> Request | None:
-        """The plain request of which only a part is there, with that part of its body; `size` is the whole frame's.
+        """Returns the request of which only the front is there, with that part of its body; `size` is the frame's.
 
-        It is not handed out by that: the rest is received here, or somewhere else after `set_aside`.
+        Returns None if there is none, or no plain one.  The request is not handed out by this: its rest is received
+        here, or somewhere else after `set_aside`.
         """
         buffer, view, at, end = self._buffer, self._view, self._start, self._end
         if end - at < FRONT_BYTES_MIN:
@@ -169,24 +170,24 @@ class Connection:
 
     @property
     def missing_bytes(self) -> int:
-        """Of the request of which a part is there."""
+        """How many bytes are missing of the request of which a part is there."""
         if self._end - self._start < _SIZE_BYTES:
             return 0
         return _SIZE_BYTES + int(_unpack_size(self._buffer, self._start)[0]) - (self._end - self._start)
 
     def set_aside(self) -> bytes:
-        """The request that `front` gave counts as handed out, and its rest will not come here: what has come of it."""
+        """Hands out the request that `front` gave, whose rest comes elsewhere; returns what was received of it."""
         received = bytes(self._view[self._start : self._end])
         self._next_request += 1
         self._start = self._end = 0
         self._read_bytes = FRONT_READ_BYTES  # The next one may be like it.
         self._is_outgrown = False
         self._share.holds(max(len(self._buffer) - self._bytes_min, 0))
-        self._share.is_done()
+        self._share.request_done()
         return received
 
     def hand_back(self, parts: Sequence[Buffer], size: int) -> list[Request]:
-        """The request that was set aside, of `size` bytes, as far as it was received: its rest comes here after all."""
+        """Takes back a request that was set aside, of `size` bytes, as far as it was received; its rest comes here."""
         self._next_request -= 1
         self._use(_space(size))
         self._is_outgrown = True
@@ -197,24 +198,24 @@ class Connection:
         return self.buffer_updated(at)
 
     def all_looked_at(self) -> None:
-        """Every request handed out so far was handled: their bytes may go."""
+        """Notes that every request handed out so far was handled: their bytes may go."""
         self._is_looked_at = True
         if self._is_outgrown and (self._start or not self._end):
             self._is_outgrown = False
             if len(self._buffer) > RECEIVE_BUFFER_KEPT_BYTES_MAX or self._share.is_over:
                 self._move(self._bytes_min)
-            self._share.is_done()
+            self._share.request_done()
 
     def leave(self) -> None:
-        """Nothing will be received any more: the buffer goes now, and not when the garbage is collected."""
+        """Frees the buffer, as nothing will be received any more: now, and not when the garbage is collected."""
         if self.failure is not None:
-            self.failure.__traceback__ = None  # It holds the frames that it came through, and they hold this.
+            self.failure.__traceback__ = None  # A traceback holds the frames that it came through, and they hold this.
         self._share.leave()
         self._start = self._end = 0
         self._use(bytearray())
 
     def receive_data(self, data: Buffer) -> list[Request]:
-        """The same for bytes that lie elsewhere: they are copied.  Raises Malformed."""
+        """Copies received bytes into the buffer, and returns the requests that are complete now.  Raises Malformed."""
         space = self.get_buffer()
         if len(data) > len(space):
             self._move(self._end - self._start + len(data))
@@ -223,7 +224,7 @@ class Connection:
         return self.buffer_updated(len(data))
 
     def answer(self, request: Request, chunks: list[Chunk] | None) -> None:
-        """The whole frame that answers `request`, or None if it gets no answer (acks 0).  Once per request."""
+        """Takes the whole frame that answers `request`, or None if it gets no answer (acks 0).  Once per request."""
         sequence = request.sequence
         if sequence != self._next_answer:
             assert sequence > self._next_answer and sequence not in self._early, f"{request} is answered twice"
@@ -239,7 +240,7 @@ class Connection:
         self._next_answer = sequence
 
     def data_to_send(self) -> list[Chunk]:
-        """Every answer whose turn has come, in the order of the requests; each is given once."""
+        """Returns every answer whose turn has come, in the order of the requests; each is returned once."""
         ready, self._ready = self._ready, []
         return ready
 
@@ -252,7 +253,7 @@ class Connection:
         self._share.holds(max(size - self._bytes_min, 0))
 
     def _filled(self, requests: int) -> None:
-        """A read took all the space there was."""
+        """Makes or asks for a larger buffer, if need be, after a read that filled it."""
         size = len(self._buffer)
         if self._end - self._start == size:
             if self.failure is None:
@@ -264,7 +265,7 @@ class Connection:
                 self._bytes_next = larger
 
     def _review(self) -> None:
-        """Is the buffer much larger than anything that came?"""
+        """Makes the next buffer smaller if it is much larger than anything that came since the last review."""
         if self._peak_bytes <= self._bytes_next // 4:
             self._bytes_next = max(self._bytes_next // 2, self._bytes_min)
         self._reads = self._peak_bytes = 0
@@ -287,9 +288,9 @@ class Connection:
         self._start, self._end = 0, len(rest)
 
     def _outgrown_bytes(self) -> int:
-        """The next size of a buffer that is full of one frame's beginning.
+        """Returns the next size of a buffer that is full of one frame's beginning.
 
-        The frame's own if that is large, as such a buffer is not used again.
+        That is the frame's own if it is large, as such a buffer is not used again.
         """
         doubled = 2 * self._end
         if doubled <= RECEIVE_BUFFER_KEPT_BYTES_MAX:
@@ -304,7 +305,7 @@ class Connection:
             self._parse_plain(requests)
 
     def _parse_plain(self, requests: list[Request]) -> None:
-        """The same for plain requests, which are nearly all; stops at the first that is anything else."""
+        """Does what _parse does for plain requests, which are nearly all; stops at the first that is not plain."""
         buffer, view, at, end = self._buffer, self._view, self._start, self._end
         size_max, sequence = self.request_bytes_max, self._next_request
         known, known_text, known_bytes = self._client_id_bytes, self._client_id, len(self._client_id_bytes)
@@ -339,7 +340,7 @@ class Connection:
         self._client_id_bytes, self._client_id = known, known_text
 
     def _parse_one(self) -> Request | None:
-        """The next request, whatever it is, or None if it isn't whole.  Raises Malformed."""
+        """Returns the next request, plain or not, or None if it isn't whole.  Raises Malformed."""
         at = self._start
         if self._end - at < _SIZE_BYTES:
             return None
@@ -368,10 +369,10 @@ class _HeaderEnd:
         self.rest = rest
 
     def parse(self, api_key: int, api_version: int) -> None:
-        """Raises Malformed.
+        """Parses the rest of a header.  Raises Malformed.
 
-        Not for an API that nobody knows, nor for ApiVersions: its newest header may not be ours, and the client is to
-        be told so (KIP-511).  There the body is all that isn't understood.
+        It does not raise for an API that nobody knows, nor for ApiVersions: its newest header may not be ours, and the
+        client is to be told so (KIP-511).  There the body is all that isn't understood.
         """
         try:
             version = request_header_version(api_key, api_version)

@@ -1,4 +1,4 @@
-"""What goes wrong with bytes, and nothing else: a peer that sends a Malformed message loses its connection.
+"""The errors of malformed bytes: a peer that sends a Malformed message loses its connection.
 
 The small constructors are called by the generated readers, so that each check there is one line and the texts are
 written once.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 
 class Malformed(ValueError):
-    """These bytes are no message of the protocol; nothing after them on the same connection can be trusted."""
+    """Raised for bytes that are no message of the protocol; nothing after them on the connection can be trusted."""
 
 
 class TooManyElements(Malformed):
-    """An array claims more elements than its bytes, or the bound that the reader was given, allow."""
+    """Raised for an array that claims more elements than its bytes, or the bound given to the reader, allow."""
 
 
 def cut_short(what: str, size: int, available: int) -> Malformed:

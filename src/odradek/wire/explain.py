@@ -15,7 +15,7 @@ _NAME_WIDTH = 42
 
 
 def catalog_text() -> str:
-    """One line per API: number, name, versions, the first flexible one."""
+    """Returns one line per API: number, name, versions, the first flexible one."""
     lines = [f"{'key':>3}  {'API':<{_NAME_WIDTH}}{'versions':<10}flexible from"]
     for key, (request, _) in APIS.items():
         schema = schema_of(request)
@@ -27,7 +27,7 @@ def catalog_text() -> str:
 
 
 def classes_named(name: str) -> tuple[type, ...]:
-    """Both messages of an API, or the one message of that name, in any case.  ValueError for anything else."""
+    """Finds both messages of an API, or the one message of that name, in any case.  Raises ValueError for others."""
     wanted = name.casefold()
     for key, pair in APIS.items():
         if key.title.casefold() == wanted:
@@ -39,7 +39,7 @@ def classes_named(name: str) -> tuple[type, ...]:
 
 
 def explain(name: str, version: int) -> str:
-    """Layout, reader and writer of an API's request and response, or of one message.  ValueError for a bad name."""
+    """Returns layout, reader and writer of an API's messages, or of one message.  Raises ValueError for a bad name."""
     return "\n\n".join(_explained(cls, version) for cls in classes_named(name))
 
 

@@ -29,12 +29,12 @@ class FieldLayout:
 
     @property
     def is_tagged(self) -> bool:
-        """A struct that may be null has a 1 in front.  Null is -1; in a tagged field it is 0."""
+        """True for a tagged field.  In one a null struct is 0, elsewhere -1; one that isn't null begins with a 1."""
         return self.field.life.tag is not None
 
     @property
     def length_code(self) -> str:
-        """The struct letter of a length that isn't compact."""
+        """The struct module's letter for a length that isn't compact."""
         return "h" if self.type is STRING and not self.is_array else "i"
 
     @property

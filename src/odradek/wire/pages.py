@@ -1,4 +1,4 @@
-"""A large buffer, straight from the system and back: the allocator keeps much of what it gets back.
+"""A large buffer, taken straight from the system and given back: the allocator keeps much of what it gets back.
 
 Not in a room that is compiled: a compiled class can not inherit from one that is written in C.
 """

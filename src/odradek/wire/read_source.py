@@ -119,7 +119,7 @@ class _ReaderSource(Source):
             self.emit(f"{target} = {variable}")
 
     def length(self, name: str, code: str, is_compact: bool) -> None:
-        """Leaves the length in n, -1 (or less) for null.  `code` is the letter of a length that isn't compact."""
+        """Writes the reading of a length into n, -1 (or less) for null.  `code` is the letter unless it is compact."""
         self.take("B" if is_compact else code, "n")
         self.flush()
         if not is_compact:
@@ -133,7 +133,7 @@ class _ReaderSource(Source):
 
     @contextmanager
     def unless_null(self, field: FieldLayout, target: str) -> Iterator[None]:
-        """Says what a length below 0 means; what follows is for the others."""
+        """Writes what a length below 0 means; the lines written within are for other lengths."""
         if not field.is_nullable:
             with self.block("if n < 0:"):
                 self.emit(f'raise null_refused("{field.name}")')

@@ -1,10 +1,10 @@
-"""One request as the connection hands it on: the header is parsed, the body is bytes."""
+"""One request as the connection hands it on, with a parsed header and the body as bytes."""
 
 from __future__ import annotations
 
 
 class Request:
-    """`body` lies in the receive buffer: writable, and valid until the connection is given more bytes.
+    """One request.  `body` lies in the receive buffer: writable, and valid until the connection is given more bytes.
 
     `size` counts the whole frame with its length.  `sequence` is the place in the connection's order of answers.  Key
     and version are what the peer said; nobody has looked yet whether they exist.

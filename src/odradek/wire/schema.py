@@ -56,7 +56,10 @@ REQUIRED = Required()
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What `field` and `since` leave in the class body.  Versions are inclusive; None: for ever, or as the field."""
+    """The life of a field, which `field` and `since` put into the class body.
+
+    Versions are inclusive; None: for ever, or as the field.
+    """
 
     default: object = REQUIRED
     default_factory: Callable[[], object] | None = None
@@ -177,7 +180,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a class says about itself; the last four only for whole messages."""
+    """The schema of a class; its last four fields are for whole messages only."""
 
     name: str
     fields: tuple[Field, ...]
@@ -195,7 +198,7 @@ _DEFAULT_INSTANCES: dict[type, object] = {}
 
 
 def schema_of(cls: type) -> Schema:
-    """Raises TypeError for a class that was not made by `struct` or `message`."""
+    """Returns the schema of a class.  Raises TypeError if `struct` or `message` did not make it."""
     schema = _SCHEMAS.get(_public(cls))
     if schema is None:
         raise TypeError(f"{cls.__name__} is no message class")
@@ -204,7 +207,7 @@ def schema_of(cls: type) -> Schema:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, since))
 def struct(cls: type[T]) -> type[T]:
-    """A part of messages."""
+    """Makes a class a part of messages."""
     return _build(cls, Schema(cls.__name__, _fields_of(cls)))
 
 
@@ -212,7 +215,7 @@ def struct(cls: type[T]) -> type[T]:
 def message(
     *, kind: Kind, versions: tuple[int, int], flexible_from: int | None, api_key: int | None = None
 ) -> Callable[[type[T]], type[T]]:
-    """A whole message.  `versions` is every version there ever was, first and last."""
+    """Makes a class a whole message.  `versions` is every version there ever was, first and last."""
 
     def decorate(cls: type[T]) -> type[T]:
         numbers = range(versions[0], versions[1] + 1)
@@ -222,7 +225,7 @@ def message(
 
 
 def default_instance(cls: type) -> object:
-    """The struct with every field at its default: one for all, so assigning to its fields is refused."""
+    """Returns the struct with every field at its default: one for all users, so assigning to it is refused."""
     if cls not in _DEFAULT_INSTANCES:
 
         def refuse(self: object, name: str, value: object) -> None:
@@ -237,9 +240,9 @@ def default_instance(cls: type) -> object:
 
 
 def maker(cls: type[T]) -> type[T]:
-    """The constructor of `cls` as a plain function: the same call at 60% of its cost, for the hot path.
+    """Returns the constructor of `cls` as a plain function: the same call at 60% of its cost, for the hot path.
 
-    It is typed as the class, so that its arguments are checked; it is none (no isinstance).
+    The function is typed as the class, so that its arguments are checked, but is no class (no isinstance).
     """
     space: dict[str, object] = {"cls": cls, "new": object.__new__}
     signature, stores = _constructor_lines(schema_of(cls), space)
@@ -284,7 +287,7 @@ def _wire_type(name: str, annotation: object) -> Primitive | type:
 
 
 def _build(cls: type[T], schema: Schema) -> type[T]:
-    """The class again with slots, which can't be added to one that exists."""
+    """Makes the class anew with slots, which can't be added to one that exists."""
     names = tuple(each.name for each in schema.fields)
     body = {key: value for key, value in vars(cls).items() if key not in (*names, "__dict__", "__weakref__")}
     body |= {"__slots__": names, "__init__": _constructor(schema), "__hash__": None}
@@ -295,7 +298,7 @@ def _build(cls: type[T], schema: Schema) -> type[T]:
 
 
 def _constructor(schema: Schema) -> Callable[..., None]:
-    """Made when it is first called: a process needs few of all classes, and compiling is what they cost."""
+    """Returns a constructor that is compiled on its first call: a process needs few of all classes."""
 
     def first(self: object, **values: object) -> None:
         made = _made_constructor(schema)
@@ -316,7 +319,7 @@ def _made_constructor(schema: Schema) -> Callable[..., None]:
 
 
 def _constructor_lines(schema: Schema, space: dict[str, object]) -> tuple[str, list[str]]:
-    """The parameters, and the lines that store them; defaults go into `space`."""
+    """Returns the parameters, and the lines that store them; defaults go into `space`."""
     space["ABSENT"] = REQUIRED
     parameters, stores = [], []
     for each in schema.fields:
@@ -357,7 +360,7 @@ def _short(value: object) -> str:
 
 
 def _public(cls: type) -> type:
-    """The class itself, or what a shared default is of."""
+    """Returns the class itself; for that of a shared default the class that it stands for."""
     return cls if cls in _SCHEMAS or not cls.__bases__ else cls.__bases__[0]
 
 

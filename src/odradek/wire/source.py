@@ -40,14 +40,14 @@ class Source:
         return cls.__name__
 
     def struct_call(self, method: str, codes: list[str]) -> str:
-        """The name of `Struct(">" + codes).method`, legible in the text: unpack_from_hi, pack_i3qB."""
+        """Returns the name of `Struct(">" + codes).method`, legible in the text: unpack_from_hi, pack_i3qB."""
         runs = [(code, len(list(group))) for code, group in groupby(codes)]
         name = f"{method}_" + "".join(_LETTERS.get(code, code) + (str(n) if n > 1 else "") for code, n in runs)
         self.names[name] = getattr(Struct(">" + "".join(codes)), method)
         return name
 
     def default_of(self, field: Field, owner: type) -> str:
-        """An expression for the field's default."""
+        """Returns an expression for the field's default."""
         default = field.default
         if default is None or isinstance(default, bool | int | float | str | list) or default == b"":
             return repr(default)

@@ -1,12 +1,12 @@
-"""A message cut at some of its fields: others that differ in nothing else are known, or made, by what is around them.
+"""Templates: a message cut at some fields, by which others that differ only there are recognized, or made.
 
     │ piece │ field │ piece │ field │ ... │ piece │
 
-A field is named by its path, "topics.partitions.fetch_offset": that of every partition of every topic.  One that the
-version does not have is left out.  It is a number, or records, whose length belongs to it.
+A field is named by its path, "topics.partitions.fetch_offset": that of every partition of every topic.  A path that the
+version does not have is left out.  A field is a number, or records together with their length.
 
-The writer tells where a field stands: it writes the numbers with all of their bits clear, and with all set, and says
-itself where records go.
+Fields are found by writing the message with all bits of the numbers clear, and with all set; the writer says itself
+where records go.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.wire.schema import schema_of
 from odradek.wire.varint import read_uvarint, uvarint
 
 NUMBERS = (INT16, INT32, INT64)
-REST_BYTES_MIN = 16  # Fewer are no batch, and may be less than a length.
+REST_BYTES_MIN = 16  # Fewer bytes are no batch, and may be less than a length.
 _SIZE_BYTES = 4
 _FRONT = "ii"  # Of an answer: the size of the rest, and the correlation id.
 _LENGTH = Struct(">i")
@@ -40,10 +40,10 @@ def _layout(cls: type, version: int) -> StructLayout:
 
 
 class Cut:
-    """The pieces of a message in one version, and what stands between them."""
+    """The pieces of a message in one version, and the kinds of the fields between them."""
 
     def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
-        """The message is afterwards as it was."""
+        """Cuts the message at the fields of these paths; it is changed meanwhile, and afterwards as it was."""
         shape = _layout(type(message), version)
         fields = list(_fields(shape, message, "", frozenset(paths)))
         written, found = _places(message, version, fields, 1 if shape.is_flexible else _LENGTH.size)
@@ -63,7 +63,7 @@ _Field = tuple[Any, str, Primitive]  # An attribute of a struct of the message.
 
 
 def _fields(shape: StructLayout, message: Any, path: str, paths: frozenset[str]) -> Iterator[_Field]:
-    """Those that are sought, as they are written."""
+    """Yields the fields of these paths, in the order in which they are written."""
     for field in shape.fields:
         name = path + field.name
         if name in paths:
@@ -83,7 +83,7 @@ def _fields_within(
 
 
 class _NoRecords:
-    """Tells where records would go."""
+    """A splice that shows where records would go."""
 
     size = 0
 
@@ -91,7 +91,7 @@ class _NoRecords:
 def _places(
     message: object, version: int, fields: list[_Field], length_bytes: int
 ) -> tuple[bytes, list[tuple[int, int]]]:
-    """What is written, and the position and the size in it of each field."""
+    """Returns the message as written with zeros, and the position and size of each field in it."""
     before = [getattr(owner, name) for owner, name, _ in fields]
     try:
         clear, _ = _written(message, version, fields, 0)
@@ -114,7 +114,7 @@ def _places(
 
 
 def _written(message: object, version: int, fields: list[_Field], number: int) -> tuple[bytes, list[int]]:
-    """With that number in all of the fields, and no records; and where those would go."""
+    """Writes the message with `number` in all fields and without records; returns it, and where records would go."""
     for owner, name, kind in fields:
         setattr(owner, name, _NoRecords() if kind is RECORDS else number)
     out, splices = bytearray(), cast("Splices", [])
@@ -123,7 +123,7 @@ def _written(message: object, version: int, fields: list[_Field], number: int) -
 
 
 class NumbersTemplate:
-    """A request that differs from others in some numbers: they are of one size, and of one key."""
+    """The template of requests that differ in some numbers only: they have the same size, and the same key."""
 
     def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
         cut = Cut(message, version, paths)
@@ -145,16 +145,16 @@ class NumbersTemplate:
         return self.version == other.version and self.size == other.size and self._mask == other._mask
 
     def key(self, body: bytes) -> int:
-        """What does not differ, of a body of this size."""
+        """Returns the part of a body of this size that does not differ."""
         return int.from_bytes(body, "big") & self._mask
 
     def values(self, body: bytes) -> tuple[int, ...]:
-        """Its numbers, as they stand."""
+        """Returns the numbers of a body."""
         return self._unpack(body)
 
 
 class RecordsTemplate:
-    """A request that differs from others in its records."""
+    """The template of requests that differ in their records only."""
 
     def __init__(self, message: object, version: int, paths: Sequence[str]) -> None:
         cut = Cut(message, version, paths)
@@ -166,11 +166,11 @@ class RecordsTemplate:
 
     @property
     def end_bytes(self) -> int:
-        """What follows the last records."""
+        """The size of what follows the last records."""
         return len(self.rest[-1])
 
     def records(self, body: memoryview) -> list[memoryview] | None:
-        """Those of a body that has the beginning; None if it goes on in another way.  Raises Malformed."""
+        """Returns the records of a body with this beginning; None if the rest differs.  Raises Malformed."""
         found, at, size = [], len(self.beginning), len(body)
         for piece in self.rest:
             start, end = self._next(body, at, size)
@@ -181,9 +181,9 @@ class RecordsTemplate:
         return found if at == size else None
 
     def only_records(self, body: memoryview, size: int) -> int:
-        """Where they begin, if there is but one piece after them, and they fill a body of `size` bytes; else 0.
+        """Returns where the records begin in a body of `size` bytes, of which only the front need be there.
 
-        Of the body the first part need be there.  Raises Malformed.
+        Returns 0 if there is more than one piece after them, or if they do not fill the body.  Raises Malformed.
         """
         if len(self.rest) > 1:
             return 0
@@ -191,7 +191,7 @@ class RecordsTemplate:
         return start if end + self.end_bytes == size else 0
 
     def _next(self, body: memoryview, at: int, size: int) -> tuple[int, int]:
-        """Where records begin and end whose length is at `at`; zeros if there is no room for any."""
+        """Returns where the records begin and end whose length is at `at`; zeros if there is no room for any."""
         if size - at < REST_BYTES_MIN:
             return 0, 0
         if not self.is_flexible:
@@ -206,9 +206,9 @@ class RecordsTemplate:
 
 
 class AnswerTemplate:
-    """The frame of an answer, but for its numbers and its records: packed instead of encoded.
+    """The template of an answer's frame, into which numbers and records are packed.
 
-    Its numbers come in rows, those without anything in between: as a rule one for each partition.
+    The numbers come in rows, a row being those without anything in between: as a rule one for each partition.
     """
 
     def __init__(self, sample: object, version: int, paths: Sequence[str]) -> None:
@@ -227,7 +227,7 @@ class AnswerTemplate:
         self._row_size = max((len(row) for section in self._sections for row in section.kinds), default=0)
 
     def frame(self, correlation_id: int, rows: list[tuple[int, ...]]) -> bytes:
-        """Of an answer without records."""
+        """Returns the frame of an answer without records."""
         section, rows = self._sections[0], self._as_written(rows)
         if len(rows) == 1:
             return section.pack(self._size, correlation_id, section.pieces[0], *rows[0], section.last)
@@ -239,7 +239,7 @@ class AnswerTemplate:
         return section.pack(*numbers)
 
     def frame_with(self, correlation_id: int, rows: list[tuple[int, ...]], records: list[Splice]) -> list[Chunk]:
-        """One row, and records, for each partition."""
+        """Returns the frame of an answer with one row and records for each partition."""
         sections, rows = self._sections, self._as_written(rows)
         size = self._size
         lengths: list[bytes] = []
@@ -266,14 +266,14 @@ class AnswerTemplate:
         return chunks
 
     def _as_written(self, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Without the last number of each row where the version does not have it."""
+        """Returns the rows, without each one's last number where the version does not have it."""
         if not rows or len(rows[0]) == self._row_size:
             return rows
         return [row[: self._row_size] for row in rows]
 
 
 class _Section:
-    """What lies between two records: pieces, and a row of numbers after each but the last."""
+    """The part of a frame between two records: pieces, and a row of numbers after each but the last."""
 
     def __init__(self, front: str) -> None:
         self._code = f">{front}"
@@ -291,7 +291,7 @@ class _Section:
             self.kinds[-1].append(kind)
 
     def finished(self) -> int:
-        """All was added; returns how many bytes it has."""
+        """Completes the section after all was added; returns how many bytes it has."""
         for piece, row in zip(self.pieces, self.kinds, strict=True):
             self._code += f"{len(piece)}s" + "".join(kind.code for kind in row)
         whole = Struct(f"{self._code}{len(self.last)}s")

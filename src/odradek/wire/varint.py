@@ -14,7 +14,7 @@ from odradek.wire.primitives import Buffer
 
 
 def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
-    """The value and the position after it.  IndexError when the bytes end first: callers turn it into Malformed."""
+    """Returns the value and the position after it.  IndexError when bytes end first: callers make it Malformed."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -42,7 +42,7 @@ def read_tag_count(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_tag(data: Buffer, at: int) -> tuple[int, int, int]:
-    """The tag, the position of its bytes and the position after them."""
+    """Returns the tag, the position of its bytes and the position after them."""
     tag, at = read_uvarint(data, at)
     size, at = read_uvarint(data, at)
     if size > len(data) - at:
@@ -51,7 +51,7 @@ def read_tag(data: Buffer, at: int) -> tuple[int, int, int]:
 
 
 def skip_tags(data: Buffer, at: int) -> int:
-    """The position after a tagged section none of whose fields is known."""
+    """Returns the position after a tagged section none of whose fields is known."""
     count, at = read_tag_count(data, at)
     for _ in range(count):
         _, _, at = read_tag(data, at)

@@ -29,7 +29,7 @@ def null_unsupported(cls: str, field: str, version: int) -> ValueError:
 
 
 def text_length(n: int, cls: str, field: str) -> bytes:
-    """The compact length of a text that is longer than one byte can say."""
+    """Returns the compact length of a text that is longer than one byte can say."""
     if n > STRING_BYTES_MAX + 1:
         raise ValueError(f"{cls}.{field} is longer than {STRING_BYTES_MAX} bytes")
     return uvarint(n)
@@ -81,7 +81,7 @@ class _WriterSource(Source):
         return f"{self.struct_call('pack', [code for code, _ in run])}({arguments})"
 
     def flush_with_varint(self, long_form: str = "uvarint(n)") -> None:
-        """The pending run and then n as a varint: one pack if n fits into one byte."""
+        """Writes the pending run and then n as a varint: one pack if n fits into one byte."""
         run = self._run
         if run:
             short, long = self.packed([*run, ("B", "n")]), f"{self.packed(run)} + {long_form}"
@@ -143,7 +143,7 @@ class _WriterSource(Source):
             self.flush()
 
     def refuse_null(self, field: FieldLayout, variable: str) -> None:
-        """Only where other versions allow null: elsewhere the type says it can't be."""
+        """Writes a check that a value is not null, if other versions allow null: else the type says so."""
         if field.field.is_optional and not field.is_nullable:
             with self.block(f"if {variable} is None:"):
                 self.emit(f"raise null_unsupported({self._owner!r}, {field.name!r}, {self._version})")
@@ -159,7 +159,7 @@ class _WriterSource(Source):
 
     @contextmanager
     def unless_null(self, field: FieldLayout, variable: str) -> Iterator[None]:
-        """Writes null for None; what follows is for the others, and has the pending run before it too."""
+        """Writes null for None; the lines written within are for other values, and begin with the pending run too."""
         if not field.is_nullable:
             self.refuse_null(field, variable)
             yield
@@ -234,7 +234,7 @@ class _WriterSource(Source):
                     self.tagged_value(each, f"{variable}.{each.name}")
 
     def flag(self, value: str, default: str) -> str:
-        """True or False, never a mere truth: the flags are counted."""
+        """Returns an expression that is True or False, never another truthy value: the flags are counted."""
         return self.differs(value, default) if "DEFAULT" in default or default == "None" else f"{value} != {default}"
 
     def tagged_value(self, field: FieldLayout, expression: str) -> None:

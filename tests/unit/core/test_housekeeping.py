@@ -22,7 +22,7 @@ def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
     for partition in harness.broker.partitions.values():
         put(partition.log, b"x", at=harness.now.wall)
         partition.log.roll(harness.now.wall)
-        partition.positions.made_visible(partition.log.end_offset)
+        partition.positions.advance_high_watermark(partition.log.end_offset)
     later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
     gone = 0
     for _ in harness.broker.keep_house(later):

@@ -44,12 +44,12 @@ def test_the_first_unstable_offset() -> None:
     assert producers.first_unstable == 5
     assert end(producers, 1, 8) == (1, 5, 8, False, 6)
     assert producers.first_unstable == 5, "its marker is not visible yet"
-    producers.made_visible(Offset(8))
+    producers.high_watermark_advanced(Offset(8))
     assert producers.first_unstable == 5
-    producers.made_visible(Offset(9))
+    producers.high_watermark_advanced(Offset(9))
     assert producers.first_unstable == 6
     assert end(producers, 2, 9, commit=True) == (2, 6, 9, True, 10)
-    producers.made_visible(Offset(10))
+    producers.high_watermark_advanced(Offset(10))
     assert producers.first_unstable == NOTHING_UNSTABLE
 
 

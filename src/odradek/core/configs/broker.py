@@ -14,7 +14,7 @@ RESOLVED_MAX = 1000  # Sets of overrides whose outcome is kept; nearly all topic
 
 
 class BrokerConfigs(LayeredConfigs):
-    """`parse` checks what a broker is started with; `with_dynamic` puts the cluster's settings on top."""
+    """A broker's values: `parse` checks what it is started with, `with_dynamic` puts the cluster's settings on top."""
 
     __slots__ = ("_resolved",)
 
@@ -38,7 +38,7 @@ class BrokerConfigs(LayeredConfigs):
         return configs
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
-        """The same broker under the dynamic configuration of itself and of all brokers; texts as in the znodes."""
+        """Returns these configs under the dynamic ones of the broker and of all brokers; texts as in the znodes."""
         layers = (
             Layer.parse(ConfigSource.DYNAMIC_BROKER_CONFIG, broker),
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
@@ -49,7 +49,7 @@ class BrokerConfigs(LayeredConfigs):
         return configs
 
     def for_topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
-        """What holds for a topic with these overrides, one value for all topics that have the same.
+        """Returns the configuration of a topic with these overrides; topics with the same overrides share one.
 
         See TopicConfigs.resolve, which takes a tenth of a millisecond.  May be called in any thread.
         """
@@ -66,7 +66,7 @@ class BrokerConfigs(LayeredConfigs):
         check_topic(self, overrides)
 
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """What DescribeConfigs tells of a broker, by name; unknown names are left out, as Kafka does."""
+        """Returns what DescribeConfigs tells of a broker, by name; unknown names are left out, as Kafka does."""
         entries = (self._entry(name) for name in self._described() if names is None or name in names)
         return list(entries)
 

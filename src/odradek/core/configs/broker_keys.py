@@ -1,4 +1,4 @@
-"""All names of a broker's configuration, and what a name means that is in no table.
+"""All keys of a broker's configuration, and the definition of names that are in no table.
 
 Names under `listener.name.<listener>.` repeat a key for one listener, with a SASL mechanism between where it has one;
 names under the plug-in prefixes are kept as they are.
@@ -41,7 +41,7 @@ BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The definition behind a name, that of the base key for a listener's own; None if Kafka knows no such name."""
+    """Returns the definition behind a name, for a listener's own key its base key's; None if Kafka has no such name."""
     if name in BROKER_KEYS:
         return BROKER_KEYS[name]
     if name.startswith(PLUGIN_PREFIXES):
@@ -55,7 +55,7 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def known(name: str) -> ConfigKey:
-    """Raises ConfigError, with the nearest name if one is near."""
+    """Returns the definition behind a name.  Raises ConfigError for an unknown one, with the nearest name if any."""
     key = broker_key(name)
     if key is None:
         from difflib import get_close_matches  # Only where something is wrong already.

@@ -81,7 +81,7 @@ class ConfigKey(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The typed value of a text.  Raises ConfigError in Kafka's words."""
+        """Parses a text to a typed value.  Raises ConfigError in Kafka's words."""
         value = parse_value(self.name, self.type, text)
         problem = self.rule.check(self.name, value) if self.rule is not None else None
         if problem is not None:
@@ -100,7 +100,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One value that counts, or would if those before it were not there."""
+    """One value of a key: the first synonym is the one in force, each other would be without those before it."""
 
     name: str
     value: str | None
@@ -165,7 +165,7 @@ def _parse_boolean(name: str, text: str) -> bool:
 
 
 def to_text(value: Value) -> str | None:
-    """A value as DescribeConfigs shows it; a secret has no text."""
+    """Returns a value as DescribeConfigs shows it; None for a secret."""
     if value is None or isinstance(value, Secret):
         return None
     if isinstance(value, bool):

@@ -123,7 +123,7 @@ _BROKER: dict[str, str] = {
 
 
 def _of_synonyms() -> dict[str, str]:
-    """A broker's key says what the topic key says for which it is the default."""
+    """Returns, for broker keys that are a topic key's default, the sentence of the topic key."""
     return {synonyms[0]: _TOPIC[name] for name, synonyms in TOPIC_SYNONYMS.items() if synonyms[0] not in _TOPIC}
 
 

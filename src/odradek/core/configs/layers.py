@@ -42,7 +42,7 @@ class LayeredConfigs(TypedValues):
         return self.default(name)
 
     def optional_value(self, name: str) -> Value:
-        """None also for a name that is no key: some synonyms of topic keys are names no broker has."""
+        """Returns None also for a name that is no key: some synonyms of topic keys are names that no broker has."""
         return self.value(name) if name in BROKER_KEYS else None
 
     def default(self, name: str) -> Value:
@@ -61,7 +61,7 @@ class LayeredConfigs(TypedValues):
         return sorted({name for layer in self._layers for name in layer.values})
 
     def synonyms(self, names: Iterable[str], sensitive: bool) -> tuple[Synonym, ...]:
-        """Every value of the names, strongest first, but for those before the first name's own (Kafka's omission)."""
+        """Returns all values of the names, strongest first; as in Kafka, not those before the first name's own."""
         names = [name for name in names if broker_key(name) is not None]
         found = [
             Synonym(name, None if sensitive else layer.texts[name], layer.source)

@@ -1,4 +1,4 @@
-"""What holds for one topic: its own settings over the broker's (a topic key has synonyms among the broker's keys).
+"""One topic's configuration: its own settings over the broker's (a topic key has synonyms among the broker's keys).
 
 Overrides are kept as text, as they came and as they lie in the znode.  Refusals carry Kafka's sentences, since tools
 show them to people and tests of other people's software compare them.
@@ -32,7 +32,7 @@ SEGMENT_BYTES_MIN = 14
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """When a log is synced to disk.
+    """The settings that say when a log is synced to disk.
 
     `before_acknowledging`: an answer to acks=all on a partition without other replicas waits until its data is synced.
     True unless the topic or the broker sets one of Kafka's flush settings: whoever does has said when to flush.
@@ -48,7 +48,7 @@ class FlushPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigs:
-    """What one topic goes by.  Times in ms, sizes in bytes; -1 is no limit for retention.
+    """The configuration of one topic.  Times in ms, sizes in bytes; -1 is no limit for retention.
 
     `segment_bytes` is internal.segment.bytes where that is set: Kafka's own tests make small segments with it.
     """
@@ -85,7 +85,7 @@ class TopicConfigs:
 
     @classmethod
     def resolve(cls, broker: LayeredConfigs, overrides: Mapping[str, str]) -> TopicConfigs:
-        """Overrides that were not checked (a znode another broker wrote) count where they are known and valid."""
+        """Resolves overrides; of unchecked ones (a znode that another broker wrote) the known and valid count."""
         merged = Merged(broker, _usable(overrides))
         return cls(
             overrides=overrides,
@@ -121,14 +121,14 @@ class TopicConfigs:
         )
 
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """What DescribeConfigs tells of a topic, by name; unknown names are left out, as Kafka does."""
+        """Returns what DescribeConfigs tells of a topic, by name; unknown names are left out, as Kafka does."""
         keys = TOPIC_KEYS.values()
         listed = (key for key in keys if self.merged.overrides(key.name) or not (key.internal or key.retired))
         return [self.merged.entry(key) for key in listed if names is None or key.name in names]
 
 
 class Merged(TypedValues):
-    """Overrides over the broker over the table."""
+    """Values of a topic: from its overrides, else from the broker's configuration, else from the table."""
 
     __slots__ = ("_broker", "_values")
 
@@ -174,7 +174,7 @@ class Merged(TypedValues):
         return inherited._replace(value=value, source=source, synonyms=synonyms)
 
     def _inherited_entry(self, key: ConfigKey) -> ConfigEntry:
-        """What is told of a key that the topic does not set."""
+        """Returns what DescribeConfigs tells of a key that the topic does not set."""
         _, value = _inherited(self._broker, key.name)
         synonyms = self._broker.synonyms(TOPIC_SYNONYMS.get(key.name, ()), key.sensitive)
         return ConfigEntry(
@@ -190,7 +190,7 @@ class Merged(TypedValues):
 
 
 def _inherited(broker: LayeredConfigs, name: str) -> tuple[str, Value]:
-    """The first of the broker's keys that has a value for a topic's key, and that value in the topic key's unit."""
+    """Returns the first broker key that has a value for a topic key, and that value in the topic key's unit."""
     for synonym in TOPIC_SYNONYMS.get(name, ()):
         value = broker.optional_value(synonym)
         if value is not None:
@@ -224,7 +224,7 @@ def check_topic(broker: LayeredConfigs, overrides: Mapping[str, str | None]) -> 
 
 
 def check_defaults(broker: LayeredConfigs) -> None:
-    """What a broker gives its topics must be what a topic may have.  Raises ConfigError."""
+    """Raises ConfigError if the broker's defaults for topics are no valid configuration of a topic."""
     for name, key in TOPIC_KEYS.items():
         synonym, value = _inherited(broker, name)
         problem = key.rule.check(synonym, value) if key.rule is not None and value is not None else None

@@ -1,4 +1,4 @@
-"""Typed reading by name."""
+"""Reading configuration values by name, under their types."""
 
 from __future__ import annotations
 

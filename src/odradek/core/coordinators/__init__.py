@@ -1,1 +1,1 @@
-"""What coordinators of groups and transactions have in common: their state is kept in a topic, a shard a partition."""
+"""What coordinators of groups and transactions have in common: state that is kept in a topic, a shard per partition."""

@@ -1,4 +1,4 @@
-"""What waits until a write is as safe as acks=all makes it: answers, and the next steps of what was begun."""
+"""Pending writes: answers and next steps that wait until a write is as safe as acks=all makes it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from odradek.core.partition import Append, Partition
 T = TypeVar("T")
 Step = Callable[[Moment], None]
 
-WRITE_TIMEOUT_MS = 5000  # Then who waits is told to try again; what was written stays.
+WRITE_TIMEOUT_MS = 5000  # After this the client is told to try again; what was written stays.
 
 
 class Written:
-    """A write to one partition, and the condition that it is safe.  `failure` says why it never will be."""
+    """A pending write to one partition, and the condition that it is safe.  `failure` says why it never will be."""
 
     __slots__ = ("_append", "_partition")
 
@@ -57,14 +57,14 @@ class Written:
         return self.is_settled
 
     def then(self, answer: Callable[[ErrorCode], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
-        """`answer` gets NONE once it is safe, or what went wrong; at once if nothing has to be waited for."""
+        """Calls `answer` with NONE once the write is safe, or with what went wrong; at once if that is known now."""
         if self.is_settled:
             return answer(self.code)
         return Parked(self, now.steady + timeout_ms, lambda: answer(self.code))
 
     @property
     def code(self) -> ErrorCode:
-        """NONE once it is safe; what its writer is to be told till then, or after it was lost."""
+        """NONE once the write is safe; until then, or if it was lost, the error that its client gets."""
         if self.is_safe:
             return ErrorCode.NONE
         return self.failure or ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -74,9 +74,9 @@ class AllWritten:
     """Several writes, and the condition that all of them are settled."""
 
     def __init__(self, all_of_them: Iterable[Written]) -> None:
-        # Of many writes to one partition the last is the last that is safe.
+        # Of many writes to one partition the last one is safe last.
         self._all = list({one.partition: one for one in all_of_them}.values())
-        self._left = self._all.copy()  # As far as is known.
+        self._left = self._all.copy()  # Those that were not settled when last looked at.
 
     @property
     def is_settled(self) -> bool:
@@ -87,7 +87,7 @@ class AllWritten:
 
     @property
     def code(self) -> ErrorCode:
-        """As that of the first write that is not safe."""
+        """The code of the first write that is not safe; NONE if all are."""
         return next((one.code for one in self._all if one.code), ErrorCode.NONE)
 
     @property
@@ -98,7 +98,7 @@ class AllWritten:
         return self.is_settled
 
     def then(self, answer: Callable[[], T], now: Moment, timeout_ms: int = WRITE_TIMEOUT_MS) -> T | Parked[T]:
-        """`answer` asks each how it went."""
+        """Calls `answer` once all writes are settled or time is up; `answer` asks each for its code."""
         if self.is_settled:
             return answer()
         return Parked(self, now.steady + timeout_ms, answer)
@@ -111,7 +111,7 @@ class NextSteps:
         self._waiting: dict[TopicPartition, list[tuple[Written, Step, Step | None]]] = {}
 
     def when_safe(self, written: Written, step: Step, now: Moment, lost: Step | None = None) -> None:
-        """At once, if it is.  If its log is lost before, `lost` is done instead."""
+        """Calls `step` once the write is safe, which may be now; `lost` instead if its log is lost before."""
         if written.is_safe:
             step(now)
         elif written.failure is None:
@@ -120,12 +120,12 @@ class NextSteps:
             lost(now)
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
-        """More of the partition is safe, or it went offline."""
+        """Takes the steps that can be taken, after more of the partition became safe or it went offline."""
         for written, step, lost in self._waiting.pop(name, ()):
             self.when_safe(written, step, now, lost)
 
     def keep_house(self, now: Moment) -> None:
-        """About once a second: a log that is lost before its sync began is in none that ends."""
+        """Calls `lost` for logs that went before their sync began, and so are in no sync that ends; once a second."""
         waiting = self._waiting.items()
         for name in [name for name, some in waiting if any(one[0].failure is not None for one in some)]:
             self.moved(name, now)

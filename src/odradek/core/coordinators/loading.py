@@ -1,4 +1,4 @@
-"""A shard's state, made again from its log: every record in order, and the ends of transactions.
+"""Loads a shard's state from its log: replays every record in order, and the ends of transactions.
 
 The slices are taken on the loop; reading and replaying them may be done beside it, since nobody has the state yet.
 """
@@ -25,14 +25,14 @@ class Replayed(Protocol):
     """State that is made from records."""
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
-        """`producer` is NOBODY for what belongs to no transaction."""
+        """Takes in one record; `producer` is NOBODY for one that belongs to no transaction."""
 
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """What was written in the producer's transaction counts now, or never."""
+        """Commits or drops what was written in the producer's transaction."""
 
 
 def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
-    """The log from `start` up to, not including, `end`: a slice for each segment.  Raises DiskFailed."""
+    """Returns the log from `start` up to, not including, `end`: a slice for each segment.  Raises DiskFailed."""
     slices, offset = [], start
     bounds = [segment.base_offset for segment in log.segments[1:]] + [end]
     for bound in bounds:
@@ -43,7 +43,7 @@ def slices_of(log: Log, start: Offset, end: Offset) -> list[FileSlice]:
 
 
 def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
-    """How many records there were.  Raises Refused(CORRUPT_MESSAGE); DiskFailed."""
+    """Replays all records into `state` and returns how many they were.  Raises Refused(CORRUPT_MESSAGE); DiskFailed."""
     count = 0
     for batch in (batch for one in slices for batch in _batches(one)):
         producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
@@ -61,7 +61,7 @@ def replay(slices: Sequence[FileSlice], state: Replayed) -> int:
 
 
 def _batches(one: FileSlice) -> Iterator[Batch]:
-    """A chunk at a time; what is cut at its end is read again with the next."""
+    """Reads batches, a chunk at a time; a batch that is cut at a chunk's end is read again with the next chunk."""
     position, wanted = 0, CHUNK_BYTES
     while position < one.size:
         data = one.part(position, min(wanted, one.size - position)).read()

@@ -17,13 +17,13 @@ from odradek.record.batch import Batch
 
 
 class AppendState(Protocol):
-    """Write one batch to a partition of a state topic, as acks=all, now.  Raises Refused; nothing of it is there."""
+    """Writes one batch to a partition of a state topic, as acks=all, now.  Raises Refused with nothing written."""
 
     def __call__(self, partition: Partition, batch: Batch, now: Moment) -> Append: ...
 
 
 class Runtime(NamedTuple):
-    """Handles, not values: what `view` gives changes."""
+    """A coordinator's handles on its broker: `view` is called each time, as the cluster changes."""
 
     configs: BrokerConfigs
     entropy: Entropy

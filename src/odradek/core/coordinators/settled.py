@@ -16,14 +16,14 @@ _NEVER = Offset(INT64_MAX)
 
 
 class Settled:
-    """What these partitions of a state topic hold now."""
+    """The condition that all that these partitions of a state topic hold now is safe (a committed read)."""
 
     __slots__ = ("_ends",)
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self._ends: dict[Partition, Offset] = {
             partition: partition.log.end_offset if partition.is_online else _NEVER
-            for partition in dict.fromkeys(partitions)  # Very many groups are in few of them.
+            for partition in dict.fromkeys(partitions)  # Very many groups are in few partitions.
         }
 
     @property
@@ -39,7 +39,7 @@ class Settled:
         return self.fulfilled_by(None, None)
 
     def code_of(self, partition: Partition) -> ErrorCode:
-        """NONE, or why what was read of this one can't be told."""
+        """Returns NONE, or the error to answer with if what was read of this partition is not safe."""
         if _is_safe(partition, self._ends[partition]):
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.is_online else ErrorCode.NOT_COORDINATOR

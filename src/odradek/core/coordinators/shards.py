@@ -35,22 +35,22 @@ RECORDS_PER_BATCH = 500
 
 
 class Shard(loading.Replayed, Protocol):
-    """One partition's state."""
+    """The state of one partition of a state topic."""
 
     def begin(self, now: Moment) -> None:
-        """It was loaded and counts from now on: set timers, finish what a crash interrupted."""
+        """Starts the loaded shard: sets timers, finishes what a crash interrupted."""
 
     def end(self) -> None:
-        """It is another broker's now, or its log is gone: cancel timers, answer who waits."""
+        """Ends the shard, which moved to another broker or lost its log: cancels timers, answers waiting requests."""
 
     def records(self) -> Iterator[StateRecord]:
-        """All of the state that counts, as it would be written."""
+        """Yields the committed state as records."""
 
     def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
-        """What may still count, with its transaction; in the order in which it was written, after all that counts."""
+        """Yields the records of open transactions with their producers, in order; to be written after `records`."""
 
     def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """To the log; they are in the state already.  Raises Refused."""
+        """Writes records to the log that are in the state already.  Raises Refused."""
 
 
 SomeShard = TypeVar("SomeShard", bound=Shard)
@@ -73,19 +73,19 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """How a load ended."""
+    """The end of a Load."""
 
     load: Load
     failure: DiskFailed | Refused | None
 
 
 class Shards(Generic[SomeShard]):
-    """Those of one state topic on this broker."""
+    """The shards of one state topic on this broker."""
 
     def __init__(
         self, topic: TopicName, make: Callable[[Partition], SomeShard], ask: Callable[[Load], None], runtime: Runtime
     ) -> None:
-        """`ask` carries out a Load."""
+        """`ask` has the shell carry out a Load."""
         self.topic = topic
         self._make = make
         self._ask = ask
@@ -94,7 +94,7 @@ class Shards(Generic[SomeShard]):
         self._loading: dict[int, SomeShard] = {}
         self._partitions: dict[int, Partition] = {}
         self._rewritten: dict[int, _Rewritten] = {}
-        self._without_files: set[int] = set()  # They were to be loaded, but no descriptor was free.
+        self._without_files: set[int] = set()  # Partitions that were to be loaded when no descriptor was free.
 
     def __iter__(self) -> Iterator[SomeShard]:
         return iter(list(self._shards.values()))
@@ -104,20 +104,20 @@ class Shards(Generic[SomeShard]):
         return bool(self._loading)
 
     def partition_of(self, key: str) -> int:
-        """Raises Refused(COORDINATOR_NOT_AVAILABLE) while there is no such topic."""
+        """Returns the partition that has the key.  Raises Refused(COORDINATOR_NOT_AVAILABLE) without a state topic."""
         topic = self._runtime.view().topics.get(self.topic)
         if topic is None:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} yet")
         return partition_for(key, len(topic.partitions))
 
     def find(self, key: str) -> SomeShard:
-        """The shard that has the key.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Returns the shard that has the key.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         if self._runtime.view().topics.get(self.topic) is None:
             raise Refused(ErrorCode.NOT_COORDINATOR)
         return self.shard(self.partition_of(key))
 
     def shard(self, index: int) -> SomeShard:
-        """Raises Refused as `find`."""
+        """Returns the shard of a partition.  Raises Refused as `find`."""
         shard = self._shards.get(index)
         if shard is None:
             is_loading = index in self._loading
@@ -130,7 +130,7 @@ class Shards(Generic[SomeShard]):
     # Coming and going.
 
     def adopt(self, partition: Partition, now: Moment) -> None:
-        """A partition of the topic is led here from now on."""
+        """Loads a partition of the topic that is led here from now on."""
         index = partition.topic_partition.partition
         self.resign(index)
         self._partitions[index] = partition
@@ -156,12 +156,12 @@ class Shards(Generic[SomeShard]):
             self._ask(load)
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
-        """A Load ended."""
+        """Takes in the end of a Load."""
         load = loaded.load
         index = load.name.partition
         state = self._loading.get(index)
         if state is None or state is not load.state:
-            return  # It resigned meanwhile.
+            return  # This broker resigned meanwhile.
         assert index not in self._shards, "a shard is loading or serving, never both"
         partition, failure = self._partitions[index], loaded.failure
         if failure is None and partition.is_online and partition.log.end_offset > load.end:
@@ -179,7 +179,7 @@ class Shards(Generic[SomeShard]):
         state.begin(now)
 
     def resign(self, index: int) -> None:
-        """Another broker leads it, or it is gone."""
+        """Ends the shard of a partition that another broker leads now, or that is gone."""
         self._loading.pop(index, None)
         self._without_files.discard(index)
         self._rewritten.pop(index, None)
@@ -187,10 +187,10 @@ class Shards(Generic[SomeShard]):
         if shard is not None:
             shard.end()
 
-    # From time to time.
+    # Periodic tasks.
 
     def keep_house(self, now: Moment) -> None:
-        """What found no free descriptor is loaded; a log that has grown far beyond its state is written anew."""
+        """Loads shards that found no free descriptor, and rewrites logs that have grown far beyond their state."""
         again, self._without_files = self._without_files, set()
         for index in again:
             assert index in self._loading, "who waits for a descriptor is asked to come again, not sent away"
@@ -207,14 +207,14 @@ class Shards(Generic[SomeShard]):
 
 
 class _Rewritten:
-    """How far one log is with being written anew: all of its state at its end, then it is cut off before."""
+    """The rewriting of one log: all of the state is written at its end, then the log is cut off before that."""
 
     __slots__ = ("_size", "_start", "_until")
 
     def __init__(self) -> None:
         self._start = Offset(0)
-        self._until: Offset | None = None  # Where what was written anew ends.
-        self._size = 0  # After the last time.
+        self._until: Offset | None = None  # The end of what was written anew.
+        self._size = 0  # The log's size after the last rewriting.
 
     def go_on(self, partition: Partition, shard: Shard, now: Moment) -> None:
         if self._until is not None:
@@ -236,9 +236,9 @@ class _Rewritten:
                     _put(shard, some, now, producer)
             self._until = log.end_offset
             assert self._start <= self._until, "what is written anew lies behind what is cut off"
-        except (DiskFailed, Refused) as failure:  # What was written is true, only too much.
+        except (DiskFailed, Refused) as failure:  # What was written is right, but the log is longer than need be.
             _LOG.warning("%s could not be written anew: %s", partition.topic_partition, failure)
-            self._size = log.size  # Not every second: each time would make it longer.
+            self._size = log.size  # Not tried every second: each time would make the log longer.
 
     def _cut_off(self, partition: Partition, now: Moment) -> None:
         log = partition.log
@@ -253,7 +253,7 @@ class _Rewritten:
 
 
 def _put(shard: Shard, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch) -> None:
-    """In as many batches as it takes.  Raises Refused."""
+    """Writes records in as many batches as it takes.  Raises Refused."""
     try:
         shard.write_only(records, now, producer)
     except Refused as refused:

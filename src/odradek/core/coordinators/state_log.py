@@ -1,4 +1,4 @@
-"""One partition of a state topic, as its coordinator writes it: records in Kafka's formats, one batch a change.
+"""The writing side of one partition of a state topic: records in Kafka's formats, one batch for a change.
 
 A change is one batch, so a crash leaves all of it or nothing.  State follows the log: it is changed when the batch is
 written, and made again from the log by whoever loads it (loading.py).
@@ -33,9 +33,9 @@ _FAILURES = {
 
 
 class StateRecord(NamedTuple):
-    """A key and what is true of it from now on; None: nothing any more.
+    """A record of a state topic: a key and its value from now on; None is a tombstone.
 
-    `version` is that in which the value is written, where it is another than all of its class have.
+    `version` is that in which the value is written, where it differs from that of its class.
     """
 
     key: object
@@ -44,7 +44,7 @@ class StateRecord(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """In whose transaction records are written; NOBODY for what belongs to none."""
+    """The producer in whose transaction records are written; NOBODY for records that belong to none."""
 
     id: ProducerId
     epoch: ProducerEpoch
@@ -54,7 +54,7 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER, NO_PRODUCER_EPOCH)
 
 
 class StateLog:
-    """`versions` are those in which values are written, by their class."""
+    """Writes one partition's records; `versions` are those in which values are written, by their class."""
 
     def __init__(self, partition: Partition, versions: Mapping[type, int], runtime: Runtime) -> None:
         self.partition = partition
@@ -66,12 +66,12 @@ class StateLog:
         return self.partition.topic_partition
 
     def append(self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """Raises Refused, and nothing was written: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, ..."""
+        """Writes records as one batch.  Raises Refused (COORDINATOR_NOT_AVAILABLE, ...) with nothing written."""
         assert records, "a change is at least one record"
         return self.append_encoded(self.encoded(records, now.wall, producer), now)
 
     def append_encoded(self, batch: bytearray, now: Moment) -> Written:
-        """What `encoded` gave.  Raises Refused as `append`."""
+        """Writes a batch that `encoded` made.  Raises Refused as `append`."""
         try:
             append = self._runtime.append(self.partition, Batch.trusted(batch), now)
         except Refused as refused:
@@ -81,7 +81,7 @@ class StateLog:
     def encoded(
         self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY
     ) -> bytearray:
-        """The batch of one change.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
+        """Encodes the batch of one change.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
         encoded = (encode(one.key, one.value, self._version_of(one)) for one in records)
         return encode_batch(
             ((key, value, (), time) for key, value in encoded),

@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state: how they are made, and which of their partitions has whom."""
+"""The topics in which coordinators keep their state: how they are made, and which partition has which key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INT32 = (1 << 32) - 1
 
 
 def spec(name: TopicName, configs: BrokerConfigs, view: ClusterView) -> TopicSpec:
-    """What a topic of this name is to be, when it is made without being described; any other gets the defaults."""
+    """Returns how a topic of this name is made on first use: a state topic its own way, any other by the defaults."""
     if name == CONSUMER_OFFSETS:
         prefix, more = "offsets.topic", {"compression.type": "producer"}
     elif name == TRANSACTION_STATE:
@@ -28,9 +28,9 @@ def spec(name: TopicName, configs: BrokerConfigs, view: ClusterView) -> TopicSpe
 
 
 def _replicas(key: str, configs: BrokerConfigs, view: ClusterView) -> int:
-    """The default of three is for a cluster that has three brokers: a smaller one keeps as many as it can.
+    """Returns the replication factor: the default of three, or the number of brokers if that is smaller.
 
-    Who sets it means it: then the topic is not made before there are so many.
+    One that is set explicitly holds: the topic is not made before there are so many brokers.
     """
     wanted = configs.int(key)
     return wanted if key in configs.names_set() else min(wanted, max(len(view.brokers), 1))
@@ -46,9 +46,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, count: int) -> int:
-    """The partition of `count` that has a group or a transactional id: by Java's hash of the text, as Kafka has it.
+    """Returns which of `count` partitions has a group or a transactional id: by Java's hash of the text, as Kafka.
 
-    The one number without an absolute value counts as 0.
+    The one hash without an absolute value, -2^31, counts as 0.
     """
     value = abs(java_hash(key))
     return (0 if value == INT32_SIGN else value) % count

@@ -1,4 +1,4 @@
-"""The coordinator of groups: finds a group's shard, makes groups, and does what is done from time to time."""
+"""The coordinator of groups: finds a group's shard, makes groups, and does the periodic tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORGOTTEN_AT_ONCE = 100  # Offsets of deleted topics; half a millisecond.
 
 
 class GroupCoordinator:
-    """Of one broker."""
+    """The group coordinator of one broker."""
 
     def __init__(self, runtime: Runtime, ask: Callable[[Load], None]) -> None:
         self.runtime = runtime
@@ -37,16 +37,17 @@ class GroupCoordinator:
         return GroupShard(partition, self.runtime, REPLAYS, classic.ClassicGroup)
 
     def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
-        """Raises Refused: INVALID_GROUP_ID for "", NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """Returns the group's shard.
 
-        No member joins a group "", but offsets may be kept in its name.
+        Raises Refused: INVALID_GROUP_ID for "" unless `may_be_empty` (no member joins a group "", but offsets may be
+        kept in its name), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not group_id and not may_be_empty:
             raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
         return self.shards.find(group_id)
 
     def group(self, group_id: str) -> Group:
-        """Raises Refused, also GROUP_ID_NOT_FOUND."""
+        """Returns the group.  Raises Refused, also GROUP_ID_NOT_FOUND."""
         return self.shard_of(group_id).group(group_id)
 
     def topics_deleted(self, deleted: Collection[TopicName], now: Moment) -> Iterator[None]:
@@ -54,18 +55,18 @@ class GroupCoordinator:
         for shard in self.shards:
             for places in shard.offsets.places_of_topics(deleted):
                 for start in range(0, len(places), FORGOTTEN_AT_ONCE):
-                    with suppress(Refused):  # They expire some day.
+                    with suppress(Refused):  # Offsets that stay expire some day.
                         shard.write(tombstones(places[start : start + FORGOTTEN_AT_ONCE]), now)
                     yield
                 yield
             yield
 
     def ended(self, index: int, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """The marker of a transaction was written to a partition of ours: its offsets count now, or never."""
-        with suppress(Refused):  # Who loads it finds the marker in the log.
+        """Commits or drops the offsets of a transaction whose marker was written to a partition of our state topic."""
+        with suppress(Refused):  # Whoever loads the shard finds the marker in the log.
             self.shards.shard(index).replay_end(producer, is_commit=is_commit)
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """About once a second, in slices."""
+        """Does the periodic tasks, about once a second, in slices."""
         self.shards.keep_house(now)
         yield from self._expiry.tick(self.shards, now)

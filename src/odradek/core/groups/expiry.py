@@ -1,7 +1,7 @@
-"""Offsets that nobody has needed for offsets.retention.minutes go, and groups of which nothing is left with them.
+"""Deletes offsets that nobody has needed for offsets.retention.minutes, and groups of which nothing is left then.
 
-Looked for every offsets.retention.check.interval.ms, a part at a time: looking at all offsets of a large broker at once
-would keep everybody else waiting.
+They are looked for every offsets.retention.check.interval.ms, a part at a time: looking at all offsets of a large
+broker at once would keep everybody else waiting.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from odradek.record.internal.offsets import OffsetCommitValue
 
 _LOG = logging.getLogger(__name__)
 
-OFFSETS_AT_ONCE = 10_000  # Of one tick.
+OFFSETS_AT_ONCE = 10_000  # Looked at in one tick.
 LOOKED_AT_ONCE = 100
 
 
 class Expiry:
-    """Of one broker's groups.  About `at_once` offsets are looked at in one tick."""
+    """The expiry of one broker's offsets.  About `at_once` offsets are looked at in one tick."""
 
     def __init__(self, configs: BrokerConfigs, at_once: int = OFFSETS_AT_ONCE) -> None:
         self._retention_ms = configs.int("offsets.retention.minutes") * MINUTE_MS
@@ -37,7 +37,7 @@ class Expiry:
         self._left: deque[tuple[GroupShard, str]] = deque()  # Groups to be looked at yet.
 
     def tick(self, shards: Iterable[GroupShard], now: Moment) -> Iterator[None]:
-        """About once a second, in slices: between two of them groups and their offsets may change."""
+        """Looks at some groups; called about once a second.  Between two slices groups and offsets may change."""
         here = dict.fromkeys(shards)
         if self._last is None:
             self._last = now.steady
@@ -48,7 +48,7 @@ class Expiry:
         while self._left and seen < self._at_once:
             shard, group_id = self._left.popleft()
             group = shard.groups.get(group_id)
-            if group is not None and shard in here:  # Neither it nor the shard went meanwhile.
+            if group is not None and shard in here:  # Neither the group nor the shard went meanwhile.
                 seen += 1 + shard.offsets.count_of_group(group_id)
                 try:
                     yield from expire(shard, group, self._retention_ms, now)
@@ -58,7 +58,7 @@ class Expiry:
 
 
 def expire(shard: GroupShard, group: Group, retention_ms: int, now: Moment) -> Iterator[None]:
-    """Forget what has expired of one group, and the group if that was all of it.  Raises Refused."""
+    """Forgets the expired offsets of one group, and the group if nothing else was left of it.  Raises Refused."""
     offsets = shard.offsets
     for topic in list(offsets.of_group(group.id)):
         indexes = list(offsets.of_group(group.id).get(topic, ()))

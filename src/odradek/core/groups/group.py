@@ -1,4 +1,4 @@
-"""What every group is to the rest of the broker, whichever protocol its members speak."""
+"""The interface of every group to the rest of the broker, whichever protocol its members speak."""
 
 from __future__ import annotations
 
@@ -30,43 +30,45 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """ "consumer" for consumers; "" if nobody has said."""
+        """ "consumer" for consumers; "" if no member has said."""
 
     @property
     def is_empty(self) -> bool:
-        """It has no members."""
+        """True if the group has no members."""
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
     ) -> CommitCheck | None:
-        """May this member, of this generation or epoch, commit offsets?  A heartbeat too, where Kafka takes it as one.
+        """Raises Refused if this member, of this generation or epoch, may not commit offsets.
 
-        None: for any partition.  Else each partition is to be asked for, and one that is refused refuses the whole
-        request (KIP-1251: an older epoch may commit for what was assigned no later).  `version` is that of OffsetCommit
-        or TxnOffsetCommit.
+        Returns None if it may for any partition.  Else each partition is to be checked, and one that is refused refuses
+        the whole request (KIP-1251: an older epoch may commit for what was assigned no later).  `version` is that of
+        OffsetCommit or TxnOffsetCommit.  Where Kafka takes a commit for a heartbeat, the member's session is restarted.
         """
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """OffsetFetch v9 and later: a member of an earlier epoch is told so."""
+        """Refuses a member of an earlier epoch; OffsetFetch v9 and later."""
 
     def check_delete(self) -> None:
-        """NON_EMPTY_GROUP."""
+        """Raises Refused(NON_EMPTY_GROUP) if the group has members."""
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
-        """Or may be: then its offsets are not deleted."""
+        """True if members are, or may be, subscribed to the topic: then its offsets are not deleted."""
 
     def offsets_expire_after(self, now: Moment) -> int | None:
-        """None: none do now.  Else offsets expire offsets.retention.minutes after this time in ms (wall); 0 stands for
-        the time of each commit itself, for groups without members that ever joined (simple consumers)."""
+        """Returns the time in ms (wall) from which offsets expire after offsets.retention.minutes; None: none do now.
+
+        0 stands for the time of each commit itself, for groups without members that ever joined (simple consumers).
+        """
 
     def records(self) -> Iterable[StateRecord]:
-        """All that is to be kept of it."""
+        """Yields all that is to be kept of the group."""
 
     def tombstones(self) -> list[StateRecord]:
-        """What makes the log forget it."""
+        """Returns the records that make the log forget the group."""
 
     def begin(self, now: Moment) -> None:
-        """It was loaded from the log: its members' sessions start now."""
+        """Starts a group that was loaded from the log: its members' sessions begin now."""
 
     def end(self) -> None:
-        """Its shard goes to another broker: cancel timers, answer who waits with NOT_COORDINATOR."""
+        """Ends a group whose shard goes to another broker: cancels timers, answers who waits with NOT_COORDINATOR."""

@@ -1,4 +1,4 @@
-"""Why a group rebalanced: the last times, kept with the group for whoever asks, and told in the broker's log."""
+"""The last rebalances of a group and their reasons: kept for DescribeGroups, and told in the broker's log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from odradek.base.units import TimestampMs
 _LOG = logging.getLogger(__name__)
 
 REBALANCES_KEPT = 16
-REASON_CHARACTERS_MAX = 255  # As KIP-800 has it for clients.
+REASON_CHARACTERS_MAX = 255  # KIP-800's limit for clients.
 _NAMED_MAX = 5
 
 
 class Rebalance(NamedTuple):
-    """`generation` is the one that ended with it: a generation of members, or an epoch of the group."""
+    """One rebalance.  `generation` is the one that ended with it: a generation of members, or an epoch of the group."""
 
     at: TimestampMs
     generation: int
@@ -25,7 +25,7 @@ class Rebalance(NamedTuple):
 
 
 class Rebalances(deque[Rebalance]):
-    """The last ones of one group, the newest at the end."""
+    """The last rebalances of one group, the newest at the end."""
 
     def __init__(self) -> None:
         super().__init__(maxlen=REBALANCES_KEPT)
@@ -36,12 +36,12 @@ class Rebalances(deque[Rebalance]):
 
 
 def because(what: str, reason: str) -> str:
-    """With the client's own words, if it gave any, made fit for one line of a log."""
+    """Adds the client's own reason, if it gave one, made fit for one line of a log."""
     words = "".join(each if each.isprintable() else " " for each in reason[:REASON_CHARACTERS_MAX]).strip()
     return f"{what} ({words})" if words else what
 
 
 def listed(names: Sequence[str]) -> str:
-    """All of a few; of many the first ones."""
+    """Joins names for a line of a log; of many only the first ones."""
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -30,7 +30,7 @@ from odradek.record.internal.offsets import OffsetCommitValue
 
 
 class LongCommit:
-    """One of them."""
+    """One commit of very many offsets."""
 
     def __init__(self, shard: GroupShard, who: Committer, now: Moment, retention_ms: int = NO_RETENTION) -> None:
         self._log = shard.log
@@ -57,7 +57,7 @@ class LongCommit:
         assert isinstance(value, OffsetCommitValue)
         last, self._last = self._last, value
         if value.metadata == last.metadata:
-            value.metadata = last.metadata  # Kept once.
+            value.metadata = last.metadata  # Equal texts are kept once.
         self._records.append(one)
         values = self._values.get(topic)
         if values is None:
@@ -65,18 +65,18 @@ class LongCommit:
         values[place.partition] = value
 
     def encode(self) -> None:
-        """Makes the batch of all that was added.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
+        """Encodes the batch of all that was added.  Raises Refused(INVALID_REQUEST) for a text that is too long."""
         if self._records:
             self._records.reverse()
             self._batch = self._log.encoded(self._consumed(), self._time, self._who.producer)
 
     def _consumed(self) -> Iterator[StateRecord]:
-        """Each goes when it is encoded: to free all of them takes as long as many slices."""
+        """Yields the records, and frees each when it is encoded: freeing all at once takes as long as many slices."""
         while self._records:
             yield self._records.pop()
 
     def finish(self, shard: GroupShard, now: Moment) -> Committed:
-        """Raises Refused for all of it, and nothing happened."""
+        """Writes the batch, and takes over the offsets.  Raises Refused for the whole commit with nothing changed."""
         assert not self._records, "they are encoded"
         who = self._who
         group, check = committing(shard, who, now)

@@ -1,6 +1,6 @@
-"""What members of the classic protocol ask of their group, whichever protocol the group itself is of.
+"""The requests of classic members (JoinGroup, ...), for groups of either protocol: hands them on to the right one.
 
-All raise Refused, also for a group that isn't there.
+All functions raise Refused, also for a group that isn't there.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ def _group(shard: GroupShard, group_id: str) -> ClassicGroup | ConsumerGroup:
     group = shard.groups.get(group_id)
     if group is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
-    assert isinstance(group, ClassicGroup | ConsumerGroup), "there are two kinds"
+    assert isinstance(group, ClassicGroup | ConsumerGroup), "there are two kinds of groups"
     return group

@@ -22,11 +22,11 @@ from odradek.core.moment import Moment
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
 NO_RETENTION = -1
-GROUP_ID_NOT_FOUND_SINCE = 9  # Of OffsetCommit.
+GROUP_ID_NOT_FOUND_SINCE = 9  # The first version of OffsetCommit that knows the error.
 
 
 class Committer(NamedTuple):
-    """Who commits, in its own words.  `version` is that of OffsetCommit, or of TxnOffsetCommit if there is a producer.
+    """Who commits, as the request says.  `version` is that of OffsetCommit, with a producer that of TxnOffsetCommit.
 
     With a producer the offsets count when its transaction commits.
     """
@@ -53,7 +53,7 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str | None
 
     def has_more_than(self, length_max: int) -> bool:
-        """Metadata, in UTF-16 code units, as Java counts."""
+        """True if the metadata is longer, in UTF-16 code units, as Java counts."""
         text = self.metadata or ""
         if len(text) * 2 <= length_max:
             return False
@@ -61,13 +61,13 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A code for each place, of which those with NONE count when `written` is safe; None: all were refused."""
+    """A code for each partition.  Those with NONE are committed when `written` is safe; None: all were refused."""
 
     codes: list[ErrorCode]
     written: Written | None
 
     def codes_after(self, failure: ErrorCode) -> list[ErrorCode]:
-        """What they are once it is known what became of the write."""
+        """Returns the codes once the end of the write is known."""
         return [code or failure for code in self.codes] if failure else self.codes
 
 
@@ -78,7 +78,7 @@ def commit(
     now: Moment,
     retention_ms: int = NO_RETENTION,
 ) -> Committed:
-    """Raises Refused for all of it."""
+    """Commits offsets.  Raises Refused for the whole commit."""
     group, check = committing(shard, who, now)
     if check is not None:
         for place in places:
@@ -104,7 +104,7 @@ def expiry(now: Moment, retention_ms: int) -> int:
 
 
 def committing(shard: GroupShard, who: Committer, now: Moment) -> tuple[Group, CommitCheck | None]:
-    """The group, which may be a new one, and what else is to be asked of it."""
+    """Returns the group, which may be a new one, and the check of each partition, if one is needed.  Raises Refused."""
     group = shard.groups.get(who.group_id)
     if group is not None:
         check = group.check_commit(

@@ -1,4 +1,4 @@
-"""What a group has committed, for who asks where to go on."""
+"""Reads the committed offsets of a group (OffsetFetch)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.record.internal.offsets import OffsetCommitValue
 
 
 class Fetched(NamedTuple):
-    """One partition's offset."""
+    """One partition's committed offset."""
 
     offset: int
     leader_epoch: int
@@ -30,10 +30,10 @@ def nothing_for(code: ErrorCode) -> Fetched:
 
 
 class GroupReader:
-    """Reads one group's offsets.  With `is_stable` none whose next value a transaction is about to decide (KIP-447)."""
+    """Reads one group's offsets; with `is_stable` none that an open transaction may change (KIP-447)."""
 
     def __init__(self, shard: GroupShard, group_id: str, member_id: str | None, epoch: int, *, is_stable: bool) -> None:
-        """A group that nobody has heard of has committed nothing.  Raises Refused, for a member that may not ask."""
+        """Raises Refused for a member that may not ask.  An unknown group has committed nothing."""
         group = shard.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
@@ -42,9 +42,9 @@ class GroupReader:
         self._pending = shard.offsets.pending_of(group_id) if is_stable else []
 
     def freeze(self) -> None:
-        """What is read from now on is as it is now, whatever is committed meanwhile.
+        """Has all later reads see the offsets as they are now, whatever is committed meanwhile.
 
-        A part from before a transaction's end and a part from after it would be what the group never had.
+        Offsets from before a transaction's end together with some from after it would be what the group never had.
         """
         self._topics = {topic: dict(partitions) for topic, partitions in self._topics.items()}
         self._pending = [dict(places) for places in self._pending]
@@ -54,15 +54,15 @@ class GroupReader:
         return sum(map(len, self._topics.values()))
 
     def topics(self) -> Iterable[TopicName]:
-        """Those of which the group has committed something."""
+        """Returns the topics of which the group has committed something."""
         return (TopicName(topic) for topic in self._topics)
 
     def find(self, topic: TopicName, topic_id: Uuid, partition: int) -> Fetched:
-        """`topic_id` is that of the topic as it is now; zero matches any."""
+        """Returns the offset of one partition.  `topic_id` is that of the topic as it is now; zero matches any."""
         return self._fetched(topic, topic_id, partition, self._topics.get(topic, {}).get(partition))
 
     def all(self, topic: TopicName, topic_id: Uuid) -> Iterator[tuple[int, Fetched]]:
-        """Only what was committed: a first commit that is still open does not show.
+        """Yields a topic's committed offsets by partition; a first commit in an open transaction does not show.
 
         Offsets of a topic that was since deleted, and made anew, are left out.
         """
@@ -81,5 +81,5 @@ class GroupReader:
 
 
 def _is_of(topic_id: Uuid, value: OffsetCommitValue) -> bool:
-    """Was it committed for the topic with this id?  Old records don't say."""
+    """True if the offset was committed for the topic with this id, or does not say, as old records."""
     return value.topic_id in (topic_id, ZERO_UUID) or topic_id == ZERO_UUID

@@ -20,8 +20,8 @@ GroupTopicPartition = tuple[str, str, int]  # Group, topic, partition.
 CommittedOffsets = Mapping[str, Mapping[int, OffsetCommitValue]]
 Topics = Mapping[str, Mapping[int, OffsetCommitValue]]
 
-NEVER = -1  # As expire_timestamp: the offset has no time of its own to expire.
-_EXPIRING_VERSION = 1  # The only one with such a time.
+NEVER = -1  # An expire_timestamp: the offset has no time of its own to expire.
+_EXPIRING_VERSION = 1  # The only version of the value with such a time.
 
 _NOTHING: Topics = MappingProxyType({})
 
@@ -34,7 +34,7 @@ class _Pending(NamedTuple):
 
 
 class GroupOffsets:
-    """By group, topic and partition."""
+    """The offsets of one shard, by group, topic and partition."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
@@ -46,7 +46,10 @@ class GroupOffsets:
     # From the log.
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
-        """A producer id below 0 stands for no transaction.  None as value: forget it, with what is pending of it."""
+        """Takes in one record.  A producer id below 0 stands for no transaction; None as value is a tombstone.
+
+        A tombstone drops pending offsets of the partition, too.
+        """
         place = key.group, key.topic, key.partition
         if value is None:
             self._forget(place)
@@ -59,7 +62,7 @@ class GroupOffsets:
                 self._overtake(place, next(self._orders))
 
     def put_all(self, group: str, offsets: CommittedOffsets, producer_id: int) -> None:
-        """As `replay`, of one commit of very many offsets, which is then the owner of none of them."""
+        """Takes in one commit of very many offsets as `replay` would; the values belong to the state from then on."""
         order = next(self._orders)
         if producer_id >= 0:
             pending = self._pending.setdefault(producer_id, {})
@@ -77,7 +80,7 @@ class GroupOffsets:
                     pending[place] = _Pending(earlier.order, None)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The transaction's marker was written."""
+        """Commits or drops the offsets of a transaction whose marker was written."""
         pending = self._pending.pop(producer_id, {})
         for group in dict.fromkeys(place[0] for place in pending):
             self._close(group, producer_id)
@@ -99,7 +102,7 @@ class GroupOffsets:
         partitions[partition] = value
 
     def _share(self, value: OffsetCommitValue) -> None:
-        """What the one before has as well is kept once: most are committed, and all are read, by the dozen."""
+        """Shares equal texts and ids with the last offset: most are committed, and all are read, by the dozen."""
         last, self._last = self._last, value
         if value.topic_id == last.topic_id:
             value.topic_id = last.topic_id
@@ -109,7 +112,7 @@ class GroupOffsets:
             value.metadata = last.metadata
 
     def _overtake(self, place: GroupTopicPartition, order: int) -> None:
-        """What is pending there and was written before does not count any more, whichever way it ends."""
+        """Drops the values of a partition's pending offsets that were written before `order`: they never count."""
         for producer_id in self._open.get(place[0], ()):
             pending = self._pending[producer_id]
             earlier = pending.get(place)
@@ -117,12 +120,12 @@ class GroupOffsets:
                 pending[place] = _Pending(earlier.order, None)
 
     def forget(self, places: Iterable[GroupTopicPartition]) -> None:
-        """As their tombstones do."""
+        """Forgets offsets, as their tombstones do."""
         for place in places:
             self._forget(place)
 
     def forget_group(self, group: str) -> None:
-        """As tombstones of all its offsets do."""
+        """Forgets all offsets of a group, as their tombstones do."""
         self._groups.pop(group, None)
         for producer_id in self._open.pop(group, ()):
             left = {place: one for place, one in self._pending[producer_id].items() if place[0] != group}
@@ -152,51 +155,51 @@ class GroupOffsets:
         if not producers:
             del self._open[group]
 
-    # Asking.
+    # What is known.
 
     def __len__(self) -> int:
-        """How many are committed."""
+        """How many offsets are committed."""
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
     def groups(self) -> list[str]:
-        """Those that have committed anything that is still there, or are about to."""
+        """Returns the groups that have committed offsets, or are about to."""
         return list(self._groups | self._open)
 
     def of_group(self, group: str) -> Topics:
-        """By topic and partition.  Nobody changes it from outside."""
+        """Returns a group's committed offsets by topic and partition, not to be changed from outside."""
         return self._groups.get(group, _NOTHING)
 
     def find(self, group: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self.of_group(group).get(topic, {}).get(partition)
 
     def has(self, group: str, topic: str, partition: int) -> bool:
-        """Committed, or about to be."""
+        """True if the partition's offset is committed, or about to be."""
         return self.find(group, topic, partition) is not None or self.is_pending(group, topic, partition)
 
     def has_pending_of(self, group: str) -> bool:
-        """A transaction is open in which the group's offsets are committed."""
+        """True if a transaction is open in which the group's offsets are committed."""
         return group in self._open
 
     def pending_of(self, group: str) -> list[Mapping[GroupTopicPartition, object]]:
-        """For each open transaction in which the group's offsets are committed all that is committed in it."""
+        """Returns all pending offsets of each open transaction in which the group's offsets are committed."""
         return [self._pending[producer_id] for producer_id in self._open.get(group, ())]
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """A transaction is open in which this offset is committed."""
+        """True if a transaction is open in which this offset is committed."""
         place = group, topic, partition
         return any(place in self._pending[producer_id] for producer_id in self._open.get(group, ()))
 
-    # Writing it anew, and away.
+    # Records and tombstones of what is known.
 
     def records(self) -> Iterator[StateRecord]:
-        """All that is committed."""
+        """Yields the records of all committed offsets."""
         for group, topics in self._groups.items():
             for topic, partitions in topics.items():
                 for partition, value in partitions.items():
                     yield record_of(OffsetCommitKey(group=group, topic=topic, partition=partition), value)
 
     def pending_records(self) -> Iterator[tuple[ProducerId, StateRecord]]:
-        """What counts if its producer's transaction commits, in the order in which it was written."""
+        """Yields pending offsets with their producers, in the order in which they were written."""
         found = sorted(
             (one.order, producer_id, place, one.value)
             for producer_id, pending in self._pending.items()
@@ -208,12 +211,12 @@ class GroupOffsets:
             yield ProducerId(producer_id), record_of(key, value)
 
     def count_of_group(self, group: str) -> int:
-        """How many a group has committed, or is about to; some are counted twice."""
+        """Returns how many offsets a group has committed, or is about to; some are counted twice."""
         committed = sum(map(len, self.of_group(group).values()))
         return committed + sum(len(self._pending[producer_id]) for producer_id in self._open.get(group, ()))
 
     def places_of_group(self, group: str) -> list[GroupTopicPartition]:
-        """Committed, or about to be; each once."""
+        """Returns each partition of which a group has committed an offset, or is about to, once."""
         places: dict[GroupTopicPartition, None] = {}
         for topic, partitions in self.of_group(group).items():
             places.update(dict.fromkeys(zip(repeat(group), repeat(topic), partitions)))
@@ -222,9 +225,9 @@ class GroupOffsets:
         return list(places)
 
     def places_of_topics(self, names: Iterable[TopicName]) -> Iterator[list[GroupTopicPartition]]:
-        """Of all groups' offsets of these topics, those of one group, or one transaction, at a time.
+        """Yields all groups' partitions of these topics, those of one group, or one transaction, at a time.
 
-        Offsets may be forgotten between two of them, and come.
+        Between two of them offsets may be forgotten, and come.
         """
         gone = frozenset(names)
         for group in list(self._groups):
@@ -236,15 +239,15 @@ class GroupOffsets:
 
 
 def record_of(key: OffsetCommitKey, value: OffsetCommitValue) -> StateRecord:
-    """In the version that has all that the value says."""
+    """Returns the record of an offset, in the version that has all that the value says."""
     return StateRecord(key, value, None if value.expire_timestamp == NEVER else _EXPIRING_VERSION)
 
 
 def tombstone(group: str, topic: str, partition: int) -> StateRecord:
-    """The record by which one offset is forgotten."""
+    """Returns the record by which one offset is forgotten."""
     return StateRecord(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
 
 
 def tombstones(places: Iterable[GroupTopicPartition]) -> list[StateRecord]:
-    """The records by which offsets are forgotten."""
+    """Returns the records by which offsets are forgotten."""
     return [tombstone(*place) for place in places]

@@ -1,11 +1,11 @@
-"""A commit like one before it: the same committer and partitions, other offsets.
+"""The template of a commit like one before it: the same committer and partitions, other offsets.
 
 Consumers commit again and again, and nothing else changes for most of them.  So the batch for the log is made once, and
 each commit writes its numbers into a copy:
 
 │ batch header with two times │ record with an offset and a time │ another record │ ...
 
-What is asked of the committer is asked each time.
+The committer is checked each time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _put_crc = Struct(">I").pack_into
 
 
 class RepeatedCommit:
-    """For one committer and its places, but for their offsets; in no transaction, and with no expiry of its own."""
+    """The commits of one committer for the same partitions; in no transaction, and with no expiry of their own."""
 
     __slots__ = ("_batch", "_offsets_at", "_records", "_times_at", "who")
 
@@ -50,11 +50,11 @@ class RepeatedCommit:
         ]
 
     def topics(self) -> list[TopicInfo]:
-        """Each once."""
+        """The topics of the partitions, each once."""
         return list({place.topic.name: place.topic for _, place in self._records}.values())
 
     def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> Written:
-        """Raises Refused, and nothing happened."""
+        """Commits these offsets, one for each partition.  Raises Refused with nothing changed."""
         who = self.who
         group, check = committing(shard, who, now)
         if check is not None:
@@ -84,7 +84,7 @@ class RepeatedCommit:
 
 
 def _encoded(shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata], number: int) -> bytes:
-    """The batch with that number for all offsets and times, and no checksum."""
+    """Encodes the batch with `number` for all offsets and times, and without a checksum."""
     time = TimestampMs(number)
     records = [record(who.group_id, place._replace(offset=number), time) for place in places]
     batch = bytearray(shard.log.encoded(records, time))

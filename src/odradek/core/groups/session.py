@@ -1,4 +1,4 @@
-"""A member's session: it ends unless the member is heard of in time."""
+"""A member's session: it ends unless the member sends a heartbeat in time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from odradek.core.timers import Action, Timer, Timers
 
 
 class Session:
-    """A heartbeat only moves the deadline: the timer looks at it when it fires, and is set again if it was early."""
+    """A timer that is put off again and again.
+
+    A heartbeat only moves the deadline: the timer looks at it when it fires, and is set again if it was early.
+    """
 
     __slots__ = ("_deadline", "_ended", "_timer", "_timers")
 
@@ -18,14 +21,14 @@ class Session:
         self._timer: Timer | None = None
 
     def extend(self, now: Moment, ms: int) -> None:
-        """To `ms` from now, which may be sooner than it was."""
+        """Sets the end of the session to `ms` from now, which may be sooner than it was."""
         self._deadline = now.steady + ms
         if self._timer is None or not self._timer.is_set or self._timer.due > self._deadline:
             self.cancel()
             self._timer = self._timers.at(self._deadline, self._look)
 
     def is_long_over(self, now: Moment, ms: int) -> bool:
-        """True if it should have ended `ms` ago, and did not, since nobody has looked: the broker stood still."""
+        """True if the session should have ended `ms` ago or earlier, and did not, as the broker stood still."""
         return self._timer is not None and self._timer.is_set and now.steady >= self._deadline + ms
 
     def cancel(self) -> None:

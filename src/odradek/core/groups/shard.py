@@ -29,7 +29,7 @@ SimpleGroup: TypeAlias = "Callable[[str, GroupShard], Group]"
 
 
 class GroupShard:
-    """`replays` says, by the class of its key, who keeps a record; `simple` makes a group of offsets (coordinator)."""
+    """One shard.  `replays` has, by the class of a record's key, who takes it in; `simple` makes a group of offsets."""
 
     def __init__(
         self, partition: Partition, runtime: Runtime, replays: dict[type, Replay], simple: SimpleGroup
@@ -42,20 +42,20 @@ class GroupShard:
         self._simple = simple
 
     def group(self, group_id: str) -> Group:
-        """Raises Refused(GROUP_ID_NOT_FOUND)."""
+        """Returns the group.  Raises Refused(GROUP_ID_NOT_FOUND)."""
         group = self.groups.get(group_id)
         if group is None:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
     def simple_group(self, group_id: str) -> Group:
-        """A group of which only offsets are kept; not there yet.  Nothing but its offsets is in the log."""
+        """Makes a group of which the log has nothing but offsets; it is not among `groups` yet."""
         return self._simple(group_id, self)
 
     # Writing.
 
     def write(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """To the log, then into the state.  Raises Refused, and nothing happened."""
+        """Writes records to the log, then takes them in.  Raises Refused with nothing changed."""
         written = self.log.append(records, now, producer)
         for record in records:
             self._apply(record.key, record.value, producer)
@@ -64,19 +64,19 @@ class GroupShard:
     def write_offsets(
         self, batch: bytearray, group: str, offsets: CommittedOffsets, now: Moment, producer: ProducerIdAndEpoch
     ) -> Written:
-        """As `write`, of a group's offsets that are encoded already.  Raises Refused, and nothing happened."""
+        """Writes a group's offsets, encoded already, then takes them in.  Raises Refused with nothing changed."""
         written = self.log.append_encoded(batch, now)
         self.offsets.put_all(group, offsets, producer.id)
         return written
 
     def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """To the log; the caller has it in the state, or puts it there.  Raises Refused, and nothing was written."""
+        """Writes records to the log; the caller changes the state.  Raises Refused with nothing written."""
         return self.log.append(records, now, producer)
 
-    # Reading it again.
+    # Replaying the log.
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
-        """Records of kinds that are not known here are left out, as Kafka does."""
+        """Takes in one record of the log; unknown kinds are left out, as Kafka does."""
         decoded = decode_key(key)
         if decoded is not None:
             self._apply(decoded, None if value is None else decode_value(decoded, value), producer)
@@ -93,7 +93,7 @@ class GroupShard:
         if replay is not None:
             replay(self, key, value)
 
-    # As a shard.
+    # The methods of a Shard.
 
     def begin(self, now: Moment) -> None:
         for group_id in [one for one in self.offsets.groups() if one not in self.groups]:

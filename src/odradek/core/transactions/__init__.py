@@ -1,1 +1,1 @@
-"""Transactions: who is in one, which partitions it has touched, and how it ends."""
+"""Transactions: their producers, their partitions, and how they end."""

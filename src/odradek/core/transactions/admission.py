@@ -1,4 +1,4 @@
-"""What a producer is told that its batch is not let into a transaction (KIP-890), by the version of its Produce."""
+"""The error of a batch that is not admitted to a transaction (KIP-890), by the version of Produce."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """InitProducerId with a transactional id: it may need a new producer id, and an open transaction to be ended first.
 
-Both take a while, and who asked waits for all of it.
+Both take a while, and the request waits for all of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """`expected` is who the producer says it is (KIP-360)."""
+    """An InitProducerId request.  `expected` is who the producer says it is (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
 
 
 class Began(NamedTuple):
-    """What it comes to.  `ongoing` is the prepared transaction that was kept, if there is one (KIP-939)."""
+    """The answer.  `ongoing` is the prepared transaction that was kept, if there is one (KIP-939)."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NOBODY
@@ -41,7 +41,7 @@ NO_IDS = Began(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Beginning:
-    """One producer that begins."""
+    """One InitProducerId that is being carried out."""
 
     def __init__(self, coordinator: TransactionCoordinator, asked: Asked) -> None:
         self.promise: Promise[Began] = Promise()
@@ -49,7 +49,7 @@ class Beginning:
         self._asked = asked
 
     def go(self, now: Moment) -> None:
-        """As far as it goes now; again when what it waits for has come."""
+        """Advances InitProducerId until it is answered or must wait; called again when that wait is over."""
         try:
             was = self._transaction()
             if was is None or was.is_exhausted:

@@ -1,4 +1,4 @@
-"""From a decision to the end of a transaction.
+"""Completes a transaction from the decision to commit or abort: writes its markers, then its end.
 
     decision written ──safe──> a marker to each partition ──all safe──> complete written
 
@@ -24,15 +24,15 @@ from odradek.core.transactions.states import Transaction, TransactionState
 
 _LOG = logging.getLogger(__name__)
 
-AGAIN_MS = SECOND_MS  # After this what could not be written is tried again.
+AGAIN_MS = SECOND_MS  # After this a write that failed is tried again.
 MARKED_AT_ONCE = 16  # Partitions; 0.5 ms each, if it is the first write of the segment.
-# The partition knows of a later epoch: there is nothing left to end.
+# The errors of a partition that knows a later epoch: there is nothing left to end.
 _OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
 @dataclass(slots=True)
 class _Round:
-    """Markers that were written, and partitions that could not have theirs."""
+    """One round of markers: those that were written, and the partitions where they could not be."""
 
     shard: TransactionShard
     decided: Transaction
@@ -41,7 +41,7 @@ class _Round:
 
 
 class Completions:
-    """Those of one coordinator."""
+    """The decided transactions of one coordinator whose markers are still being written."""
 
     def __init__(self, runtime: Runtime, write_marker: WriteMarker) -> None:
         self._runtime = runtime
@@ -49,18 +49,21 @@ class Completions:
         self._then: dict[str, list[Step]] = {}
 
     def decide(self, shard: TransactionShard, decided: Transaction, now: Moment, then: Step | None = None) -> None:
-        """`then` is done when the transaction is complete.  Raises Refused, and nothing happened."""
+        """Writes a decision, and carries it out; `then` is called when it is complete.
+
+        Raises Refused with nothing changed.
+        """
         written = shard.put(decided, now)
         if then is not None:
             self.after(decided.id, then)
         self._runtime.steps.when_safe(written, lambda later: self.resume(shard, decided, later), now)
 
     def after(self, transactional_id: str, step: Step) -> None:
-        """When the transaction that was decided is complete."""
+        """Has `step` called when the decided transaction is complete."""
         self._then.setdefault(transactional_id, []).append(step)
 
     def resume(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
-        """The decision is safe; here or before a stop."""
+        """Writes the markers of a decision that is safe, made just now or before a stop."""
         self._mark(shard, decided, decided.partitions, now)
 
     def _mark(
@@ -73,7 +76,7 @@ class Completions:
         self._mark_next(_Round(shard, decided, [], []), marker, sorted(left, reverse=True), now)
 
     def _mark_next(self, one: _Round, marker: Marker, left: list[TopicPartition], now: Moment) -> None:
-        """Some of those that are left, from the last on; the rest when others had their turn."""
+        """Writes some of the markers that are left, from the last on; the rest when others had their turn."""
         if one.shard.is_over:
             return
         for _ in range(min(len(left), MARKED_AT_ONCE)):
@@ -93,7 +96,7 @@ class Completions:
             _LOG.warning("%s: no marker for %s yet: %s", one.decided.id, name, refused)
             one.failed.append(name)
         else:
-            if written is not None:  # Else the topic was deleted.
+            if written is not None:  # None: the topic was deleted.
                 one.marked.append(written)
 
     def _wait(self, one: _Round, now: Moment) -> None:

@@ -1,4 +1,4 @@
-"""The coordinator of transactions: who is in one, which partitions it has touched, and when it has lasted too long.
+"""The coordinator of transactions: their producers, the partitions they have touched, and their timeouts.
 
 How a producer begins is in beginning.py, how a transaction ends in ending.py and completion.py; what may happen at all
 in rules.py.
@@ -35,7 +35,7 @@ IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, Tran
 
 
 class TransactionCoordinator:
-    """Of one broker."""
+    """The transaction coordinator of one broker."""
 
     def __init__(
         self, runtime: Runtime, ask: Callable[[Load], None], ask_ids: Callable[[], None], write_marker: WriteMarker
@@ -52,7 +52,7 @@ class TransactionCoordinator:
         self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._expires_after_ms = configs.int("transactional.id.expiration.ms")
         self._last_abort = self._last_expiry = 0
-        self._joins: dict[str, Written] = {}  # By transactional id, the last one; those that are safe go by and by.
+        self._joins: dict[str, Written] = {}  # The last write that added partitions, by transactional id, until safe.
 
     def _make(self, partition: Partition) -> TransactionShard:
         return TransactionShard(partition, self.runtime, self._resume)
@@ -62,7 +62,10 @@ class TransactionCoordinator:
             self.completions.resume(shard, transaction, now)
 
     def find(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
-        """Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown)."""
+        """Returns the transactional id's shard and transaction.
+
+        Raises Refused: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING (unknown).
+        """
         if not transactional_id:
             raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
         shard = self.shards.find(transactional_id)
@@ -72,14 +75,14 @@ class TransactionCoordinator:
         return shard, transaction
 
     def greatest_id(self) -> int:
-        """Of all producer ids that are known here; -1 if none is."""
+        """Returns the greatest producer id that is known here; -1 if none is."""
         known = (one for shard in self.shards for one in shard.transactions.values())
         return max((max(one.producer_id, one.next_id) for one in known), default=-1)
 
-    # A producer begins.
+    # InitProducerId.
 
     def new_producer(self) -> Promise[Began]:
-        """An id for a producer without transactions."""
+        """Takes an id for a producer without transactions."""
         promise: Promise[Began] = Promise()
 
         def use(producer_id: ProducerId | None) -> None:
@@ -94,13 +97,13 @@ class TransactionCoordinator:
         return promise
 
     def begin(self, asked: Asked, now: Moment) -> Promise[Began]:
-        """Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Begins an InitProducerId.  Raises Refused(NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
         self.shards.find(asked.transactional_id)
         beginning = Beginning(self, asked)
         beginning.go(now)
         return beginning.promise
 
-    # It writes.
+    # The partitions of a transaction.
 
     def touch(
         self,
@@ -110,7 +113,10 @@ class TransactionCoordinator:
         version: int,
         now: Moment,
     ) -> Written | None:
-        """Partitions become part of the transaction; None if they safely were.  Raises Refused."""
+        """Adds partitions to the transaction.  Returns the write to wait for, None if they safely were in it.
+
+        Raises Refused.
+        """
         shard, was = self.find(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
         if touched is not was:
@@ -118,15 +124,15 @@ class TransactionCoordinator:
         return self.unsafe_join(transactional_id)
 
     def unsafe_join(self, transactional_id: str) -> Written | None:
-        """That partitions became part of the transaction, as long as a crash can take it back.
+        """Returns the last write that added partitions to the transaction; None if no crash can take it back.
 
-        Of what is written to them nothing may be acknowledged till then: the transaction would commit without them.
+        No batch in those partitions may be acknowledged before it is safe: the transaction would commit without them.
         """
         written = self._joins.get(transactional_id)
         return None if written is None or written.is_safe else written
 
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
-        """The partition is part of the producer's open transaction (KIP-890).  Raises Refused."""
+        """Raises Refused if the partition is not part of the producer's open transaction (KIP-890)."""
         _, transaction = self.find(transactional_id)
         rules.check_producer(transaction, producer)
         if name not in transaction.partitions:
@@ -135,9 +141,10 @@ class TransactionCoordinator:
     def admit(
         self, partition: Partition, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
     ) -> Written | None:
-        """Before anything of a transaction is written to a partition; with `adds` the partition joins it.
+        """Admits a producer's write to a partition within its transaction; with `adds` the partition joins it.
 
-        Returns what has to be safe before the write is acknowledged.  Raises Refused as touch and check_touched.
+        Returns the coordinator's write that has to be safe before this one is acknowledged, None if there is none.
+        Raises Refused as touch and check_touched.
         """
         name = partition.topic_partition
         if partition.has_open_transaction(producer.id, producer.epoch):
@@ -148,23 +155,23 @@ class TransactionCoordinator:
             self.check_touched(transactional_id, producer, name)
         return None
 
-    # It ends.
+    # EndTxn.
 
     def end(self, end: End, now: Moment) -> Promise[Ended]:
-        """Raises Refused as `find`."""
+        """Begins an EndTxn.  Raises Refused as `find`."""
         ending = Ending(self, end)
         ending.go(now)
         return ending.promise
 
     def abort(self, transactional_id: str, now: Moment, then: Step | None = None) -> None:
-        """Abort an open transaction, so that nothing of its producer is taken any more.  Raises Refused."""
+        """Aborts an open transaction and fences its producer.  Raises Refused."""
         shard, was = self.find(transactional_id)
         self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
 
-    # From time to time.
+    # Periodic tasks.
 
     def keep_house(self, now: Moment) -> Iterator[None]:
-        """About once a second, in slices."""
+        """Does the periodic tasks, about once a second, in slices: timeouts of transactions, expiry of ids."""
         self.shards.keep_house(now)
         self._joins = {name: written for name, written in self._joins.items() if not written.is_settled}
         if now.steady - self._last_abort >= self._abort_ms:
@@ -178,7 +185,7 @@ class TransactionCoordinator:
         for shard in list(self.shards):
             for transactional_id in list(shard.transactions):
                 transaction = shard.transactions.get(transactional_id)
-                if transaction is not None and not shard.is_over:  # Neither went meanwhile.
+                if transaction is not None and not shard.is_over:  # Neither of the two went meanwhile.
                     with suppress(Refused):  # The next round tries again.
                         work(shard, transaction)
                 yield

@@ -1,4 +1,4 @@
-"""EndTxn: the decision, and who waits until it is carried out.  Where epochs have run out it needs a new id."""
+"""EndTxn: writes the decision, and waits until it is carried out.  Where epochs have run out it takes a new id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class End(NamedTuple):
-    """`version` is 2 where the transaction has an epoch of its own (KIP-890)."""
+    """An EndTxn request.  `version` is 2 where the transaction has an epoch of its own (KIP-890)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -26,14 +26,14 @@ class End(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What it comes to, and what the producer goes on as."""
+    """The answer, with the id and epoch that the producer goes on with."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NOBODY
 
 
 class Ending:
-    """One transaction that ends."""
+    """One EndTxn that is being carried out."""
 
     def __init__(self, coordinator: TransactionCoordinator, end: End) -> None:
         self.promise: Promise[Ended] = Promise()
@@ -41,7 +41,7 @@ class Ending:
         self._end = end
 
     def go(self, now: Moment) -> None:
-        """Raises Refused for an id that is not known here."""
+        """Decides, with a new producer id if one is needed.  Raises Refused for an unknown transactional id."""
         _, was = self._coordinator.find(self._end.transactional_id)
         if was.is_exhausted and (was.is_kept or self._end.version >= rules.EPOCH_PER_TRANSACTION):
             self._coordinator.ids.take(lambda new_id: self._go_with(new_id, now))

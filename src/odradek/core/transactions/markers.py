@@ -1,8 +1,9 @@
-"""What ends a transaction in each of its partitions, also one that no coordinator knows.
+"""Transaction markers, also those that end hanging transactions: open ones that no coordinator knows.
 
-Nobody would ever end that.  A power failure leaves one, if it takes the coordinator's record and not the first batch,
-or an older broker did.  Apache Kafka leaves them to its administrator (KIP-664).  After a stop that was not clean we
-look for them, where all coordinators are here: readers of committed records would wait for ever.
+Nobody would ever end a hanging transaction, and readers of committed records would wait for ever.  A power failure
+makes one if it takes the coordinator's record and not the first batch; older brokers left some, too.  Apache Kafka
+leaves them to its administrator (KIP-664).  After a stop that was not clean we look for them, if all coordinators are
+here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from odradek.core.transactions.states import Transaction
 class Marker(NamedTuple):
     """How the transaction of a producer ends, as its coordinator says.
 
-    From version 2 on its epoch is above that of the records it ends (KIP-890).
+    From version 2 on the marker's epoch is above that of the records it ends (KIP-890).
     """
 
     producer: ProducerIdAndEpoch
@@ -34,13 +35,13 @@ class Marker(NamedTuple):
 
 
 class WriteMarker(Protocol):
-    """Write a marker to one partition; None if there is no such topic any more.  Raises Refused."""
+    """Writes a marker to one partition; returns None if there is no such topic any more.  Raises Refused."""
 
     def __call__(self, name: TopicPartition, marker: Marker, now: Moment) -> Written | None: ...
 
 
 def all_known(shards: Shards[TransactionShard], count: int) -> dict[ProducerId, Transaction] | None:
-    """Every transaction of the cluster by its producer; None if not all of the `count` shards are here."""
+    """Returns all transactions of the cluster by producer; None if not all of the `count` shards are here."""
     try:
         here = [shards.shard(index) for index in range(count)]
     except Refused:
@@ -51,10 +52,10 @@ def all_known(shards: Shards[TransactionShard], count: int) -> dict[ProducerId, 
 def hanging(
     partitions: Mapping[TopicPartition, Partition], known: Mapping[ProducerId, Transaction]
 ) -> Iterator[tuple[TopicPartition, Marker]]:
-    """Where they are, and what ends them."""
+    """Yields each hanging transaction's partition, with the marker that ends it."""
     for name, partition in partitions.items():
         for one in list(partition.log.producers) if partition.is_online else ():
             transaction = known.get(one.id)
             if one.has_open_transaction and (transaction is None or name not in transaction.partitions):
-                # Not above the last marker's: that would fence the producer's own coordinator here.
+                # A coordinator epoch above the last marker's would fence the producer's own coordinator here.
                 yield name, Marker(ProducerIdAndEpoch(one.id, one.epoch), False, max(one.coordinator_epoch, 0))

@@ -1,6 +1,6 @@
 """Producer ids: never given twice in a cluster.  A broker takes a thousand at a time from the metadata tree.
 
-The next thousand is asked for before the last is used up; who needs an id while there is none waits for them.
+The next thousand is asked for before the last is used up; a producer that needs an id while there is none waits.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ LEFT_TO_ASK = 100
 
 
 class ProducerIdBlock(NamedTuple):
-    """Both ends belong to it."""
+    """A block of producer ids, from `first` to `last`, both included."""
 
     first: ProducerId
     last: ProducerId
 
 
 class ProducerIds:
-    """`ask` has a block brought to `brought`, at some time."""
+    """The ids that this broker may give out; `ask` asks the shell for a block, which comes to `brought` later."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self._ask = ask
@@ -32,7 +32,7 @@ class ProducerIds:
         self._waiting: list[Callable[[ProducerId | None], None]] = []
 
     def take(self, use: Callable[[ProducerId | None], None]) -> None:
-        """`use` gets an id, now or later; None if none could be had."""
+        """Calls `use` with an id, now or later; with None if none could be had."""
         if self._next == self._end and self._then is not None:
             self._begin(self._then)
         if self._next < self._end:
@@ -43,13 +43,13 @@ class ProducerIds:
         self.prepare()
 
     def prepare(self) -> None:
-        """Ask for more if there are few."""
+        """Asks for another block if few ids are left."""
         if self._end - self._next < LEFT_TO_ASK and self._then is None and not self._is_asked:
             self._is_asked = True
             self._ask()
 
     def brought(self, block: ProducerIdBlock | None) -> None:
-        """A block that was asked for; None if the metadata could not be changed."""
+        """Takes in a block that was asked for; None if the metadata could not be changed."""
         self._is_asked = False
         self._then = block
         waiting, self._waiting = self._waiting, []

@@ -1,4 +1,4 @@
-"""What may happen to a transaction: each function gives what it becomes, or refuses.  Nothing is written here.
+"""The rules of transactions: each function returns what a transaction becomes, or refuses.  Nothing is written here.
 
 Sources: KIP-98, KIP-360 (going on after an error), KIP-447, KIP-890 (an epoch for each transaction, called version 2
 here), KIP-939 (prepared transactions).
@@ -26,16 +26,16 @@ EPOCH_PER_TRANSACTION = 2
 
 
 class Retried(Exception):
-    """The same was asked before, and is done."""
+    """Raised when EndTxn repeats a decision that is already carried out; it is answered as before."""
 
 
-# ------------------------------------------------------------------ a producer begins
+# ------------------------------------------------------------------ InitProducerId
 
 
 def begins(
     was: Transaction, expected: ProducerIdAndEpoch | None, timeout_ms: int, new_id: ProducerId, now: TimestampMs
 ) -> Transaction:
-    """InitProducerId where no transaction is open: a new epoch, or the present one for who asks again.
+    """Applies InitProducerId where no transaction is open: a new epoch, or the present one for a repeated request.
 
     `expected` is who the producer says it is (KIP-360).  `new_id` is used if epochs have run out.
     Raises Refused(PRODUCER_FENCED).
@@ -57,7 +57,7 @@ def begins(
 
 
 def _was_fenced_at_last(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """An abort that it had not asked for took the epoch that no client is given."""
+    """True if an abort that the producer had not asked for took the last epoch, which no client is given."""
     return was.epoch > LAST_EPOCH and expected.epoch == was.last_epoch
 
 
@@ -66,12 +66,12 @@ def check_expected(was: Transaction, expected: ProducerIdAndEpoch | None) -> Non
     if expected is None or was.epoch == NO_EPOCH or expected.id == was.client.id:
         return
     if expected.id == was.previous_id and expected.epoch >= LAST_EPOCH:
-        return  # It asks again, and was given a new id the first time.
+        return  # The producer asks again, and was given a new id the first time.
     raise _fenced(was, expected)
 
 
 def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: ProducerId, now: TimestampMs) -> Transaction:
-    """InitProducerId that keeps what is prepared: the old producer is fenced, the transaction stays (KIP-939)."""
+    """Applies InitProducerId that keeps a prepared transaction, and fences the old producer (KIP-939)."""
     check_expected(was, expected)
     client = was.client
     if was.is_exhausted:
@@ -79,11 +79,13 @@ def keeps(was: Transaction, expected: ProducerIdAndEpoch | None, new_id: Produce
     return was._replace(next_id=client.id, next_epoch=_next(client.epoch), updated=now)
 
 
-# ------------------------------------------------------------------ it writes
+# ------------------------------------------------------------------ writes
 
 
 def check_producer(was: Transaction, producer: ProducerIdAndEpoch) -> None:
-    """Raises Refused: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS."""
+    """Raises Refused if the producer may not write: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+    CONCURRENT_TRANSACTIONS.
+    """
     client = was.client
     if producer.id != client.id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
@@ -100,7 +102,7 @@ def touches(
     version: int,
     now: TimestampMs,
 ) -> Transaction:
-    """Partitions are written to; the first of them begins the transaction.  `was` itself if they are known.
+    """Adds partitions; the first of them begins the transaction.  Returns `was` itself if all are known.
 
     Raises Refused as check_producer.
     """
@@ -115,20 +117,20 @@ def touches(
     )
 
 
-# ------------------------------------------------------------------ it ends
+# ------------------------------------------------------------------ EndTxn
 
 
 def ends(
     was: Transaction, producer: ProducerIdAndEpoch, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool
 ) -> Transaction:
-    """EndTxn of a client: the decision.  Raises Refused; Retried where it was decided so before."""
+    """Applies a client's EndTxn.  Raises Refused; Retried if that decision is carried out already."""
     check = _check_end_with_epochs if version >= EPOCH_PER_TRANSACTION else _check_end
     check(was, producer, commit)
     return decided(was, version, new_id, now, commit=commit)
 
 
 def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs, *, commit: bool) -> Transaction:
-    """The decision itself.  `new_id` goes on where epochs have run out."""
+    """Returns the decided transaction.  `new_id` is what the producer goes on with where epochs have run out."""
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     made = was._replace(state=state, version=version, updated=now, started=was.started if was.state is ONGOING else now)
     if was.is_kept and was.is_exhausted:
@@ -141,9 +143,9 @@ def decided(was: Transaction, version: int, new_id: ProducerId, now: TimestampMs
 
 
 def fenced(was: Transaction, now: TimestampMs) -> Transaction:
-    """An abort that its producer has not asked for: the epoch rises, so that nothing of it is taken any more.
+    """Aborts a transaction whose producer has not asked for it: the epoch rises, which fences the producer.
 
-    Where each transaction has an epoch the producer may go on, as if it had aborted itself.
+    Where each transaction has an epoch of its own the producer may go on, as if it had aborted itself.
     """
     assert was.state is ONGOING
     has_epochs = was.version >= EPOCH_PER_TRANSACTION
@@ -158,7 +160,7 @@ def fenced(was: Transaction, now: TimestampMs) -> Transaction:
 
 
 def completed(was: Transaction, now: TimestampMs) -> Transaction:
-    """Every partition has its marker."""
+    """Returns the transaction once every partition has its marker."""
     done = was._replace(
         state=COMPLETE_AFTER[was.state], partitions=frozenset(), updated=now, next_id=NO_ID, next_epoch=NO_EPOCH
     )
@@ -170,7 +172,7 @@ def completed(was: Transaction, now: TimestampMs) -> Transaction:
 
 
 def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
-    """Transactions that share an epoch (version 0 and 1)."""
+    """Checks an EndTxn of version 0 or 1, where transactions share an epoch."""
     client = was.client
     if producer.id != client.id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{was.id} has producer id {client.id}")
@@ -182,7 +184,7 @@ def _check_end(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> 
 
 
 def _check_end_with_epochs(was: Transaction, producer: ProducerIdAndEpoch, commit: bool) -> None:
-    """Transactions with an epoch each: who asks with the epoch before has asked before."""
+    """Checks an EndTxn where each transaction has an epoch: one with the epoch before the present one is repeated."""
     client = was.client
     has_new_id = producer.id == was.previous_id != NO_ID and producer.epoch >= LAST_EPOCH and client.epoch == 0
     if producer.id != client.id and not has_new_id:

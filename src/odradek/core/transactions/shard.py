@@ -1,4 +1,4 @@
-"""One partition of __transaction_state: its transactional ids."""
+"""The shard of one partition of __transaction_state: its transactional ids."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VERSIONS: dict[type, int] = {TransactionLogValue: 1}
 
 
 class Resumes(Protocol):
-    """Goes on with what a stop interrupted."""
+    """Goes on with a decision that a stop interrupted."""
 
     def __call__(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None: ...
 
 
 class TransactionShard:
-    """`transactions` is as the log is; `put` changes both."""
+    """One shard; `transactions` is as the log is, and `put` changes both."""
 
     def __init__(self, partition: Partition, runtime: Runtime, resume: Resumes) -> None:
         self.log = StateLog(partition, VERSIONS, runtime)
@@ -39,17 +39,17 @@ class TransactionShard:
         return self.log.partition.info.leader_epoch
 
     def put(self, transaction: Transaction, now: Moment) -> Written:
-        """Raises Refused, and nothing happened."""
+        """Writes the transaction's new state.  Raises Refused with nothing changed."""
         written = self.log.append([to_record(transaction)], now)
         self.transactions[transaction.id] = transaction
         return written
 
     def remove(self, transactional_id: str, now: Moment) -> None:
-        """Raises Refused."""
+        """Removes a transactional id.  Raises Refused."""
         self.log.append([StateRecord(key_of(transactional_id), None)], now)
         del self.transactions[transactional_id]
 
-    # As a shard.
+    # The methods of a Shard.
 
     def replay(self, key: bytes, value: bytes | None, producer: ProducerIdAndEpoch) -> None:
         decoded = decode_transaction_key(key)
@@ -67,7 +67,7 @@ class TransactionShard:
             raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{key.transactional_id}: {error}") from error
 
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
-        """Nothing here is written in a transaction."""
+        """Does nothing: no record here is written in a transaction."""
 
     def begin(self, now: Moment) -> None:
         for transaction in list(self.transactions.values()):

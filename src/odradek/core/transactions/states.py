@@ -22,7 +22,7 @@ NEVER_MS = INT32_MAX  # The timeout of who has prepared elsewhere and may be awa
 
 
 class TransactionState(IntEnum):
-    """Numbers as in the log, names as in DescribeTransactions."""
+    """The states, with the numbers of the log and the names of DescribeTransactions."""
 
     EMPTY = 0
     ONGOING = 1
@@ -63,7 +63,7 @@ class Transaction(NamedTuple):
     previous_id: ProducerId = NO_ID
     next_id: ProducerId = NO_ID
     next_epoch: ProducerEpoch = NO_EPOCH
-    last_epoch: ProducerEpoch = NO_EPOCH  # Before the present one; not kept in the log.
+    last_epoch: ProducerEpoch = NO_EPOCH  # The epoch before the present one; not kept in the log.
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -71,17 +71,17 @@ class Transaction(NamedTuple):
 
     @property
     def client(self) -> ProducerIdAndEpoch:
-        """What the client has to call itself."""
+        """The producer id and epoch that the client has to send."""
         return ProducerIdAndEpoch(self.next_id, self.next_epoch) if self.is_kept else self.producer
 
     @property
     def is_kept(self) -> bool:
-        """Prepared, and waits for a producer that came anew to decide (KIP-939)."""
+        """True if it is prepared, and waits for a producer that came anew to decide (KIP-939)."""
         return self.next_epoch >= 0
 
     @property
     def is_exhausted(self) -> bool:
-        """There is no next epoch for the client's producer id."""
+        """True if there is no next epoch for the client's producer id."""
         return self.client.epoch >= LAST_EPOCH
 
     @property
@@ -94,7 +94,7 @@ class Transaction(NamedTuple):
 
 
 def to_record(transaction: Transaction) -> StateRecord:
-    """As it is kept."""
+    """Returns the record by which the transaction is kept."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -120,7 +120,7 @@ def key_of(transactional_id: str) -> TransactionLogKey:
 
 
 def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
-    """Raises ValueError for a status that no transaction has."""
+    """Returns the transaction of a record.  Raises ValueError for a status that no transaction has."""
     partitions = frozenset(
         TopicPartition(TopicName(topic.topic), partition)
         for topic in value.transaction_partitions or ()

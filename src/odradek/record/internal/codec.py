@@ -64,14 +64,14 @@ _TRANSACTION_KEYS = {_TYPE_OF[key]: key for key in TRANSACTION_RECORDS}
 
 
 def compile_writers(keys: Iterable[type]) -> None:
-    """Now, 1 ms for each, for values in version 0: the first record of a kind is then written as fast as the next."""
+    """Compiles the writers of these keys and of their values in version 0, 1 ms each, ahead of the first record."""
     for key in keys:
         compiled.writer(key, 0)
         compiled.writer(_VALUE_OF[key], 0)
 
 
 def encode(key: object, value: object | None, value_version: int) -> tuple[bytes, bytes | None]:
-    """The bytes of a record; None as value is a tombstone.
+    """Encodes a record; None as value is a tombstone.
 
     Raises Refused(INVALID_REQUEST) for a text that is too long to be written: reading a peer's broken UTF-8 makes it
     three times as long.  ValueError for anything else that the version can't carry.
@@ -82,7 +82,7 @@ def encode(key: object, value: object | None, value_version: int) -> tuple[bytes
 
 
 def decode_key(data: Buffer) -> object | None:
-    """The key of a record of __consumer_offsets; None for a type that isn't known here.
+    """Decodes the key of a record of __consumer_offsets; returns None for a type that isn't known here.
 
     A legacy key is read into an OffsetCommitKey.  Raises Refused(CORRUPT_MESSAGE).
     """
@@ -93,7 +93,7 @@ def decode_key(data: Buffer) -> object | None:
 
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
-    """The key of a record of __transaction_state; None for a type that isn't known here.
+    """Decodes the key of a record of __transaction_state; returns None for a type that isn't known here.
 
     Raises Refused(CORRUPT_MESSAGE).
     """
@@ -103,7 +103,7 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
 
 
 def decode_value(key: object, data: Buffer) -> object:
-    """The value of a record with this key, of either topic.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decodes the value of a record with this key, of either topic.  Raises Refused(CORRUPT_MESSAGE)."""
     cls = _VALUE_OF[type(key)]
     version = _prefix(cls.__name__, data)
     if version not in schema_of(cls).versions:

@@ -45,12 +45,12 @@ class ConsumerProtocolAssignment:
 
 
 def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Raises Refused(CORRUPT_MESSAGE)."""
+    """Decodes a subscription.  Raises Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolSubscription, data)
 
 
 def decode_topics(data: Buffer) -> list[str]:
-    """The topics of a subscription of any version, read as version 0.  Raises Refused(CORRUPT_MESSAGE).
+    """Decodes the topics of a subscription of any version as version 0.  Raises Refused(CORRUPT_MESSAGE).
 
     Some clients write a newer version and leave out what it adds; Apache Kafka looks no further either.
     """
@@ -58,7 +58,7 @@ def decode_topics(data: Buffer) -> list[str]:
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """Raises Refused(CORRUPT_MESSAGE)."""
+    """Decodes an assignment.  Raises Refused(CORRUPT_MESSAGE)."""
     return _decoded(ConsumerProtocolAssignment, data)
 
 

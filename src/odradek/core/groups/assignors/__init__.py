@@ -1,4 +1,4 @@
-"""Who gets which partition, decided by the coordinator (KIP-848): pure functions, by the names of Kafka's assignors."""
+"""The assignors of the coordinator (KIP-848), by Kafka's names: pure functions that say who gets which partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.core.groups.assignors import range as by_range
 from odradek.core.groups.assignors import uniform
 from odradek.core.groups.assignors.spec import Assignment, MemberSpec
 
-# From the members by id, and the number of partitions of every topic that one of them is subscribed to.
+# An assignment from the members by id, and the number of partitions of every topic that one is subscribed to.
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[Uuid, int]], dict[str, Assignment]]
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": by_range.assign}

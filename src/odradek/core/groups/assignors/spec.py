@@ -1,4 +1,4 @@
-"""What an assignor is told of a member, and what it answers."""
+"""The input and the output of an assignor, and what assignors share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Owned: TypeAlias = list[tuple[Uuid, int]]
 
 
 class MemberSpec(NamedTuple):
-    """One member.  `owned` is what it was last assigned; it may hold what is gone, or is another's too."""
+    """One member.  `owned` is what it was last assigned; that may hold partitions that are gone, or another's too."""
 
     topics: frozenset[Uuid]
     owned: Assignment
@@ -23,9 +23,9 @@ class MemberSpec(NamedTuple):
 def kept_partitions(
     members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]
 ) -> tuple[dict[str, Assignment], dict[Uuid, set[int]]]:
-    """What each member, in the order of their ids, owns and may go on to own, and what is left by topic.
+    """Returns what each member, in the order of their ids, may go on to own, and the partitions left, by topic.
 
-    Of two owners the first one keeps it.  Who may keep all has the very same Assignment.
+    Of two owners of a partition the first one keeps it.  A member that may keep all has the very same Assignment.
     """
     left = {topic: set(range(count)) for topic, count in counts.items()}
     kept: dict[str, Assignment] = {}
@@ -41,7 +41,7 @@ def kept_partitions(
 
 
 def in_order(assignment: Mapping[Uuid, Set[int]]) -> Owned:
-    """By topic, then by partition."""
+    """Lists an assignment's partitions, by topic, then by number."""
     return [(topic, partition) for topic in sorted(assignment) for partition in sorted(assignment[topic])]
 
 

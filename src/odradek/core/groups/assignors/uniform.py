@@ -1,22 +1,32 @@
-"""Uniform: members own as many partitions as each other, give or take one, and keep what they have.
+"""The uniform assignor: members own as many partitions as each other, give or take one, and keep what they have.
 
-When all are subscribed to the same topics there is one right number for each of them, and the least that has to move
-is known beforehand.  Otherwise see uniform_mixed.
+When all members are subscribed to the same topics there is one right number for each of them, and the least that has
+to move is known beforehand.  Members that are subscribed to different topics are balanced step by step (_Balancing):
+
+    keep what each member owns ──> give what is free to the least loaded subscriber ──> move while it evens things out
+
+A partition moves only to a member that has at least two fewer, so what is even already stays, and it ends: each move
+makes the sum of the squares of all loads smaller.  Loads are even in the end among the subscribers of each topic, as
+far as that topic's partitions can make them so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
 
 from odradek.base.uuids import Uuid
-from odradek.core.groups.assignors import uniform_mixed
 from odradek.core.groups.assignors.spec import Assignment, MemberSpec, Owned, assignment_of, in_order, kept_partitions
+
+MOVES_PER_PARTITION_MAX = 16  # A long chain of subscriptions can pass partitions on from end to end many times.
+
+Heap = list[tuple[int, int]]
 
 
 def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
-    """Every partition of `counts` to one of the topic's subscribers."""
+    """Assigns every partition of `counts` to one of the topic's subscribers."""
     if len({member.topics for member in members.values()}) > 1:
-        return uniform_mixed.assign(members, counts)
+        return _assign_mixed(members, counts)
     if not members:
         return {}
     kept, left = kept_partitions(members, counts)
@@ -32,7 +42,7 @@ def assign(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dic
 
 
 def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
-    """One more than the others get those that have it already, then the first by id."""
+    """Returns how many partitions each member gets: one more go to those that have more already, then by id."""
     least, extra = divmod(total, len(loads))
     having = [member_id for member_id, load in loads.items() if load > least]
     others = [member_id for member_id, load in loads.items() if load <= least]
@@ -42,7 +52,7 @@ def _quotas(loads: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assignment:
-    """What is above its quota goes to `left`."""
+    """Returns what a member keeps within its quota; the rest goes to `left`."""
     listed = in_order(owned)
     for topic, partition in listed[quota:]:
         left[topic].add(partition)
@@ -50,7 +60,7 @@ def _cut(owned: Assignment, quota: int, left: Mapping[Uuid, set[int]]) -> Assign
 
 
 def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
-    """In turn, so that each topic is spread over many members."""
+    """Hands out partitions in turn, so that each topic is spread over many members."""
     given: dict[str, Owned] = {member_id: [] for member_id in missing}
     partitions = iter(left)
     waiting = list(given)
@@ -60,3 +70,97 @@ def _handed_out(missing: Mapping[str, int], left: Owned) -> dict[str, Owned]:
         waiting = [member_id for member_id in waiting if len(given[member_id]) < missing[member_id]]
     assert next(partitions, None) is None, "quotas add up to all partitions"
     return given
+
+
+# Members that are subscribed to different topics.
+
+
+def _assign_mixed(members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+    balancing = _Balancing(members, counts)
+    for topic in balancing.topics:
+        balancing.hand_out(topic)
+    balancing.balance()
+    return balancing.assignments()
+
+
+class _Balancing:
+    """The step-by-step balance of one group; members are numbered in the order of their ids."""
+
+    def __init__(self, members: Mapping[str, MemberSpec], counts: Mapping[Uuid, int]) -> None:
+        self._ids = sorted(members)
+        self._counts = counts
+        self._loads = [0] * len(self._ids)
+        self._subscribers: dict[Uuid, list[int]] = {topic: [] for topic in counts}
+        self._topics_of = [members[member_id].topics & counts.keys() for member_id in self._ids]
+        for place, topics in enumerate(self._topics_of):
+            for topic in topics:
+                self._subscribers[topic].append(place)
+        # Partitions by topic and member; what a member had before comes first, and is moved last.
+        self._owned: dict[Uuid, dict[int, list[int]]] = {topic: {} for topic in counts}
+        self._taken: dict[Uuid, set[int]] = {topic: set() for topic in counts}
+        kept, _ = kept_partitions(members, counts)
+        for place, owned in enumerate(kept.values()):
+            for topic, partition in in_order(owned):
+                self._give(topic, partition, place)
+        self._moves_left = MOVES_PER_PARTITION_MAX * sum(counts.values())
+        # Topics that load each of their subscribers most come first: those that follow can still even it out.
+        self.topics = sorted(counts, key=lambda topic: (-counts[topic] / len(self._subscribers[topic]), topic))
+
+    def _give(self, topic: Uuid, partition: int, place: int) -> None:
+        self._owned[topic].setdefault(place, []).append(partition)
+        self._taken[topic].add(partition)
+        self._loads[place] += 1
+
+    def hand_out(self, topic: Uuid) -> None:
+        least = [(self._loads[place], place) for place in self._subscribers[topic]]
+        heapify(least)
+        for partition in range(self._counts[topic]):
+            if partition not in self._taken[topic]:
+                load, place = heappop(least)
+                self._give(topic, partition, place)
+                heappush(least, (load + 1, place))
+
+    def balance(self) -> None:
+        """Balances topic by topic; a topic is looked at again when the load of one of its subscribers changed."""
+        waiting = dict.fromkeys(self.topics)
+        while waiting and self._moves_left > 0:
+            topic = next(iter(waiting))
+            del waiting[topic]
+            for place in self._balance(topic):
+                waiting.update(dict.fromkeys(sorted(self._topics_of[place] - {topic})))
+
+    def _balance(self, topic: Uuid) -> set[int]:
+        """Balances one topic, and returns the members whose load changed."""
+        owned, loads, changed = self._owned[topic], self._loads, set[int]()
+        most = [(-loads[place], place) for place, partitions in owned.items() if partitions]
+        least = [(loads[place], place) for place in self._subscribers[topic]]
+        heapify(most)
+        heapify(least)
+        while self._moves_left > 0 and (pair := self._uneven(owned, most, least)) is not None:
+            giver, taker = pair
+            owned.setdefault(taker, []).append(owned[giver].pop())
+            loads[giver] -= 1
+            loads[taker] += 1
+            self._moves_left -= 1
+            changed.update(pair)
+            for place in pair:
+                heappush(most, (-loads[place], place))
+                heappush(least, (loads[place], place))
+        return changed
+
+    def _uneven(self, owned: Mapping[int, list[int]], most: Heap, least: Heap) -> tuple[int, int] | None:
+        """Returns who can give a partition to whom, None if nobody can; drops heap entries of former loads."""
+        while most and (-most[0][0] != self._loads[most[0][1]] or not owned.get(most[0][1])):
+            heappop(most)
+        while least[0][0] != self._loads[least[0][1]]:
+            heappop(least)
+        if not most or -most[0][0] - least[0][0] < 2:
+            return None
+        return most[0][1], least[0][1]
+
+    def assignments(self) -> dict[str, Assignment]:
+        owned: list[Owned] = [[] for _ in self._ids]
+        for topic, by_place in self._owned.items():
+            for place, partitions in by_place.items():
+                owned[place].extend((topic, partition) for partition in partitions)
+        return {member_id: assignment_of(owned[place]) for place, member_id in enumerate(self._ids)}

@@ -23,9 +23,9 @@ from odradek.record.internal.consumer_protocol import decode_topics
 
 
 class ClassicGroup(Rebalancing):
-    """Its members come and go in joining.py, syncing.py and leaving.py."""
+    """One classic group; its members' requests are in joining.py, syncing.py and leaving.py."""
 
-    # What this generation is subscribed to, once somebody has asked; None if that can't be told.
+    # The topics that this generation is subscribed to, once somebody has asked; None if a subscription can't be read.
     _topics: frozenset[str] | None = None
     _has_looked = False
 
@@ -43,15 +43,15 @@ class ClassicGroup(Rebalancing):
 
     @property
     def is_empty(self) -> bool:
-        """Those who were told an id and have not come back are no members."""
+        """True without members; those that were told an id and have not come back with it are none."""
         return self.phase is State.EMPTY
 
-    # What others ask.
+    # Questions of the rest of the broker.
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
     ) -> None:
-        """Without a generation: of an empty group, as simple consumers and administrators do."""
+        """Without a generation only an empty group takes commits: from simple consumers and administrators."""
         if epoch < 0 and self.is_empty:
             return
         member = None
@@ -62,17 +62,17 @@ class ClassicGroup(Rebalancing):
         if self.phase is State.COMPLETING and not is_transactional:
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
         if member is not None and not is_transactional:
-            member.heard_of(now)
+            member.renew_session(now)
 
     def member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+        """Returns the member.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
         member = self.members.known(member_id, instance_id)
         if generation != self.generation:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, f"{generation}, and it is {self.generation}")
         return member
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may."""
+        """Refuses nobody: any client may fetch a classic group's offsets."""
 
     def check_delete(self) -> None:
         if not self.is_empty:
@@ -93,7 +93,7 @@ class ClassicGroup(Rebalancing):
         return 0 if self.phase is State.STABLE and knows_topics else None
 
     def _subscribed(self) -> frozenset[str] | None:
-        """None if it can't be told."""
+        """Returns the topics that members are subscribed to; None if a subscription can't be read."""
         if self.is_empty:
             return frozenset()
         if self.protocol_name is None:
@@ -110,17 +110,17 @@ class ClassicGroup(Rebalancing):
     def generation_changed(self) -> None:
         self._has_looked = False
 
-    # Keeping.
+    # Records.
 
     def records(self) -> Iterable[StateRecord]:
-        """As last written: what has happened since is not kept."""
+        """Yields the group as it was last written: what has happened since is not kept."""
         return [] if self._kept is None else [StateRecord(GroupMetadataKey(group=self.id), self._kept)]
 
     def tombstones(self) -> list[StateRecord]:
         return [StateRecord(GroupMetadataKey(group=self.id), None)]
 
     def load(self, value: GroupMetadataValue) -> None:
-        """From the log: stable, or empty."""
+        """Takes over the group as the log has it: stable, or empty."""
         self._kept = value
         self._protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -129,7 +129,7 @@ class ClassicGroup(Rebalancing):
         self.members = Members(self.shard.runtime.lot)
         for one in value.members:
             if self._is_here(one):
-                continue  # Nobody writes the same one twice.
+                continue  # A broker writes no instance twice.
             member = Member(one.member_id, join_of(value, one), self.session(one.member_id))
             member.assignment = bytes(one.assignment)
             member.is_new = False
@@ -145,11 +145,11 @@ class ClassicGroup(Rebalancing):
             instance_id is not None and self.members.static(instance_id) is not None
         )
 
-    # As its shard comes and goes.
+    # Begin and end of the shard.
 
     def begin(self, now: Moment) -> None:
         for member in self.members:
-            member.heard_of(now)
+            member.renew_session(now)
         if len(self.members) > self.shard.runtime.configs.int("group.max.size"):
             self.rebalance("it has more members than group.max.size allows now", now)
 

@@ -23,7 +23,7 @@ MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, with the rest of the id, the
 
 
 def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
-    """The group is made if need be: a classic one, also of a group of consumers that has no members.
+    """Joins a group, and makes it first if need be: a group of consumers without members becomes a classic one.
 
     Raises Refused: UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID.
     """
@@ -51,7 +51,11 @@ def _check_protocols(group: ClassicGroup, asked: JoinGroup) -> None:
 
 
 def _check_room(group: ClassicGroup, asked: JoinGroup, now: Moment) -> None:
-    """While members join, those count that have: after a restart with a smaller limit the others have lost theirs."""
+    """Raises Refused(GROUP_MAX_SIZE_REACHED) if there is no room for the member.
+
+    During a rebalance only members that have joined again count: after a restart with a smaller limit the first ones to
+    come stay.
+    """
     limit, members = group.shard.runtime.configs.int("group.max.size"), group.members
     member = members.get(asked.member_id)
     if group.phase is State.PREPARING:
@@ -103,36 +107,38 @@ def _join_known(group: ClassicGroup, asked: JoinGroup, now: Moment) -> Promise[J
         what = "changed its metadata" if has_changed else "joined again, the leader" if leads else "joined again"
         group.rebalance(because(f"member {member.id!r} {what}", asked.reason), now)
         return promise
-    member.heard_of(now)
+    member.renew_session(now)
     return _answered(group, group.joined(member.id, group.everybody() if leads else ()))
 
 
 def _replace(
     group: ClassicGroup, old: Member, member_id: str, asked: JoinGroup, now: Moment
 ) -> Promise[JoinGroupResult]:
-    """A static member was started anew: in a stable group it takes over, and nobody has to join again."""
+    """Replaces a static member that was started anew; in a stable group nobody else has to join again."""
     new = Member(member_id, asked, group.session(member_id))
     new.assignment = old.assignment
     new.is_new = False
     if group.phase is State.STABLE and elected(_with(group, old, new)) == group.protocol_name:
         return _take_over(group, old, new, asked, now)
     group.members.replace(old, new)
-    new.heard_of(now)
+    new.renew_session(now)
     promise = group.members.await_join(new)
     group.rebalance(because(f"static member {new.instance_id!r} was replaced by {new.id!r}", asked.reason), now)
     return promise
 
 
 def _with(group: ClassicGroup, old: Member, new: Member) -> list[Member]:
-    """The members as they will be."""
+    """Returns the members with `new` in the place of `old`."""
     return [new if member is old else member for member in group.members]
 
 
 def _take_over(
     group: ClassicGroup, old: Member, new: Member, asked: JoinGroup, now: Moment
 ) -> Promise[JoinGroupResult]:
-    """The generation stays as it is.  A leader must not assign: those that can be told so are (KIP-814), others hear
-    that the old one leads."""
+    """Replaces a static member within its generation.
+
+    A leader must not assign again: one that can be told so is told (KIP-814), any other hears that the old one leads.
+    """
     leads = group.members.leader == old.id
     generation = group.kept_generation()._replace(leader=new.id if leads else group.members.leader)
     everybody = _with(group, old, new)
@@ -149,7 +155,7 @@ def _take_over(
 
     def safe(later: Moment) -> None:
         if new.id in group.members:
-            new.heard_of(later)
+            new.renew_session(later)
         promise.keep(runtime.lot, joined)
 
     def lost(later: Moment) -> None:

@@ -12,7 +12,7 @@ from odradek.core.moment import Moment
 
 
 def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
-    """Each by itself; the others are asked to join again once."""
+    """Removes each leaver, with a code of its own; the others are asked to join again once."""
     codes, gone = [], []
     for leaver in leavers:
         try:
@@ -28,7 +28,7 @@ def leave(group: ClassicGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
 
 
 def _leave(group: ClassicGroup, leaver: Leaver) -> list[str]:
-    """Who is no member any more, and why: nobody if it had not joined yet.  Raises Refused."""
+    """Removes a leaver, and returns its id with its reason; [] if it had not joined yet.  Raises Refused."""
     members = group.members
     if leaver.member_id in members.pending:
         members.forget_pending(leaver.member_id)

@@ -1,4 +1,4 @@
-"""Who is in a classic group: members, their leader, what they can all work by, and who of them is waited for.
+"""The members of a classic group: their leader, the protocols that all support, and the requests that wait.
 
 Counts are kept with every change, so that a question that each of n members asks once costs the same for the last as
 for the first.
@@ -18,7 +18,7 @@ from odradek.core.promise import Promise
 
 
 class Member:
-    """`joining` and `syncing` are its requests that wait for the group."""
+    """A member; `joining` and `syncing` are its requests that wait for the group."""
 
     __slots__ = (
         "assignment",
@@ -53,8 +53,8 @@ class Member:
     def is_static(self) -> bool:
         return self.instance_id is not None
 
-    def heard_of(self, now: Moment) -> None:
-        """Its session begins again."""
+    def renew_session(self, now: Moment) -> None:
+        """Restarts the member's session timeout."""
         self.session.extend(now, self.session_timeout_ms)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -62,7 +62,7 @@ class Member:
 
 
 class Members:
-    """In the order in which they came."""
+    """The members, in the order in which they came."""
 
     def __init__(self, lot: ParkingLot) -> None:
         self._lot = lot
@@ -70,8 +70,8 @@ class Members:
         self._static: dict[str, str] = {}  # Member ids by instance id.
         self._supporters: Counter[str] = Counter()
         self._joining = 0
-        self.pending: dict[str, Session] = {}  # Those that were told their id, and have not come back with it.
-        self.unsynced: set[str] = set()  # Those that have not asked for their assignment of this generation.
+        self.pending: dict[str, Session] = {}  # Member ids that were told, and have not come back yet.
+        self.unsynced: set[str] = set()  # Members that have not asked for their assignment of this generation.
         self.leader: str | None = None
 
     def __len__(self) -> int:
@@ -87,12 +87,12 @@ class Members:
         return self._members.get(member_id)
 
     def static(self, instance_id: str) -> Member | None:
-        """The member that this instance is now."""
+        """Returns the member that has this instance id now; None if there is none."""
         member_id = self._static.get(instance_id)
         return None if member_id is None else self._members[member_id]
 
     def known(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that says to be this one.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        """Returns the member with these ids.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is not None and current != member_id:
@@ -106,13 +106,13 @@ class Members:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     # Coming and going.
 
     def add(self, member: Member) -> None:
-        """The first one leads."""
+        """Adds a member; the first one leads."""
         assert member.id not in self._members, "a member comes once"
         self.forget_pending(member.id)
         self._members[member.id] = member
@@ -124,7 +124,7 @@ class Members:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """What it waits for is answered UNKNOWN_MEMBER_ID, so that it may come again."""
+        """Removes a member; a request of it that waits is answered UNKNOWN_MEMBER_ID, so that it may come again."""
         member = self._members.pop(member_id)
         self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -135,7 +135,7 @@ class Members:
             self.leader = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """The same instance, started anew; the old one is fenced.  Takes the old one's place, also as the leader."""
+        """Puts a static member that was started anew in the old one's place, also as leader, and fences the old one."""
         assert old.instance_id is not None and old.instance_id == new.instance_id
         self.answer_join(old, JoinGroupResult(ErrorCode.FENCED_INSTANCE_ID, old.id))
         self.answer_sync(old, SyncGroupResult(ErrorCode.FENCED_INSTANCE_ID))
@@ -157,7 +157,7 @@ class Members:
         if session is not None:
             session.cancel()
 
-    # What they can work by.
+    # The protocols that all support.
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
         self._supporters.subtract(name for name, _ in member.protocols)
@@ -165,11 +165,11 @@ class Members:
         self._supporters.update(name for name, _ in protocols)
 
     def can_work_by(self, protocols: Protocols) -> bool:
-        """Do all of them support one of these?"""
+        """True if all members support one of these protocols."""
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def chosen_protocol(self) -> str:
-        """Each member votes for the first in its list that all support."""
+        """Elects the protocol: each member votes for the first in its list that all support."""
         return elected(list(self))
 
     # Waiting.
@@ -183,21 +183,21 @@ class Members:
         return self._joining
 
     def await_join(self, member: Member) -> Promise[JoinGroupResult]:
-        """Who asks again on another connection waits for the same answer."""
+        """Returns the promise of the member's JoinGroup; one sent again on another connection shares it."""
         if member.joining is None:
             member.joining = Promise()
             self._joining += 1
         return member.joining
 
     def answer_join(self, member: Member, answer: JoinGroupResult) -> None:
-        """If it waits."""
+        """Answers the member's JoinGroup, if one waits."""
         if member.joining is not None:
             promise, member.joining = member.joining, None
             self._joining -= 1
             promise.keep(self._lot, answer)
 
     def answer_sync(self, member: Member, answer: SyncGroupResult) -> bool:
-        """False if it does not wait."""
+        """Answers the member's SyncGroup; returns False if none waits."""
         if member.syncing is None:
             return False
         promise, member.syncing = member.syncing, None
@@ -205,7 +205,7 @@ class Members:
         return True
 
     def elect(self) -> bool:
-        """Make sure that the leader is one that waits; False if nobody does."""
+        """Makes a member that has joined the leader if the present one has not; returns False if none has."""
         leader = self._members.get(self.leader or "")
         if leader is None or leader.joining is None:
             waiting = next((member for member in self if member.joining is not None), None)
@@ -216,7 +216,7 @@ class Members:
 
 
 def elected(members: Sequence[Member]) -> str:
-    """The protocol with the most votes; of several the one that was voted for first."""
+    """Returns the protocol with the most votes; of several the one that was voted for first."""
     supporters = Counter(name for member in members for name, _ in member.protocols)
     votes = Counter(_votes(members, supporters))
     return max(votes, key=votes.__getitem__)

@@ -1,4 +1,4 @@
-"""What members and their group say to each other, in all versions: the handlers translate it from and to the wire."""
+"""The requests and answers of classic groups, without their versions: the handlers translate from and to the wire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_GENERATION = -1
 
 
 class JoinGroup(NamedTuple):
-    """JoinGroup."""
+    """A JoinGroup request."""
 
     member_id: str  # "" for a new one.
     instance_id: str | None
@@ -39,7 +39,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinGroupResult(NamedTuple):
-    """The answer to it."""
+    """The answer to JoinGroup."""
 
     code: ErrorCode
     member_id: str
@@ -52,7 +52,7 @@ class JoinGroupResult(NamedTuple):
 
 
 class SyncGroup(NamedTuple):
-    """SyncGroup."""
+    """A SyncGroup request."""
 
     member_id: str
     instance_id: str | None
@@ -63,7 +63,7 @@ class SyncGroup(NamedTuple):
 
 
 class SyncGroupResult(NamedTuple):
-    """The answer to it."""
+    """The answer to SyncGroup."""
 
     code: ErrorCode
     protocol_type: str | None = None
@@ -86,7 +86,7 @@ class Leaver(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A code for each that wanted to leave; the answer waits for `written`, if anything had to be."""
+    """A code for each leaver; the answer waits for `written`, if the group has written anything."""
 
     codes: list[ErrorCode]
     written: Written | None = None

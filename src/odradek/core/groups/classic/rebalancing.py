@@ -1,4 +1,4 @@
-"""How the members of a classic group come together again: the part of a group that changes its state.
+"""The rebalance of a classic group: the part of a group that changes its state.
 
     somebody comes, changes, leaves ──> PreparingRebalance: all join again, or are out after the rebalance timeout
     all have joined ──> a generation: CompletingRebalance, its leader assigns ──> in the log ──> Stable
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-NEW_MEMBER_SESSION_MS = 5 * MINUTE_MS  # Of a member that waits for its first answer, and may be gone.
+NEW_MEMBER_SESSION_MS = 5 * MINUTE_MS  # The session of a member that waits for its first answer, and may be gone.
 
 
 class Rebalancing:
-    """The base of ClassicGroup."""
+    """The base of ClassicGroup: its state, and the timers and writes of a rebalance."""
 
     def __init__(self, group_id: str, shard: GroupShard) -> None:
         self.id = group_id
@@ -47,14 +47,14 @@ class Rebalancing:
         self.members = Members(shard.runtime.lot)
         self.telling = Telling(shard.runtime.timers)
         self.rebalances = Rebalances()
-        self.written: Written | None = None  # Its last write.
+        self.written: Written | None = None  # The group's last write.
         self.is_assigned = False  # The assignments of this generation are on their way into the log, or there.
         self._protocol_type: str | None = None
-        self._since: TimestampMs | None = None  # When the state was last another.
-        self._kept: GroupMetadataValue | None = None  # What the log has of it.
-        self._timer: Timer | None = None  # Of the state: until all have joined, or asked for their assignment.
+        self._since: TimestampMs | None = None  # When the state last changed.
+        self._kept: GroupMetadataValue | None = None  # The group as the log has it.
+        self._timer: Timer | None = None  # The state's: until when all must have joined, or asked for their assignment.
         self._is_first = False  # The rebalance began with an empty group.
-        self._has_newcomers = False  # Since the delay of a first rebalance began.
+        self._has_newcomers = False  # Members came since the delay of a first rebalance began.
 
     # Members and their sessions.
 
@@ -62,7 +62,7 @@ class Rebalancing:
         return Session(self.shard.runtime.timers, lambda now: self._session_ended(member_id, now))
 
     def await_member(self, member_id: str, session_timeout_ms: int, now: Moment) -> None:
-        """It was told its id, and is expected back with it."""
+        """Notes a member that is told its id, and is expected to join with it."""
         session = self.members.pending[member_id] = self.session(member_id)
         session.extend(now, session_timeout_ms)
 
@@ -83,7 +83,7 @@ class Rebalancing:
         self.pending_went(now)
 
     def pending_went(self, now: Moment) -> None:
-        """Go on without them.  A group with nobody in it, or expected, of which nothing is kept, was never there."""
+        """Goes on after pending members went; drops a group without members, pending members and kept state."""
         self.go_on(now)
         is_used = self.phase is not State.EMPTY or self.members.pending or self._kept is not None
         offsets = self.shard.offsets
@@ -91,10 +91,10 @@ class Rebalancing:
             self.shard.groups.pop(self.id, None)
 
     def end_if_long_over(self, member: Member, now: Moment) -> None:
-        """Ends a session that was over for as long again before the broker could look.
+        """Ends the member's session if it was over for as long again before the broker could look.
 
-        What is heard of the member now was sent long ago, and by now it has given itself up.  Raises
-        Refused(UNKNOWN_MEMBER_ID).
+        A request of such a member was sent long ago, and by now it has given itself up.  Raises
+        Refused(UNKNOWN_MEMBER_ID) then.
         """
         if member.syncing is None and member.session.is_long_over(now, member.session_timeout_ms):
             self._session_ended(member.id, now)
@@ -112,7 +112,7 @@ class Rebalancing:
     # Joining.
 
     def rebalance(self, reason: str, now: Moment) -> None:
-        """Begin one, or go on with the one that is under way."""
+        """Begins a rebalance, or goes on with the one that is under way."""
         if Event.REBALANCE not in NEXT[self.phase]:
             self.go_on(now)
             return
@@ -131,7 +131,7 @@ class Rebalancing:
             self.go_on(now)
 
     def _await_others(self, delay: int, remaining: int, now: Moment) -> None:
-        """`remaining`: how much longer than `delay` it may become."""
+        """Waits `delay` for more members of a first rebalance, and at most `remaining` longer while more come."""
 
         def waited(later: Moment) -> None:
             if self._has_newcomers and remaining > 0:
@@ -146,7 +146,7 @@ class Rebalancing:
             waited(now)
 
     def go_on(self, now: Moment) -> None:
-        """Somebody joined or left: are all here that are waited for?"""
+        """Ends the joining of members if all have joined; called when one joined or left."""
         if self.phase is State.PREPARING and not self._is_first and self.members.have_all_joined:
             if len(self.members) > MEMBERS_PER_TURN:  # In a turn of its own: it takes some time.
                 self.shard.runtime.timers.at(now.steady + PAUSE_MS, self._complete_if_all_joined)
@@ -177,7 +177,7 @@ class Rebalancing:
             self._become_empty(now)
 
     def generation_changed(self) -> None:
-        """What is known of the members' subscriptions is over."""
+        """Called when the generation changes: the members' subscriptions may be others."""
 
     def _begin_generation(self, now: Moment) -> None:
         members = self.members
@@ -192,12 +192,12 @@ class Rebalancing:
                 shown = everybody if member.id == told.leader else ()
                 members.answer_join(member, told._replace(member_id=member.id, members=shown))
                 member.is_new = False
-                member.heard_of(later)
+                member.renew_session(later)
 
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
         leader = members.get(told.leader)
         assert leader is not None, "a generation has a leader"
-        tell(leader, now)  # It has work to do, and its answer may be as large as all others.
+        tell(leader, now)  # First: the leader has work to do, and its answer may be as large as all others.
         self.telling.begin([member for member in members if member is not leader], tell, now)
 
     def _become_empty(self, now: Moment) -> None:
@@ -209,12 +209,12 @@ class Rebalancing:
             _LOG.warning("group %r is empty, which could not be written: %s", self.id, refused)
 
     def everybody(self) -> tuple[JoinedMember, ...]:
-        """As the leader sees them."""
+        """Returns all members as the leader sees them."""
         protocol = self.protocol_name
         return tuple(JoinedMember(one.id, one.instance_id, one.metadata(protocol)) for one in self.members)
 
     def joined(self, member_id: str, members: tuple[JoinedMember, ...] = ()) -> JoinGroupResult:
-        """The answer to a member of this generation."""
+        """Returns the JoinGroup answer for a member of this generation."""
         return JoinGroupResult(
             ErrorCode.NONE,
             member_id,
@@ -228,7 +228,7 @@ class Rebalancing:
     # Assigning.
 
     def synced(self, member_id: str) -> None:
-        """A member has asked for its assignment."""
+        """Notes that a member has asked for its assignment."""
         unsynced = self.members.unsynced
         unsynced.discard(member_id)
         if not unsynced:
@@ -237,7 +237,7 @@ class Rebalancing:
     def _sync_timed_out(self, now: Moment) -> None:
         late = sorted(self.members.unsynced)
         if not late:
-            return  # They left, or were replaced.
+            return  # Those that were late have left, or were replaced.
         for member_id in late:
             self.members.remove(member_id)
         self.rebalance(f"not asked for assignments in time: {listed([repr(one) for one in late])}", now)
@@ -248,17 +248,17 @@ class Rebalancing:
             self.answer_sync(member, SyncGroupResult(code), now)
 
     def answer_sync(self, member: Member, answer: SyncGroupResult, now: Moment) -> None:
-        """If it waits: its session, which may have ended meanwhile, begins again."""
+        """Answers the member's SyncGroup, if one waits, and restarts its session, which may have ended meanwhile."""
         if self.members.answer_sync(member, answer):
-            member.heard_of(now)
+            member.renew_session(now)
 
-    # Keeping.
+    # Records.
 
     def kept_generation(self) -> Generation:
         return Generation(self.generation, self._protocol_type, self.protocol_name, self.members.leader, self._since)
 
     def keep(self, value: GroupMetadataValue, now: Moment) -> Written:
-        """Raises Refused, and nothing was written."""
+        """Writes the group to the log.  Raises Refused with nothing written."""
         self.written = self.shard.write_only([StateRecord(GroupMetadataKey(group=self.id), value)], now)
         self._kept = value
         return self.written

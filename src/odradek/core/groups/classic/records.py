@@ -13,7 +13,7 @@ NO_TIME = -1
 
 
 class Generation(NamedTuple):
-    """What is kept beside the members."""
+    """What the log keeps of a group beside its members."""
 
     number: int
     protocol_type: str | None
@@ -23,7 +23,7 @@ class Generation(NamedTuple):
 
 
 def value_of(generation: Generation, members: Iterable[Member], assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-    """A member without an assignment has an empty one."""
+    """Returns the record's value; a member without an assignment has an empty one."""
     return GroupMetadataValue(
         protocol_type=generation.protocol_type or "",
         generation=generation.number,
@@ -47,7 +47,7 @@ def value_of(generation: Generation, members: Iterable[Member], assignments: Map
 
 
 def join_of(value: GroupMetadataValue, member: MemberMetadata) -> JoinGroup:
-    """As if the member had joined with what is kept of it: of its protocols only the one they all worked by."""
+    """Returns the JoinGroup by which a kept member would have joined, with the group's protocol as its only one."""
     return JoinGroup(
         member_id=member.member_id,
         instance_id=member.group_instance_id,

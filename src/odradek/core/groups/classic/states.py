@@ -1,4 +1,4 @@
-"""The states of a classic group, and what leads from one to the other."""
+"""The states of a classic group, and the events that lead from one to the other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """Values are what DescribeGroups and ListGroups say."""
+    """A state; its value is the name that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"  # No members.
     PREPARING = "PreparingRebalance"  # Members join; what they had before is theirs until it ends.

@@ -1,4 +1,4 @@
-"""What a member of a generation asks for: its assignment, and from time to time whether all is well."""
+"""SyncGroup and Heartbeat of a classic group: a member asks for its assignment, and later whether all is well."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.core.promise import Promise
 
 
 def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
-    """The leader brings the assignments; the others wait for it.
+    """Takes the assignments from the leader; every other member waits for its share.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     REBALANCE_IN_PROGRESS.
@@ -27,7 +27,7 @@ def sync(group: ClassicGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGrou
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     group.synced(member.id)
     if group.phase is State.STABLE:
-        member.heard_of(now)
+        member.renew_session(now)
         promise = Promise[SyncGroupResult]()
         promise.keep(group.shard.runtime.lot, _share(group, member))
         return promise
@@ -45,7 +45,7 @@ def _check_protocol(asked: str | None, present: str | None) -> None:
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Moment) -> None:
-    """Members get their shares when the log has them, unless the group has moved on by then."""
+    """Writes the assignments; members get theirs when that is safe, unless the group has moved on by then."""
     if group.is_assigned:
         return
     generation = group.generation
@@ -89,8 +89,8 @@ def _share(group: ClassicGroup, member: Member) -> SyncGroupResult:
 def heartbeat(group: ClassicGroup, asked: Heartbeat, now: Moment) -> None:
     """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
     member = group.member(asked.member_id, asked.instance_id, asked.generation)
-    if member.joining is None:  # A new one that waits has longer.
+    if member.joining is None:  # A new member that waits has a longer session.
         group.end_if_long_over(member, now)
-        member.heard_of(now)
+        member.renew_session(now)
     if group.phase is State.PREPARING:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)

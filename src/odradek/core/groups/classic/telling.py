@@ -1,4 +1,4 @@
-"""The members of a group are told in portions what has become of it: a thousand in one turn hold up everybody else."""
+"""Answers the members of a group in portions: a thousand answers in one turn would hold up everybody else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tell = Callable[[Member, Moment], None]
 
 
 class Telling:
-    """One thing at a time: who has more to say, or changes what is said, has the rest told at once."""
+    """One round of answers at a time: a change of the group, or another round, first finishes this one at once."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -25,12 +25,12 @@ class Telling:
         self._timer: Timer | None = None
 
     def begin(self, members: Iterable[Member], tell: Tell, now: Moment) -> None:
-        """`tell` gets each of them, also those that have left meanwhile."""
+        """Calls `tell` with each member, also with those that leave meanwhile."""
         self.finish(now)
         self.left.extend(members)
         self._tell = tell
         if len(self.left) > MEMBERS_PER_TURN:
-            self._pause(now)  # To have come so far took some time, too.
+            self._pause(now)  # What led here took some time already.
         else:
             self.finish(now)
 
@@ -39,9 +39,9 @@ class Telling:
         self.drop()
 
     def drop(self) -> None:
-        """The rest is told nothing."""
+        """Ends the round without answering the rest."""
         self.left.clear()
-        self._tell = None  # It may have what all members say.
+        self._tell = None  # It may refer to what all members said.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

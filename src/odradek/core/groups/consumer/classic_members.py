@@ -4,7 +4,7 @@
     SyncGroup   tells what it has, as its own leader would have; nobody leads, the coordinator assigns
     Heartbeat   asks it to join again as long as there is a next step for it
 
-Its epoch is the generation that it knows.
+The member's epoch is the generation that it knows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGroupResult]:
-    """Raises Refused, and the group is as it was: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, ..."""
+    """Joins.  Raises Refused (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, ...) with the group as it was."""
     runtime, draft = group.shard.runtime, Draft(group.shard, group.id, group)
     draft.sees = asked.sees
     member_id = asked.member_id or to_text(runtime.entropy.new_uuid())
@@ -69,7 +69,7 @@ def join(group: ConsumerGroup, asked: JoinGroup, now: Moment) -> Promise[JoinGro
 
 
 def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscription:
-    """By its first protocol, as all have the same.  Raises Refused(INCONSISTENT_GROUP_PROTOCOL)."""
+    """Reads the first protocol's subscription, as all have the same.  Raises Refused(INCONSISTENT_GROUP_PROTOCOL)."""
     classic = [dict(member.said.classic.protocols) for member in state.classic_members if member.said.classic]
     is_common = any(all(name in protocols for protocols in classic) for name, _ in asked.protocols)
     if asked.protocol_type != CONSUMERS or not is_common:
@@ -81,7 +81,7 @@ def _checked(state: GroupState, asked: JoinGroup) -> ConsumerProtocolSubscriptio
 
 
 def _member(draft: Draft, asked: JoinGroup, member_id: str) -> Member:
-    """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    """Returns the member that joins, a new one if need be.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
     if asked.instance_id is None:
         return draft.state.members.get(member_id) or Member(member_id)
     if asked.member_id:
@@ -112,7 +112,7 @@ def _joined(member: Member) -> JoinGroupResult:
 def _await_sync(group: ConsumerGroup, member: Member, now: Moment) -> None:
     group.cancel(Alarm.JOIN, member.id)
     group.cancel(Alarm.REBALANCE, member.id)
-    group.heard_of(member, now)
+    group.renew_session(member, now)
     group.set(Alarm.SYNC, member.id, member.said.rebalance_timeout_ms, now)
 
 
@@ -135,8 +135,10 @@ def _when_safe(
 
 
 def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGroupResult]:
-    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
-    REBALANCE_IN_PROGRESS: there is an assignment already that it has to join for.
+    """Answers with the member's assignment.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+    REBALANCE_IN_PROGRESS if there is a newer assignment already, for which the member has to join.
     """
     member, classic = _classic(group, asked.member_id, asked.instance_id, asked.generation)
     name, metadata = classic.protocols[0]
@@ -146,7 +148,7 @@ def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGro
         _await_join(group, member, now)
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     group.cancel(Alarm.SYNC, member.id)
-    group.heard_of(member, now)
+    group.renew_session(member, now)
     runtime = group.shard.runtime
     assignment = migration.assignment_bytes(member.current.assigned, metadata, runtime.view())
     promise = Promise[SyncGroupResult]()
@@ -157,7 +159,7 @@ def sync(group: ConsumerGroup, asked: SyncGroup, now: Moment) -> Promise[SyncGro
 def heartbeat(group: ConsumerGroup, asked: Heartbeat, now: Moment) -> None:
     """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS: join again."""
     member, _ = _classic(group, asked.member_id, asked.instance_id, asked.generation)
-    group.heard_of(member, now)
+    group.renew_session(member, now)
     if _has_a_next_step(group.kept, member):
         _await_join(group, member, now)
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -179,7 +181,7 @@ def _waits_for_others(state: GroupState, member: Member) -> bool:
 
 
 def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
-    """From the first time that it was told."""
+    """Sets the time in which the member must join again, from the first time that it was told to."""
     if not group.is_set(Alarm.JOIN, member.id):
         group.set(Alarm.JOIN, member.id, member.said.rebalance_timeout_ms, now)
 
@@ -187,7 +189,7 @@ def _await_join(group: ConsumerGroup, member: Member, now: Moment) -> None:
 def _classic(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[Member, ClassicMember]:
-    """Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
+    """Returns the classic member.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION)."""
     member = group.kept.named(member_id, instance_id)
     if member.said.classic is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} speaks the consumer protocol")
@@ -197,7 +199,7 @@ def _classic(
 
 
 def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
-    """Members of either protocol: an administrator removes them so.  Raises Refused, and nobody has left."""
+    """Removes members of either protocol, as an administrator does.  Raises Refused with nobody removed."""
     codes: list[ErrorCode] = []
     gone: dict[str, tuple[Member, str]] = {}
     for leaver in leavers:
@@ -215,7 +217,7 @@ def leave(group: ConsumerGroup, leavers: Sequence[Leaver], now: Moment) -> Left:
 
 
 def _leaver(group: ConsumerGroup, leaver: Leaver) -> Member:
-    """By instance id alone too.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    """Finds a leaver, also by its instance id alone.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
     if leaver.instance_id is not None and not leaver.member_id:
         member = group.kept.static_member(leaver.instance_id)
         if member is not None:

@@ -1,4 +1,4 @@
-"""A change of a group that is being decided: its records so far, and what the group will be when they are written.
+"""A change of a consumer group that is being decided: its records so far, and the group's state once they are written.
 
 Every step sees what those before it decided, and nothing has happened until all of it is in the log, as one batch.
 """
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """`state` is not to be changed but through `add`; once it is written it is the group's own."""
+    """One change.  `state` is changed through `add` only; once the records are written it becomes the group's own."""
 
     def __init__(self, shard: GroupShard, group_id: str, group: ConsumerGroup | None) -> None:
-        """Of a group that is there, or of a new one."""
+        """Begins a change of `group`, or with None the making of a new group."""
         self.shard = shard
         self.group = group
         self.state = GroupState(group_id) if group is None else group.kept
@@ -36,7 +36,7 @@ class Draft:
         self.sees: Callable[[str], bool] | None = None  # The topics that who asks may describe; None: all.
         self.has_looked_at_topics = self.has_looked_at_regexes = False
         self._is_copy = group is None
-        self._gone: list[str] = []  # Ids of members.
+        self._gone: list[str] = []  # Ids of members that were removed.
 
     def add(self, *added: StateRecord) -> None:
         if not self._is_copy:
@@ -47,7 +47,7 @@ class Draft:
         self.records.extend(added)
 
     def replaces(self, tombstones: Iterable[StateRecord]) -> None:
-        """Of a group of another kind, that was here till now."""
+        """Deletes a group of another kind, of this name, by its tombstones."""
         assert not self.records
         self.records.extend(tombstones)
 
@@ -66,7 +66,7 @@ class Draft:
         return self.group is None or self.group.has_stale_topics
 
     def commit(self, now: Moment, history: Rebalances | None = None) -> tuple[ConsumerGroup, Written | None]:
-        """The group, as it is from now on.  Raises Refused, and nothing happened."""
+        """Writes the change, and returns the group as it is now.  Raises Refused with nothing changed."""
         written = self._write(now) if self.records else None
         group = self.shard.groups[self.state.id]
         assert isinstance(group, ConsumerGroup), "its records make it one"
@@ -75,13 +75,13 @@ class Draft:
         if self.reasons:
             group.rebalances.add(group.id, Rebalance(now.wall, group.kept.epoch - 1, "; ".join(self.reasons)))
         if self.has_looked_at_topics:
-            group.has_looked_at_topics()
+            group.note_topics_seen()
         if self.has_looked_at_regexes:
-            group.has_looked_at_regexes(now)
+            group.note_regexes_resolved(now)
         return group, written
 
     def _write(self, now: Moment) -> Written:
-        """The group's state is the draft's then, to which these records were applied already."""
+        """Writes the records; the group takes over the draft's state, to which they were applied already."""
         if self.group is None:
             return self.shard.write(self.records, now)
         written = self.shard.write_only(self.records, now)

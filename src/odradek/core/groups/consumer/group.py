@@ -20,23 +20,23 @@ from odradek.core.moment import Moment
 if TYPE_CHECKING:
     from odradek.core.groups.shard import GroupShard
 
-COMMIT_BY_EPOCH_SINCE = 9  # Of OffsetCommit: before, an epoch is not known to it.
+COMMIT_BY_EPOCH_SINCE = 9  # The first version of OffsetCommit with a member epoch.
 
 
 class Alarm(Enum):
-    """What a member has to do in time."""
+    """A timer of a member, by what the member has to do in time."""
 
-    SESSION = auto()  # Be heard of.
-    REBALANCE = auto()  # Give up what it owns no more.
-    JOIN = auto()  # Of classic members: join again,
-    SYNC = auto()  # and ask for the assignment.
+    SESSION = auto()  # Send a heartbeat.
+    REBALANCE = auto()  # Give up the partitions that it is to revoke.
+    JOIN = auto()  # Classic members: join again.
+    SYNC = auto()  # Classic members: ask for the assignment.
 
 
 Rang = Callable[["ConsumerGroup", Alarm, str, Moment], None]
 
 
 class ConsumerGroup:
-    """`kept` is what the log has; alarms and history are lost with the broker."""
+    """One consumer group.  `kept` is what the log has; alarms and history are lost with the broker."""
 
     def __init__(self, group_id: str, shard: GroupShard, rang: Rang) -> None:
         """`rang` is called when a member has not done in time what it had to."""
@@ -44,7 +44,7 @@ class ConsumerGroup:
         self.shard = shard
         self.kept = GroupState(group_id)
         self.rebalances = Rebalances()
-        self._topics_seen: int | None = None  # Versions of the cluster's topics that were looked at.
+        self._topics_seen: int | None = None  # The version of the cluster's topics that was last looked at.
         self._regexes_seen: int | None = None
         self.resolved_at: int | None = None  # When regexes were last held against all topics (steady clock).
         self._rang = rang
@@ -72,7 +72,7 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.kept.members
 
-    # What others ask.
+    # Questions of the rest of the broker.
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int, now: Moment
@@ -118,10 +118,10 @@ class ConsumerGroup:
         return topic in self.kept.topics()
 
     def offsets_expire_after(self, now: Moment) -> int | None:
-        """By the time of each commit, whoever the members are."""
+        """Offsets expire by the time of each commit, whoever the members are."""
         return 0
 
-    # Keeping.
+    # Records.
 
     def records(self) -> Iterable[StateRecord]:
         return records.everything(self.kept, 0)
@@ -130,14 +130,14 @@ class ConsumerGroup:
         return list(records.tombstones(self.kept))
 
     def apply(self, key: object, value: object | None) -> None:
-        """From the log."""
+        """Takes in one record from the log."""
         self.kept.apply(key, value)
         member_id = getattr(key, "member_id", None)
         if member_id is not None and member_id not in self.kept.members:
             self._cancel_all(member_id)
 
     def keep(self, state: GroupState, gone: Iterable[str]) -> None:
-        """The log has it; the members `gone` are not in it any more."""
+        """Takes over a state that was written to the log, without the members `gone`."""
         self.kept = state
         for member_id in gone:
             self._cancel_all(member_id)
@@ -149,7 +149,7 @@ class ConsumerGroup:
     # Alarms.
 
     def set(self, alarm: Alarm, member_id: str, ms: int, now: Moment) -> None:
-        """`ms` from now, whatever it was set to before."""
+        """Sets a member's alarm to `ms` from now, whatever it was set to before."""
         session = self._alarms.get((alarm, member_id))
         if session is None:
             session = Session(self.shard.runtime.timers, lambda later: self._ring(alarm, member_id, later))
@@ -168,15 +168,15 @@ class ConsumerGroup:
         self._alarms.pop((alarm, member_id), None)
         self._rang(self, alarm, member_id, now)
 
-    def heard_of(self, member: Member, now: Moment) -> None:
-        """Its session begins anew."""
+    def renew_session(self, member: Member, now: Moment) -> None:
+        """Restarts the member's session timeout."""
         classic = member.said.classic
         configs = self.shard.runtime.configs
         ms = configs.int("group.consumer.session.timeout.ms") if classic is None else classic.session_timeout_ms
         self.set(Alarm.SESSION, member.id, ms, now)
 
     def await_revocation(self, member: Member, now: Moment) -> None:
-        """Of classic members their joining is awaited."""
+        """Sets the time in which the member must revoke, if it has to; classic members have to join in time instead."""
         if member.current.state is MemberState.UNREVOKED and not member.is_classic:
             self.set(Alarm.REBALANCE, member.id, member.said.rebalance_timeout_ms, now)
         else:
@@ -186,25 +186,25 @@ class ConsumerGroup:
 
     @property
     def has_stale_topics(self) -> bool:
-        """They are to be looked at with the next heartbeat."""
+        """True if the cluster's topics changed: they are to be looked at with the next heartbeat."""
         return self._topics_seen != self.shard.runtime.view().version
 
     @property
     def has_stale_regexes(self) -> bool:
         return self._regexes_seen != self.shard.runtime.view().version
 
-    def has_looked_at_topics(self) -> None:
+    def note_topics_seen(self) -> None:
         self._topics_seen = self.shard.runtime.view().version
 
-    def has_looked_at_regexes(self, now: Moment) -> None:
+    def note_regexes_resolved(self, now: Moment) -> None:
         self._regexes_seen = self.shard.runtime.view().version
         self.resolved_at = now.steady
 
-    # As its shard comes and goes.
+    # Begin and end of the shard.
 
     def begin(self, now: Moment) -> None:
         for member in self.kept.members.values():
-            self.heard_of(member, now)
+            self.renew_session(member, now)
             self.await_revocation(member, now)
 
     def end(self) -> None:
@@ -214,5 +214,5 @@ class ConsumerGroup:
 
 
 def _stale(member: Member, *, is_transactional: bool) -> ErrorCode:
-    """To a classic member, and within a transaction, an epoch is a generation."""
+    """Returns the code for a stale epoch: to a classic member, and within a transaction, an epoch is a generation."""
     return ErrorCode.ILLEGAL_GENERATION if is_transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

@@ -30,7 +30,7 @@ SUBSCRIBED_TOPICS_MAX = 8_000  # Taken in, sorted and written at once: 10 ms.
 
 
 class Heartbeat(NamedTuple):
-    """What a member says; None says: as before."""
+    """A ConsumerGroupHeartbeat request; None in a field says: as before."""
 
     group_id: str
     member_id: str  # "" for a new one, of v0.
@@ -48,7 +48,7 @@ class Heartbeat(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """The answer, which waits for `written` if there is such a thing.  `assignment` None: as before."""
+    """The answer, which waits for `written` if anything was.  `assignment` None says: as before."""
 
     member_id: str
     epoch: int
@@ -58,7 +58,7 @@ class Beat(NamedTuple):
 
 
 def check(asked: Heartbeat, assignors: Collection[str], *, makes_member_ids: bool) -> None:
-    """What can be said of a request without its group.  `makes_member_ids`: v0.  Raises Refused."""
+    """Checks what can be checked without the group.  `makes_member_ids` in v0.  Raises Refused."""
     needs_member_id = not makes_member_ids or asked.epoch > JOIN_EPOCH or asked.epoch == LEAVE_EPOCH
     _check_present("MemberId", asked.member_id if needs_member_id else None)
     _check_present("GroupId", asked.group_id)
@@ -93,7 +93,7 @@ def _check_join(asked: Heartbeat) -> None:
 
 
 def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
-    """Raises Refused, and the group is as it was."""
+    """Handles one heartbeat.  Raises Refused with the group as it was."""
     if asked.epoch < JOIN_EPOCH:
         return _leave(shard, asked, now)
     draft, upgraded = migration.opened(shard, asked.group_id, may_make=asked.epoch == JOIN_EPOCH)
@@ -107,7 +107,7 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
     steps.assign(draft, now)
     member = steps.reconcile(draft, member_id, asked.owned, has_resubscribed=has_resubscribed)
     group, written = migration.commit(draft, upgraded, now)
-    group.heard_of(member, now)
+    group.renew_session(member, now)
     if before.is_classic:
         group.cancel(Alarm.JOIN, member_id)
         group.cancel(Alarm.SYNC, member_id)
@@ -124,7 +124,10 @@ def heartbeat(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
 
 
 def _member(draft: Draft, asked: Heartbeat, member_id: str) -> Member:
-    """Raises Refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID."""
+    """Returns the member that the request is from.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID.
+    """
     if asked.epoch == JOIN_EPOCH:
         if asked.instance_id is not None:
             return joining.join_static(draft, member_id, asked.instance_id, is_classic=False)
@@ -135,7 +138,7 @@ def _member(draft: Draft, asked: Heartbeat, member_id: str) -> Member:
 
 
 def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
-    """True if the member is subscribed to something else now."""
+    """Notes what the member says; returns True if it is subscribed to something else now."""
     old = before.said
     said = Said(
         instance_id=old.instance_id if asked.instance_id is None else asked.instance_id,
@@ -153,7 +156,7 @@ def _say(draft: Draft, before: Member, asked: Heartbeat, now: Moment) -> bool:
 
 
 def subscribe(draft: Draft, before: Member, said: Said, now: Moment) -> bool:
-    """The member says this now; True if it is subscribed to something else than before."""
+    """Puts what the member says now into the draft; returns True if its subscription is another than before."""
     is_new = before.id not in draft.state.members
     if is_new or said != before.said:
         draft.put_said(before.id, said)
@@ -165,7 +168,7 @@ def subscribe(draft: Draft, before: Member, said: Said, now: Moment) -> bool:
 
 
 def _is_full(asked: Heartbeat) -> bool:
-    """A member that says everything is told everything: it may have missed an answer."""
+    """True for a member that says everything; it is told everything, since it may have missed an answer."""
     has_subscription = asked.topics is not None or asked.regex is not None
     return asked.rebalance_timeout_ms != AS_BEFORE and has_subscription and asked.owned is not None
 
@@ -175,7 +178,7 @@ def _assignment(held: Held) -> Assignment:
 
 
 def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
-    """Raises Refused: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Removes the member.  Raises Refused: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     group = shard.groups.get(asked.group_id)
     if not isinstance(group, ConsumerGroup):
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} is not a consumer group.")
@@ -187,7 +190,7 @@ def _leave(shard: GroupShard, asked: Heartbeat, now: Moment) -> Beat:
 
 
 def _leave_for_a_while(group: ConsumerGroup, member: Member, now: Moment) -> Beat:
-    """Its partitions wait for it, till its session has ended; of what it was giving up it has let go."""
+    """Keeps a static member's partitions till its session has ended; those it was revoking it has given up."""
     draft = Draft(group.shard, group.id, group)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.current.assigned.items()}
     left = member.current._replace(epoch=LEFT_EPOCH, assigned=assigned, revoking=NOTHING)

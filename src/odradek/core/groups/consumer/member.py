@@ -23,11 +23,11 @@ Subscription: TypeAlias = tuple[frozenset[str], str]  # To topics by name, and b
 Held: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 
 NOTHING: Held = MappingProxyType({})
-UNKNOWN_EPOCH, LEFT_EPOCH = -1, -2  # Of a member without a current assignment; of a static one that comes back.
+UNKNOWN_EPOCH, LEFT_EPOCH = -1, -2  # A member without a current assignment; a static one that left for a while.
 
 
 class MemberState(IntEnum):
-    """As in the record."""
+    """Where a member is on the way to its target; numbers as in the record."""
 
     STABLE = 0  # It has all of its target.
     UNREVOKED = 1  # It has to give something up first, and to say so.
@@ -40,7 +40,7 @@ class MemberState(IntEnum):
 
 
 class ClassicMember(NamedTuple):
-    """What only a member has that still speaks the classic protocol."""
+    """What is kept of a member only if it still speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -133,16 +133,16 @@ class Current(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Held, revoking: Held = NOTHING) -> Current:
-        """The next one."""
+        """Returns the next one, in `epoch`."""
         return Current(epoch, self.epoch, state, assigned, revoking)
 
     @property
     def held(self) -> tuple[Held, Held]:
-        """All that nobody else may have yet."""
+        """Assigned and revoking partitions: all that nobody else may have yet."""
         return self.assigned, self.revoking
 
     def partitions(self) -> Iterable[tuple[Uuid, int]]:
-        """The same, one by one."""
+        """Yields the partitions of `held` one by one."""
         for held in self.held:
             for topic, epochs in held.items():
                 for partition in epochs:
@@ -153,7 +153,7 @@ GONE = Current(UNKNOWN_EPOCH, UNKNOWN_EPOCH)
 
 
 class Member(NamedTuple):
-    """One member, replaced whole."""
+    """One member, an immutable value."""
 
     id: str
     said: Said = Said()
@@ -169,7 +169,7 @@ def held_since(assignment: Assignment, epoch: int) -> Held:
 
 
 def _held(listed: Sequence[TopicPartitions], member_epoch: int) -> Held:
-    """Older brokers did not write the epochs of partitions: the member's own is the safe guess."""
+    """Reads partitions with their epochs; older brokers wrote none, and the member's own is the safe guess."""
     held = {}
     for one in listed:
         epochs = one.assignment_epochs

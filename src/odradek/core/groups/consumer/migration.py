@@ -1,4 +1,4 @@
-"""From the classic to the consumer protocol and back, while the members go on (group.consumer.migration.policy).
+"""Migrates groups from the classic to the consumer protocol and back, under way (group.consumer.migration.policy).
 
     classic ──> consumer: a member of the consumer protocol joins.  All keep their partitions; the classic members go
                 on with JoinGroup, SyncGroup and Heartbeat (classic_members.py)
@@ -55,11 +55,11 @@ def _policy(draft: Draft) -> str:
     return draft.configs.str("group.consumer.migration.policy").lower()
 
 
-# Upwards.
+# From the classic to the consumer protocol.
 
 
 def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, ClassicGroup | None]:
-    """A group of consumers to be changed, and the classic one whose place it takes.
+    """Opens a draft of a consumer group, and returns it with the classic group whose place it takes, if any.
 
     Raises Refused(GROUP_ID_NOT_FOUND).
     """
@@ -80,7 +80,7 @@ def opened(shard: GroupShard, group_id: str, *, may_make: bool) -> tuple[Draft, 
 
 
 def commit(draft: Draft, upgraded: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Written | None]:
-    """Raises Refused, and the group is as it was; its members only have to ask again what they had asked."""
+    """Writes the draft.  Raises Refused with the group as it was; members then have to ask again what they asked."""
     if upgraded is None:
         return draft.commit(now)
     for member in upgraded.members:
@@ -111,7 +111,7 @@ def _cannot_upgrade(group: ClassicGroup, reason: str) -> None:
 
 
 def _take_over(draft: Draft, group: ClassicGroup) -> None:
-    """As if the classic generation had been an epoch, with what its leader assigned as the target."""
+    """Takes over a classic group: its generation becomes an epoch, its leader's assignment the target."""
     taken: set[tuple[Uuid, int]] = set()
     for member in group.members:
         try:
@@ -148,7 +148,7 @@ def _said(group: ClassicGroup, member: ClassicGroupMember) -> Said:
 
 
 def _target(view: ClusterView, member: ClassicGroupMember) -> Assignment | None:
-    """None if there is more in it than partitions."""
+    """Returns a classic member's assignment as a target; None if there is more in it than partitions."""
     if not member.assignment:
         return {}
     assignment = decode_assignment(member.assignment)
@@ -156,7 +156,7 @@ def _target(view: ClusterView, member: ClassicGroupMember) -> Assignment | None:
 
 
 def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
-    """A leader may have given a partition twice; here only the first has it."""
+    """Returns the target without partitions that were taken: a leader may have assigned one twice."""
     mine = {}
     for topic, partitions in target.items():
         free = Partitions(partition for partition in partitions if (topic, partition) not in taken)
@@ -167,18 +167,18 @@ def _untaken(target: Assignment, taken: set[tuple[Uuid, int]]) -> Assignment:
 
 
 def by_id(listed: list[TopicPartition], view: ClusterView) -> Assignment:
-    """What members call by name, as far as it is there."""
+    """Translates partitions named by topic name to topic ids; unknown topics are left out."""
     found = ((view.topics.get(TopicName(one.topic)), one.partitions) for one in listed)
     return {
         topic.id: Partitions(partitions) for topic, partitions in found if topic is not None and topic.id != ZERO_UUID
     }
 
 
-# Downwards.
+# From the consumer to the classic protocol.
 
 
 def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
-    """Without those that are gone, is anybody left, and do all speak the classic protocol?"""
+    """True if without those that are gone there are members left, and all speak the classic protocol."""
     left = [member for member in draft.state.members.values() if member.id not in gone]
     if not left or not all(member.is_classic for member in left):
         return False
@@ -186,9 +186,9 @@ def can_downgrade(draft: Draft, gone: Set[str] = frozenset()) -> bool:
 
 
 def downgrade(draft: Draft, gone: Set[str], reason: str | None, now: Moment) -> Written:
-    """To a classic group, stable with the target of each member.  With a reason its members have to join again.
+    """Makes the group a classic one, stable with each member's target; with a reason its members have to join again.
 
-    Raises Refused, and nothing happened.
+    Raises Refused with nothing changed.
     """
     shard, group = draft.shard, draft.group
     assert group is not None
@@ -235,7 +235,7 @@ def _classic_member(draft: Draft, member: Member, protocol: str) -> MemberMetada
 
 
 def assignment_bytes(assignment: Mapping[Uuid, Iterable[int]], metadata: bytes, view: ClusterView) -> bytes:
-    """As the member's own leader would have written it: in the version of its subscription."""
+    """Encodes an assignment as a classic leader would have, in the version of the member's subscription."""
     version = int.from_bytes(metadata[:2], "big", signed=True) if len(metadata) >= 2 else 0
     named = sorted((view.names[topic], partitions) for topic, partitions in assignment.items() if topic in view.names)
     listed = [TopicPartition(topic=name, partitions=sorted(partitions)) for name, partitions in named]
@@ -245,7 +245,7 @@ def assignment_bytes(assignment: Mapping[Uuid, Iterable[int]], metadata: bytes, 
 
 
 def _elected(members: list[Member]) -> str:
-    """The protocol with the most votes of those that all support."""
+    """Returns the protocol with the most votes of those that all members support."""
     protocols = [[name for name, _ in member.said.classic.protocols] for member in members if member.said.classic]
     supporters = Counter(name for names in protocols for name in names)
     votes = Counter(next(name for name in names if supporters[name] == len(protocols)) for names in protocols)

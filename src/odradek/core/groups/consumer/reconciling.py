@@ -18,23 +18,23 @@ from odradek.base.uuids import Uuid
 from odradek.core.groups.assignors.spec import Assignment, Partitions
 from odradek.core.groups.consumer.member import NOTHING, Current, Held, MemberState
 
-IsFree = Callable[[Uuid, int], bool]  # Nobody else has it.
+IsFree = Callable[[Uuid, int], bool]  # True if nobody else has the partition.
 
 _NONE: Partitions = frozenset()
 
 
 class Aim(NamedTuple):
-    """Where the member shall come to, and what it says."""
+    """Where the member shall come to, and what it says of itself."""
 
-    epoch: int  # Of the assignment.
+    epoch: int  # The epoch of the target assignment.
     target: Assignment
-    topics: Set[Uuid]  # That it is subscribed to now; the target may be of an earlier subscription.
-    owned: Assignment | None  # What it says it owns; None: as it said before.
+    topics: Set[Uuid]  # Those that the member is subscribed to now; the target may be of an earlier subscription.
+    owned: Assignment | None  # What the member says it owns; None: as it said before.
     has_resubscribed: bool
 
 
 def step(current: Current, aim: Aim, is_free: IsFree) -> Current:
-    """The same, if there is nothing to do yet.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    """Returns the member's next step; `current` itself if there is none yet.  Raises Refused(FENCED_MEMBER_EPOCH)."""
     match current.state:
         case MemberState.STABLE if current.epoch == aim.epoch:
             return _unsubscribed(current, aim) if aim.has_resubscribed else current
@@ -57,7 +57,7 @@ def _still_owns(revoking: Held, aim: Aim) -> bool:
 
 
 def _unsubscribed(current: Current, aim: Aim) -> Current:
-    """Of topics that it has left it gives up all, before there is a new target."""
+    """Has the member give up all partitions of topics that it unsubscribed from, before there is a new target."""
     kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.topics}
     if len(kept) == len(current.assigned):
         return current
@@ -70,7 +70,7 @@ def _unsubscribed(current: Current, aim: Aim) -> Current:
 
 
 def _towards(current: Current, aim: Aim, is_free: IsFree, epoch: int) -> Current:
-    """`epoch` is the one it stays in while it revokes."""
+    """Returns the next step towards the target; `epoch` is the one that the member stays in while it revokes."""
     target = {topic: partitions for topic, partitions in aim.target.items() if topic in aim.topics}
     kept, revoking = _split(current.assigned, target)
     if revoking and _still_owns(revoking, aim):
@@ -87,7 +87,7 @@ def _towards(current: Current, aim: Aim, is_free: IsFree, epoch: int) -> Current
 
 
 def _split(held: Held, target: Assignment) -> tuple[Held, Held]:
-    """What stays, and what has to go."""
+    """Splits what the member has into what stays and what has to go."""
     stays, goes = {}, {}
     for topic, epochs in held.items():
         wanted = target.get(topic, _NONE)

@@ -1,4 +1,4 @@
-"""What is written of a consumer group, one function for each kind of record; and all of it, in Kafka's order."""
+"""The records of a consumer group: one function for each kind, and one for all of them, in Kafka's order."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def no_member(group_id: str, member_id: str) -> list[StateRecord]:
 
 
 def everything(state: GroupState, at: int) -> Iterator[StateRecord]:
-    """Read again, they make the same state."""
+    """Yields the records that make the same state when they are read again."""
     for member in state.members.values():
         yield said(state.id, member.id, member.said)
     for pattern, topics in state.regexes.items():
@@ -88,7 +88,7 @@ def everything(state: GroupState, at: int) -> Iterator[StateRecord]:
 
 
 def tombstones(state: GroupState) -> Iterator[StateRecord]:
-    """Members go before what they belong to."""
+    """Yields the tombstones of the whole group, those of members first."""
     for member_id in state.members:
         yield current(state.id, member_id, None)
     for member_id in {**state.members, **state.targets}:

@@ -32,19 +32,19 @@ from odradek.record.internal.consumer_groups import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-FIRST_EPOCH = 1  # Of a group of which nothing is written yet, and of its empty assignment.
+FIRST_EPOCH = 1  # The epoch of a group of which nothing is written yet, and of its empty assignment.
 NO_ASSIGNMENT: Assignment = {}
 
 
 class Assigned(NamedTuple):
-    """For which epoch of the group the target was computed, and when (ms, wall clock; 0: it never was)."""
+    """The group epoch for which the target was computed, and when (ms, wall clock; 0: never)."""
 
     epoch: int = FIRST_EPOCH
     at: int = 0
 
 
 class GroupState:
-    """Of one group.  A copy shares only what is never changed."""
+    """The state of one group.  A copy shares only what is never changed."""
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
@@ -55,7 +55,7 @@ class GroupState:
         self.subscriptions: dict[Subscription, int] = {}  # How many members have each.
         self.targets: dict[str, Assignment] = {}
         self.assigned = Assigned()
-        self.regexes: dict[str, frozenset[str]] = {}  # The topics that each was found to match.
+        self.regexes: dict[str, frozenset[str]] = {}  # The topics that each regex was found to match.
         self.owners: dict[tuple[Uuid, int], str] = {}
         self.has_partition_metadata = False  # A record of an older broker, to be removed.
 
@@ -69,7 +69,7 @@ class GroupState:
     # From the log.
 
     def apply(self, key: object, value: object | None) -> None:
-        """One record of the group.  Tombstones of what isn't there mean nothing."""
+        """Takes in one record of the group.  Tombstones of what isn't there change nothing."""
         match key:
             case ConsumerGroupMemberMetadataKey():
                 assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
@@ -148,22 +148,22 @@ class GroupState:
         else:
             self.targets[member_id] = {Uuid(one.topic_id): Partitions(one.partitions) for one in value.topic_partitions}
 
-    # Asking.
+    # What is known.
 
     def known(self, member_id: str) -> Member:
-        """Raises Refused(UNKNOWN_MEMBER_ID)."""
+        """Returns the member.  Raises Refused(UNKNOWN_MEMBER_ID)."""
         member = self.members.get(member_id)
         if member is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
         return member
 
     def static_member(self, instance_id: str | None) -> Member | None:
-        """The member that this instance is now."""
+        """Returns the member that has this instance id now; None if there is none."""
         member_id = None if instance_id is None else self.static.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def named(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that says to be this one.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+        """Returns the member with these ids.  Raises Refused(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
         if instance_id is None:
             return self.known(member_id)
         member = self.static_member(instance_id)
@@ -177,13 +177,13 @@ class GroupState:
         return self.targets.get(member_id, NO_ASSIGNMENT)
 
     def topics_of(self, subscription: Subscription) -> frozenset[str]:
-        """Their names."""
+        """Returns the names of the topics that a subscription stands for."""
         names, regex = subscription
         matched = self.regexes.get(regex)
         return names | matched if matched else names
 
     def topics(self) -> frozenset[str]:
-        """The names that anybody is subscribed to."""
+        """Returns the names of all topics that a member is subscribed to."""
         return frozenset().union(*map(self.topics_of, self.subscriptions))
 
     @property
@@ -192,12 +192,12 @@ class GroupState:
         return sorted({regex for _, regex in self.subscriptions if regex})
 
     def is_free(self, topic: Uuid, partition: int, member_id: str) -> bool:
-        """Nobody else has it, so this member may."""
+        """True if no other member has the partition."""
         return self.owners.get((topic, partition), member_id) == member_id
 
     @property
     def preferred_assignor(self) -> str | None:
-        """What most members that care want."""
+        """The assignor that most of the members want that name one; None if none does."""
         votes = Counter(one.said.assignor for one in self.members.values() if one.said.assignor is not None)
         return max(sorted(votes), key=votes.__getitem__, default=None)
 

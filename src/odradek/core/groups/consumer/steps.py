@@ -1,4 +1,4 @@
-"""What follows from a change of the members' subscriptions, one step after the other, each a part of the same draft.
+"""The steps that follow a change of the members' subscriptions, all in the same draft.
 
 resolve regexes ──> a new epoch of the group ──> a target assignment for it ──> one member's next step towards it
 """
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def assignor_names(configs: BrokerConfigs) -> list[str]:
-    """Those that members may ask for; the first is the one of groups that ask for none."""
+    """Returns the assignors that members may ask for; the first is that of groups whose members ask for none."""
     return [CLASSES.get(name, name) for name in configs.list("group.consumer.assignors")] or list(ASSIGNORS)
 
 
@@ -28,7 +28,7 @@ def assignor_names(configs: BrokerConfigs) -> list[str]:
 
 
 def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
-    """After `member` said something else than `before`: is what it is subscribed to by a regex another?
+    """Resolves the member's regex if it is another than `before`; returns False if it is the same.
 
     Raises Refused(INVALID_REGULAR_EXPRESSION).
     """
@@ -43,13 +43,13 @@ def resolve(draft: Draft, before: Said, member: Member, now: Moment) -> bool:
 
 
 def forget(draft: Draft, pattern: str) -> None:
-    """What it matched, if no member is subscribed by it any more."""
+    """Forgets what a regex matched, if no member is subscribed by it any more."""
     if pattern in draft.state.regexes and pattern not in draft.state.patterns:
         draft.add(records.regex(draft.state.id, pattern, None, 0))
 
 
 def resolve_again(draft: Draft, now: Moment) -> None:
-    """Hold all of them against all topics, if topics have changed or it is long ago."""
+    """Matches every subscribed regex against all topics again if topics changed or the last match is too old."""
     group, patterns = draft.group, draft.state.patterns
     if group is None or not (patterns and _is_due(draft, now)):
         return
@@ -71,9 +71,9 @@ def _is_due(draft: Draft, now: Moment) -> bool:
 
 
 def _put(draft: Draft, pattern: str, now: Moment) -> bool:
-    """False: it matches what it matched before.
+    """Matches a regex against all topics; returns False if it matches what it matched before.
 
-    What matches counts for every member with that pattern, and is what this one may describe, as in Apache Kafka.
+    The result counts for every member with that regex, and has what this member may describe, as in Apache Kafka.
     """
     matched = topics.matching(pattern, draft.view.topics)
     if draft.sees is not None:
@@ -88,7 +88,7 @@ def _put(draft: Draft, pattern: str, now: Moment) -> bool:
 
 
 def raise_epoch(draft: Draft) -> None:
-    """If there is a reason; changed topics are one."""
+    """Raises the group's epoch if there is a reason; changed topics are one."""
     if not (draft.reasons or draft.has_stale_topics):
         return
     state = draft.state
@@ -106,7 +106,7 @@ def raise_epoch(draft: Draft) -> None:
 
 
 def assign(draft: Draft, now: Moment) -> None:
-    """For the group's epoch, unless the last one was a moment ago: then with a later heartbeat."""
+    """Computes a target assignment for the group's epoch; if the last one is too new, a later heartbeat does."""
     state = draft.state
     if state.assigned.epoch >= state.epoch:
         return
@@ -118,7 +118,7 @@ def assign(draft: Draft, now: Moment) -> None:
     targets = _targets(draft, name if name in names else names[0])
     for member_id, target in targets.items():
         before = state.targets.get(member_id)
-        if target is not before and target != before:  # Most have the very same.
+        if target is not before and target != before:  # Most members have the very same target as before.
             draft.add(records.target(state.id, member_id, target))
     draft.add(records.assigned(state.id, Assigned(state.epoch, now.wall)))
 
@@ -138,7 +138,7 @@ def _targets(draft: Draft, name: str) -> dict[str, Assignment]:
 
 
 def reconcile(draft: Draft, member_id: str, owned: Assignment | None, *, has_resubscribed: bool) -> Member:
-    """The member after its next step.  Raises Refused(FENCED_MEMBER_EPOCH)."""
+    """Returns the member after its next step.  Raises Refused(FENCED_MEMBER_EPOCH)."""
     state = draft.state
     member = state.members[member_id]
     if not has_resubscribed and member.current.is_reconciled_to(state.assigned.epoch):

@@ -1,7 +1,7 @@
-"""The topics that a group is subscribed to, as the cluster has them: by name, or by a regular expression.
+"""Finds the topics that a group is subscribed to in the cluster: by name, or by a regular expression.
 
-A match is of a topic's whole name.  The pattern is whatever a client sends (core/patterns), so looking through all
-topics of a broker stays a matter of milliseconds.
+A pattern matches a topic's whole name.  It is whatever a client sends, and RE2 bounds what that costs (core/patterns):
+looking through all topics of a broker stays a matter of milliseconds.
 
 Differs from Kafka: a new pattern is held against the topics at once, and the answer brings partitions; there a thread
 does it, and they come with a later heartbeat.  Internal topics match like any other, there as here.
@@ -27,7 +27,7 @@ RESOLVE_AGAIN_MS_MIN = 10 * SECOND_MS  # Between two looks at all topics for one
 
 
 def present(names: Set[str], view: ClusterView) -> list[TopicInfo]:
-    """Those that are there and have an id: a topic of the time before ids can't be assigned by its id."""
+    """Returns the topics that exist and have an id: one from before ids can't be assigned by its id."""
     if len(names) > len(view.topics):  # A member may name whatever it likes.
         found = (topic if name in names else None for name, topic in view.topics.items())
     else:
@@ -40,7 +40,7 @@ def ids(names: Set[str], view: ClusterView) -> frozenset[Uuid]:
 
 
 def metadata_hash(names: Set[str], view: ClusterView) -> int:
-    """Another number when an assignment could be another: topics came, went or grew, or replicas are on other racks.
+    """Returns a hash that changes when an assignment may: topics came, went or grew, or replicas are on other racks.
 
     Kafka writes XXH3 of the same facts here.  A group that was written by the other one gets a new epoch, once.
     """
@@ -59,12 +59,12 @@ def metadata_hash(names: Set[str], view: ClusterView) -> int:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises Refused(INVALID_REGULAR_EXPRESSION)."""
+    """Raises Refused(INVALID_REGULAR_EXPRESSION) for a pattern that RE2 can't compile."""
     Pattern(pattern)
 
 
 def matching(pattern: str, topics: Iterable[str]) -> frozenset[str]:
-    """Nothing matches what another broker took for a pattern, and we can't compile."""
+    """Returns the topics that a pattern matches; none if we can't compile it, as one that another broker took."""
     try:
         compiled = Pattern(pattern)
     except Refused as refused:
