@@ -79,7 +79,7 @@ class Running:
         self._budget_watch.start()
 
     async def stop(self) -> None:
-        """Let nobody in any more, finish what was begun, answer who waits, close the logs, leave the cluster."""
+        """Lets nobody in any more, finishes what was begun, answers who waits, closes the logs, leaves the cluster."""
         self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
@@ -95,7 +95,7 @@ class Running:
             listener.abort_connections()
 
     async def abandon(self) -> None:
-        """End as a killed process does: nobody is answered, nothing is synced, and the next start finds a crash."""
+        """Ends as a killed process does: nobody is answered, nothing is synced, and the next start finds a crash."""
         self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
@@ -126,7 +126,7 @@ class Running:
 
 
 async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable: bool = True) -> Running:
-    """A broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
+    """Starts a broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
 
     Raises ConfigError for certificates that can't be read, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed,
     TreeFailed, BadZnodeError: each text is for a person.
@@ -159,7 +159,7 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
 def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) -> Metrics | None:
     if settings.metrics is None:
         return None
-    from odradek.app.metrics import Metrics  # It takes time and memory that a broker without it need not spend.
+    from odradek.app.metrics import Metrics  # A broker without metrics saves its time and memory.
 
     metrics = Metrics(settings.metrics, shell, listeners)
     metrics.start()
@@ -168,7 +168,7 @@ def _metrics(settings: Settings, shell: Shell, listeners: Sequence[Listener]) ->
 
 def _log_requests(shell: Shell) -> None:
     if logging.getLogger(logs.REQUESTS).isEnabledFor(logging.DEBUG):
-        from odradek.app import request_log  # The same.
+        from odradek.app import request_log  # A broker without a request log saves its time and memory.
 
         request_log.install(shell)
 
@@ -188,14 +188,14 @@ def _listener(
         budget=budget,
         # Kafka's default would keep the system from sizing it by itself, which it does better.
         receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
-        # Here it does not: megabytes queue up, and six consumers get half as much.
+        # Left to the system, megabytes queue up, and six consumers get half as much.
         send_buffer_bytes=settings.socket_send_buffer_bytes,
         contexts=contexts,
     )
 
 
 def _budget_bytes(settings: Settings) -> int:
-    """Kafka's default is no limit, which takes as much memory as the clients like."""
+    """Returns the bound of receive buffers; Kafka's default is none, which takes as much memory as clients like."""
     wanted = settings.queued_request_bytes_max
     return wanted if wanted > 0 else RECEIVE_BUDGET_BYTES
 
@@ -232,7 +232,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
 
 
 def _check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
-    """Raises DirectoryInUse if a broker has one of them: then that is nearer to what is wrong."""
+    """Raises DirectoryInUse if a broker has one of them: that then says better what is wrong."""
     for directory in directories:
         lock = directory / LOCK
         if lock.exists():
@@ -240,7 +240,7 @@ def _check_unlocked(disk: RealDisk, directories: Sequence[Path]) -> None:
 
 
 def _identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | None, str | None]:
-    """What the first of the directories that says which broker it is of says; claims compare the others with it."""
+    """Returns the ids of the first meta.properties that has a broker id; claims compare the others with them."""
     known: tuple[BrokerId | None, str | None] = None, None
     for directory in directories:
         broker_id, cluster_id = identity(disk, str(directory))
@@ -253,7 +253,7 @@ def _identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | N
 
 
 def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata, wanted_id: BrokerId | None) -> None:
-    """Raises WrongDirectory for logs that nothing says to be this broker's: under a new id they would serve nobody."""
+    """Raises WrongDirectory for logs that may be another broker's: under a new id they would serve nobody."""
     has_logs = [path for path in directories if _has_partitions(disk, str(path))]
     topics = metadata.topics().values() if has_logs else ()
     replicas = {broker_id for topic in topics for partition in topic.partitions for broker_id in partition.replicas}
@@ -301,7 +301,7 @@ def _open_storage(
 
 
 def _report(storage: Storage) -> None:
-    """What the start found and mended, and which partitions it could not open."""
+    """Logs what the start found and mended, and which partitions it could not open."""
     for directory in storage:
         for problem in directory.problems:
             log.warning("%s: %s", directory.path, problem)

@@ -75,7 +75,7 @@ class Settings(NamedTuple):
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
-    """Read a properties file, put `key=value` overrides on top, check all of it.
+    """Reads a properties file, puts `key=value` overrides on top, and checks all of it.
 
     `insecure` allows a listener that lets anyone on the network in.  Raises ConfigError, one sentence to a person.
     """
@@ -89,7 +89,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: b
 
 
 def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
-    """The settings of a broker configured with these texts.  Raises ConfigError."""
+    """Returns the settings of a broker configured with these texts.  Raises ConfigError."""
     metrics = _metrics(texts.get(METRICS_LISTENER, ""), insecure)
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
     configs = BrokerConfigs.parse(texts, defaults=DEFAULTS)
@@ -144,7 +144,7 @@ def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
 
 
 def _check_promises(configs: BrokerConfigs) -> None:
-    """What would silently not be what it says is refused, not ignored."""
+    """Raises ConfigError for settings that would promise more than is kept: they are refused, not ignored."""
     if configs.optional_str("zookeeper.connect"):
         raise ConfigError(
             "zookeeper.connect is set, but this broker can't join a ZooKeeper cluster yet: "

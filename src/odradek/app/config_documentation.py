@@ -9,7 +9,7 @@ from odradek.core.configs.definition import ConfigKey, to_text
 from odradek.core.configs.docs import DOCS
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
-# What a topic sets changes something if the broker's key for it does.
+# A topic's other keys have an effect if the broker's key for the same has one.
 _TOPIC_ONLY = frozenset({"flush.messages", "flush.ms", "internal.segment.bytes"})
 
 _HEAD = """\

@@ -55,7 +55,7 @@ class Damage:
 
 
 def log_files(path: Path) -> list[Path]:
-    """The files to show for a path: itself, a partition's, or those of every partition of a data directory."""
+    """Returns the files to show for a path: itself, a partition's, or those of every partition of a data directory."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.iterdir() if is_shown(file))
@@ -80,9 +80,9 @@ def open_read_only(path: Path) -> RealFile:
 
 
 def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
-    """Every batch with its checksum looked at; a Damage last, if what follows is no batch.
+    """Yields every batch with its checksum looked at; a Damage last, if what follows is no batch.
 
-    What recovery set aside begins with a damage as a rule: there it goes on with the next whole batch.
+    What recovery set aside usually begins with a damage: there the walk goes on with the next whole batch.
     """
     file = open_read_only(path)
     size = file.size()
@@ -102,7 +102,7 @@ def batches(path: Path) -> Iterator[DumpedBatch | Damage]:
 
 
 def reason(file: RealFile, damage: Damaged, size: int) -> str:
-    """Preallocated zeros are no damage at all, and a torn write looks unlike a broken disk."""
+    """Says what the damage is: preallocated zeros are none, and a torn write looks unlike a broken disk."""
     rest = file.pread(damage.position, min(size - damage.position, MIB))
     return "zeros: preallocated, or torn" if not any(rest) else damage.why
 
@@ -120,7 +120,7 @@ def dumped(file: RealFile, place: FileBatch) -> DumpedBatch:
 
 
 def records(batch: Batch) -> Iterator[Record | str]:
-    """The records of a batch; a text last, if one of them is no record."""
+    """Yields the records of a batch; a text last, if one of them is no record."""
     try:
         yield from iter_records(batch)
     except Refused as refused:
@@ -128,7 +128,7 @@ def records(batch: Batch) -> Iterator[Record | str]:
 
 
 def control_text(record: Record) -> str:
-    """What a control record says: commit or abort of a transaction."""
+    """Says what a control record means: commit or abort of a transaction."""
     if record.key is None or len(record.key) < _CONTROL.size:
         return "control"
     _, kind = _CONTROL.unpack_from(record.key)
@@ -144,7 +144,7 @@ class IndexRow:
 
 
 def index_rows(path: Path) -> tuple[tuple[str, ...], list[IndexRow]]:
-    """(column names, entries) of an .index, .timeindex or .txnindex file, offsets absolute."""
+    """Returns (column names, entries) of an .index, .timeindex or .txnindex file, offsets absolute."""
     parsed = parse_segment_file(path.name)
     assert parsed is not None, "the caller looked at its name"
     base_offset, suffix, _ = parsed
@@ -158,7 +158,7 @@ def index_rows(path: Path) -> tuple[tuple[str, ...], list[IndexRow]]:
 
 
 def entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
-    """A torn last entry is left out, as every reader of an index does, and so are the zeros that Kafka preallocates."""
+    """Yields entries without a torn last one, as every reader of an index does, and without preallocated zeros."""
     data = path.read_bytes()
     used = len(data.rstrip(b"\0"))
     whole = min(used + -used % layout.size, len(data) - len(data) % layout.size)
@@ -166,7 +166,7 @@ def entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
 
 
 def offset_rows(path: Path, base_offset: int) -> list[IndexRow]:
-    """Entries must lead to batches that end with their offset."""
+    """Returns the entries of an offset index; each must lead to a batch that ends with its offset."""
     log = path.with_suffix(LOG)
     ends = {place.position: place.last_offset for place in places(log)} if log.exists() else None
     rows: list[IndexRow] = []
@@ -192,7 +192,7 @@ def time_rows(path: Path, base_offset: int) -> list[IndexRow]:
 
 
 def places(log: Path) -> list[FileBatch]:
-    """The batches of a .log up to the first damage."""
+    """Returns the batches of a .log up to the first damage."""
     file = open_read_only(log)
     found: list[FileBatch] = []
     with suppress(Damaged):  # Shown when the .log itself is dumped.

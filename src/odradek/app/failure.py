@@ -1,4 +1,4 @@
-"""What a command that cannot go on says: one sentence of what is wrong, where, and what to do."""
+"""The failure of a command: one sentence of what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def status_of(error: Exception) -> int:
 
 
 def sentence_of(error: Exception) -> str | None:
-    """The sentence for what went wrong outside this program; None for anything that is a bug in it."""
+    """Returns the sentence for what went wrong outside this program; None for anything that is a bug in it."""
     match error:
         case ConfigurationError():
             return str(error)
@@ -37,6 +37,6 @@ def sentence_of(error: Exception) -> str | None:
             name = f"{error.filename}: " if error.filename else ""
             return name + (error.strerror or str(error) or type(error).__name__).lower()
         case UnicodeEncodeError(object=str(text), reason="surrogates not allowed"):
-            return f"{text!a} is not UTF-8"  # Python keeps the bytes of a command line that are not in surrogates.
+            return f"{text!a} is not UTF-8"  # The bytes of a command line that are no UTF-8 are surrogates in Python.
         case _:
             return None

@@ -100,14 +100,14 @@ ALWAYS = frozenset({"member", "client", "host", "assignment"})
 
 
 def cell(value: object) -> object:
-    """`orders:0,1 payments:2` for an assignment; what others wrote in one line."""
+    """Writes an assignment as `orders:0,1 payments:2`, and names that others gave in one line."""
     if not isinstance(value, dict):
         return printable(value) if isinstance(value, str) else value
     return " ".join(f"{topic}:{','.join(map(str, those))}" for topic, those in value.items()) or None
 
 
 def headline(group: Shown) -> str:
-    """g1  Stable  classic, range  2 members  coordinator 127.0.0.1:9092 (1)."""
+    """Writes `g1  Stable  classic, range  2 members  coordinator 127.0.0.1:9092 (1)`."""
     kind = ", ".join(filter(None, [group["type"], group["protocol"] if is_uncommon(group) else "", group["assignor"]]))
     coordinator = group["coordinator"]
     parts = [

@@ -14,7 +14,7 @@ LINE_BYTES_MAX = 100 * MIB  # No record that long passes socket.request.max.byte
 
 
 def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[bytes]:
-    """Lines without their newline; the last may have none.  on_pause() after pause_ms without input."""
+    """Yields lines without their newline; the last may have none.  Calls on_pause() after pause_ms without input."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     begun: list[bytes] = []  # The pieces of a line whose end has not come; joined once, however many there are.

@@ -1,4 +1,4 @@
-"""What ssl.* says of each listener: Kafka's keys, and the same behind listener.name.<listener>. for one of them.
+"""The TLS of each listener: Kafka's ssl.* keys, and the same behind listener.name.<listener>. for one of them.
 
     ssl.keystore.location=/etc/kafka/broker.p12
     listener.name.outside.ssl.client.auth=required
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def parse_tls(configs: BrokerConfigs, listeners: Sequence[Listener]) -> Mapping[str, TlsConfig]:
-    """Listener name to what it speaks, for those that speak TLS.  Raises ConfigError; stores are not read yet."""
+    """Returns the configuration of each listener that speaks TLS.  Raises ConfigError; stores are not read yet."""
     return {each.name: _of(configs, each.name) for each in listeners if each.protocol is SecurityProtocol.SSL}
 
 
@@ -40,7 +40,7 @@ def contexts_of(tls: Mapping[str, TlsConfig]) -> Mapping[str, Contexts]:
 
 
 def names_of(tls: Mapping[str, TlsConfig]) -> frozenset[str]:
-    """The names of the keys that count for one of these listeners alone."""
+    """Returns the names of the keys that are for one of these listeners alone."""
     if not tls:
         return frozenset()
     from odradek.tls.config import KEYS
@@ -49,7 +49,7 @@ def names_of(tls: Mapping[str, TlsConfig]) -> frozenset[str]:
 
 
 def requires_certificates(tls: TlsConfig | None) -> bool:
-    """True if nobody is let in whose certificate is not trusted."""
+    """True if only clients with a trusted certificate are let in."""
     return tls is not None and tls.client_auth.value == "required"
 
 

@@ -30,7 +30,7 @@ _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 
 
 class Listener(NamedTuple):
-    """`host` "" is every interface; port 0 lets the system choose."""
+    """A listener; `host` "" is every interface, and port 0 lets the system choose."""
 
     name: str
     host: str
@@ -46,7 +46,7 @@ class Listener(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An address as clients are told it."""
+    """An address as it is told to clients."""
 
     host: str
     port: int
@@ -69,7 +69,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/,\s]+):(?P<port>\d{
 
 
 def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
-    """The listeners of the broker, those of a KRaft controller left out.  Raises ConfigError."""
+    """Returns the broker's listeners, without those of a KRaft controller.  Raises ConfigError."""
     protocols = _protocols(configs.str("listener.security.protocol.map"))
     controllers = {name.upper() for name in configs.list("controller.listener.names")}
     listeners = []
@@ -87,7 +87,7 @@ def parse_listeners(configs: BrokerConfigs) -> tuple[Listener, ...]:
 
 
 def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) -> Mapping[str, Endpoint]:
-    """Listener name to the address its clients are told, for those that have one.  Raises ConfigError."""
+    """Returns the advertised address of each listener that has one.  Raises ConfigError."""
     names = {listener.name for listener in listeners}
     controllers = {name.upper() for name in configs.list("controller.listener.names")}
     advertised = {}
@@ -107,7 +107,7 @@ def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) ->
 
 
 def parse_address(key: str, text: str) -> Endpoint:
-    """host:port, for a port that is no listener.  Raises ConfigError."""
+    """Parses host:port, of a port that is no listener.  Raises ConfigError."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(f"{key} is {text!r}, which is not of the form host:port.")
@@ -144,7 +144,7 @@ def _endpoints(key: str, texts: tuple[str, ...]) -> list[tuple[str, Endpoint]]:
 
 
 def _protocols(text: str) -> dict[str, SecurityProtocol]:
-    """listener.security.protocol.map: NAME:PROTOCOL,..."""
+    """Parses listener.security.protocol.map: NAME:PROTOCOL,..."""
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, separator, protocol = pair.partition(":")

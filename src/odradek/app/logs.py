@@ -25,13 +25,13 @@ MESSAGE_CHARACTERS_MAX = 4_000
 FIELD_CHARACTERS_MAX = 400
 TRACEBACK_CHARACTERS_MAX = 20_000
 
-# What every record has; all else was given as extra=.
+# The fields of every record; any other was given as extra=.
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _NEEDS_QUOTES = frozenset(' "=|\\')
 
 
 def install(format_: str, levels: Iterable[str]) -> None:
-    """Log to standard error.  `levels` are LEVEL, for everything, or LOGGER=LEVEL.  Raises ConfigError."""
+    """Logs to standard error.  `levels` are LEVEL, for everything, or LOGGER=LEVEL.  Raises ConfigError."""
     if format_ not in FORMATS:
         raise ConfigError(f"--log-format {format_!r} is not known: it may be {' or '.join(FORMATS)}.")
     chosen = parse_levels(levels)
@@ -43,7 +43,7 @@ def install(format_: str, levels: Iterable[str]) -> None:
 
 
 def parse_levels(texts: Iterable[str]) -> Mapping[str, str]:
-    """Logger to level; "" is every logger.  Raises ConfigError."""
+    """Returns the level of each logger; "" is every logger.  Raises ConfigError."""
     levels = {}
     for text in texts:
         logger, _, level = text.rpartition("=")
@@ -57,7 +57,7 @@ def parse_levels(texts: Iterable[str]) -> Mapping[str, str]:
 
 
 class TextFormatter(logging.Formatter):
-    """time LEVEL logger: message | field=value ...; a traceback follows, indented."""
+    """Writes `time LEVEL logger: message | field=value ...`; a traceback follows, indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{iso_time(record.created)} {record.levelname} {record.name}: {_message(record)}"
@@ -69,7 +69,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object on one line, in ASCII.  `exception` holds the traceback."""
+    """Writes one object on one line, in ASCII; `exception` holds the traceback."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,14 +92,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def iso_time(seconds: float) -> str:
-    """UTC, in milliseconds."""
+    """Writes a time in UTC, with milliseconds."""
     milliseconds = int(seconds * 1000)
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
     return f"{second}.{milliseconds % 1000:03}Z"
 
 
 def printable(text: str) -> str:
-    """The same text with everything escaped that is no printable character or would end a line."""
+    """Returns the text with everything escaped that does not print or would end a line."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -125,7 +125,7 @@ def _field(value: object) -> object:
 
 
 def _quoted(value: object) -> str:
-    """A value of which it can be told where it ends."""
+    """Returns the value so written that one can tell where it ends."""
     text = str(value)
     if not text or not _NEEDS_QUOTES.isdisjoint(text):
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -133,7 +133,7 @@ def _quoted(value: object) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Its lines; the last of them if it is long, since there it says what happened."""
+    """Returns the traceback's lines; the last of them if it is long, since those say what happened."""
     if not record.exc_info:
         return []
     text = formatter.formatException(record.exc_info)

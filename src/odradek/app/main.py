@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, 1 if it could not be done, 2 if it was not understood, 130 after Ctrl-C."""
+    """Runs the command; returns 0, 1 if it failed, 2 if it was not understood, 130 after Ctrl-C."""
     fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fill_standard_streams() -> None:
-    """Those that are closed, as a daemon's may be, lead to /dev/null; else the next socket would be one of them."""
+    """Opens /dev/null for standard streams that are closed, as a daemon's may be; else a socket would become one."""
     for number in range(3):
         try:
             os.fstat(number)

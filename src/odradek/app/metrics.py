@@ -1,7 +1,7 @@
 """Metrics for Prometheus, on a port of their own: GET /metrics, in threads of their own.
 
-A scrape asks the loop for a snapshot and waits for it, a bounded time; what it gets it writes out in its thread.  A
-broker whose loop hangs still answers: that it hangs, since when, and what the process takes.
+A scrape asks the loop for a snapshot, waits for it for a bounded time, and writes it out in its own thread.  A broker
+whose loop hangs still answers: that it hangs, since when, and how much memory and time the process takes.
 
 Imported only where metrics.listener is set.
 """
@@ -38,7 +38,7 @@ LOOP_SECONDS_MAX = 3.0  # Prometheus itself waits for ten.
 
 
 class Metrics(Collector):
-    """One broker's.  Raises CannotListen."""
+    """The metrics of one broker.  Raises CannotListen."""
 
     def __init__(self, address: Endpoint, shell: Shell, listeners: Sequence[Listener]) -> None:
         self._shell = shell
@@ -55,12 +55,12 @@ class Metrics(Collector):
         self.address = Endpoint(address.host, self._server.port)
 
     def start(self) -> None:
-        """Answer, if only that the loop is busy: opening the logs may take a while."""
+        """Begins to answer, at first that the loop is busy: opening the logs may take a while."""
         self._lag.start()
         self._server.start()
 
     def begin(self, broker: Broker) -> None:
-        """There is a broker, and nobody has written to it yet."""
+        """Takes the broker, before anybody has written to it."""
         self._ends.begin(broker)
         log.info("metrics are at http://%s/metrics", self.address)
 
@@ -72,7 +72,7 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Family]:
-        """In the thread of a scrape."""
+        """Yields the families, in the thread of a scrape."""
         overdue_seconds = self._lag.overdue()
         snapshot = self._snapshot()
         if snapshot is not None:

@@ -26,7 +26,7 @@ Value = tuple[Sequence[str], float]
 
 
 def _paced(things: Iterable[Thing]) -> Iterator[Thing]:
-    """Let others have the interpreter again and again: the loop, above all."""
+    """Yields the things, and lets others, above all the loop, have the interpreter again and again."""
     for number, thing in enumerate(things, start=1):
         if number % SAMPLES_PER_TURN == 0:
             time.sleep(PAUSE_SECONDS)
@@ -39,7 +39,7 @@ class _PacedSamples(list):  # type: ignore[type-arg]  # prometheus_client only g
 
 
 def of_loop(is_responsive: bool, overdue_seconds: float) -> list[Family]:
-    """What there is to say without the loop."""
+    """Returns the families that need no snapshot of the loop."""
     return [_one(table.LOOP_RESPONSIVE, int(is_responsive)), _one(table.LOOP_OVERDUE, overdue_seconds)]
 
 

@@ -35,7 +35,7 @@ class HttpServer:
     def stop(self) -> None:
         self._is_stopped = True
         if self._thread.is_alive():
-            # Whoever accepts on it is woken: the server's own way out would take up to half a second.
+            # It wakes the thread that accepts on it: the server's own way out would take up to half a second.
             self._server.socket.shutdown(socket.SHUT_RDWR)
             self._thread.join()
         self._server.server_close()
@@ -49,7 +49,7 @@ class _Handler(WSGIRequestHandler):
     timeout = CLIENT_SECONDS_MAX
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are not logged."""
+        """Does nothing: scrapes are not logged."""
 
     def address_string(self) -> str:
         return str(self.client_address[0])  # Without asking a name server.
@@ -90,4 +90,4 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away or kept silent is none of our errors."""
+        """Does nothing: a client that went away or kept silent is no error of ours."""

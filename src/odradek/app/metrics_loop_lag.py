@@ -15,7 +15,7 @@ WINDOW_SECONDS = 30
 
 
 class LoopLag:
-    """All but `overdue` on the loop's thread."""
+    """Measures how late the loop is; all but `overdue` is for the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.lags = Latencies()
@@ -23,15 +23,15 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
         self._due = time.monotonic()
         self._window_end = 0.0
-        self._max_before = self._max_now = 0.0  # Of the last whole window, and of this one.
+        self._max_before = self._max_now = 0.0  # The greatest lag of the last whole window, and of this one.
 
     @property
     def max_seconds(self) -> float:
-        """The greatest lag of the last half to whole minute."""
+        """The greatest lag of the last half minute to minute."""
         return max(self._max_before, self._max_now)
 
     def overdue(self) -> float:
-        """How long the loop has been failing to come to the next tick; from any thread."""
+        """Returns how long the loop has been failing to come to the next tick; from any thread."""
         return max(0.0, time.monotonic() - self._due)
 
     def start(self) -> None:

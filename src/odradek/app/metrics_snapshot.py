@@ -1,4 +1,4 @@
-"""What a scrape takes from the broker: copies, made on the loop, where nothing changes meanwhile.
+"""The snapshot that a scrape takes of the broker: copies, made on the loop, where nothing changes meanwhile.
 
 A broker has thousands of partitions, and the loop has clients to serve: partitions are read a few at a time, and the
 loop goes round between.
@@ -28,7 +28,7 @@ from odradek.net.shell import Shell
 from odradek.net.traffic import Latencies
 
 PARTITIONS_PER_TURN = 200
-# What is told even where there is none, so that nobody takes it for a metric that is not there.
+# These are told even with a count of 0, so that nobody takes one for a metric that does not exist.
 GROUP_STATES = (
     *((CLASSIC, state.value) for state in ClassicState if state is not ClassicState.DEAD),
     *((CONSUMER, state) for state in ("Empty", "Assigning", "Reconciling", "Stable")),
@@ -95,9 +95,9 @@ def _counted(known: Iterable[Labels], found: Iterable[Labels]) -> dict[Labels, i
 
 
 class Ends:
-    """Where each log ended when the broker started: what came since is what clients wrote.
+    """Where each log ended when the broker started: what came later is what clients wrote.
 
-    By topic id, since a topic that is deleted and made again begins anew.
+    Logs are known by topic id, since a topic that is deleted and made again begins anew.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def _key(broker: Broker, name: TopicPartition) -> tuple[Uuid, int]:
 
 
 class Collection:
-    """One scrape's way over the loop.  `done` gets the snapshot; cancelled, the loop does no more for it."""
+    """Takes one scrape's snapshot on the loop, in steps; `done` gets it, and cancelling that ends the steps."""
 
     def __init__(self, shell: Shell, listeners: Sequence[Listener], lag: LoopLag, ends: Ends) -> None:
         self.done: Future[Snapshot] = Future()
@@ -129,7 +129,7 @@ class Collection:
         self._snapshot: Snapshot
 
     def begin(self) -> None:
-        """On the loop."""
+        """Begins the steps; called on the loop."""
         if self.done.set_running_or_notify_cancel():
             self._step(self._take_totals)
 

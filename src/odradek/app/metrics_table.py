@@ -12,7 +12,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """One family.  `name` is as scraped, but for the _bucket, _sum and _count of a histogram."""
+    """One metric family; `name` is as scraped, without the _bucket, _sum and _count of a histogram."""
 
     name: str
     kind: Kind
@@ -242,7 +242,7 @@ METRICS = (
     LOOP_OVERDUE,
 )
 
-# Of the process, by prometheus_client itself.
+# Metrics of the process, which prometheus_client adds itself.
 PROCESS_METRICS = (
     _counter("process_cpu_seconds_total", "", "seconds", "Processor time, of user and system"),
     _gauge("process_resident_memory_bytes", "", "bytes", "Resident memory"),
@@ -254,7 +254,7 @@ PROCESS_METRICS = (
 
 
 def markdown() -> list[str]:
-    """The table in docs/OPERATIONS.md."""
+    """Returns the lines of the table in docs/OPERATIONS.md."""
     rows = ["| metric | type | labels | unit | meaning | MBean of Kafka |", "|---|---|---|---|---|---|"]
     for metric in (*METRICS, *PROCESS_METRICS):
         labels = ", ".join(metric.labels)

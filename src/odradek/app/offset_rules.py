@@ -23,7 +23,7 @@ Warn = Callable[[str], None]
 
 
 class Scope(NamedTuple):
-    """What a rule may know."""
+    """A group's partitions, their committed offsets, and the way to ask for others: all that a rule may know."""
 
     cluster: Cluster
     group: str
@@ -47,16 +47,16 @@ def to_latest(scope: Scope) -> Offsets:
 
 
 def to_current(scope: Scope) -> Offsets:
-    """As it is; the end where nothing is committed."""
+    """Leaves committed offsets as they are; where nothing is committed, takes the end."""
     ends = scope.at(LATEST) if any(each not in scope.committed for each in scope.partitions) else {}
     return {each: scope.committed[each] if each in scope.committed else ends[each] for each in scope.partitions}
 
 
 def to_time(when_ms: int) -> Rule:
-    """The first record at or after it; the end where there is none."""
+    """Takes the first record at or after the time, or the end where there is none."""
 
     def rule(scope: Scope) -> Offsets:
-        # The end is asked for first: what comes between the two is still to be read.
+        # The end is asked for first: a record that comes between the two is still to be read.
         ends, found = scope.at(LATEST), scope.at(when_ms)
         for each, offset in found.items():
             if offset < 0:
@@ -103,7 +103,7 @@ def clamped(partition: TopicPartition, offset: int, start: int, end: int, warn: 
 
 
 def read_plan(path: Path, groups: Sequence[str]) -> dict[str, Offsets]:
-    """The lines of these groups.  Raises CommandFailed with the line that is none."""
+    """Returns the offsets of these groups.  Raises CommandFailed with the line that is no offset."""
     plan: dict[str, Offsets] = {group: {} for group in groups}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:  # A spreadsheet writes a mark before UTF-8.
@@ -132,7 +132,7 @@ def plan_line(path: Path, number: int, row: Sequence[str], groups: Sequence[str]
 
 
 def plan_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> Iterable[list[object]]:
-    """The rows of a file that read_plan() reads, and Kafka's tool too."""
+    """Yields the rows of a file that read_plan() reads, and Kafka's tool too."""
     for group, plan in plans.items():
         for partition, offset in plan.items():
             row: list[object] = [partition.topic, partition.partition, offset]

@@ -35,7 +35,7 @@ AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON ins
 
 @contextmanager
 def connected(bootstrap_server: str, command_config: Path | None = None, **settings: int) -> Iterator[Cluster]:
-    """A cluster that answered; fails at once if none does.  `settings` are fields of ClientConfig."""
+    """Yields a cluster that answered; fails at once if none does.  `settings` are fields of ClientConfig."""
     config = client_config(bootstrap_server, command_config)
     config = replace(config, **settings)  # type: ignore[arg-type]  # All ints.
     with Cluster(config) as cluster:
@@ -43,13 +43,13 @@ def connected(bootstrap_server: str, command_config: Path | None = None, **setti
 
 
 def client_config(bootstrap_server: str, command_config: Path | None) -> ClientConfig:
-    """Raises CommandFailed for a file that can't be read, ConfigurationError for what is in it."""
+    """Reads the client's configuration.  Raises CommandFailed for the file, ConfigurationError for what is in it."""
     texts = client_texts(command_config)
     return ClientConfig.from_options({"client.id": "odradek-cli"} | texts | {"bootstrap.servers": bootstrap_server}, "")
 
 
 def client_texts(command_config: Path | None) -> dict[str, str]:
-    """What the file says, in Kafka's words; where the cluster is, the command line says.  Raises CommandFailed."""
+    """Returns the file's settings; where the cluster is, the command line says.  Raises CommandFailed."""
     if command_config is None:
         return {}
     try:
@@ -61,7 +61,7 @@ def client_texts(command_config: Path | None) -> dict[str, str]:
 
 
 def chosen(option: str, text: str, among: Sequence[str]) -> str:
-    """One of these, as it is written there; a person may write it in any case, and with - or _ between words."""
+    """Returns the value that is meant; a person may write it in any case, and with - or _ between words."""
     for each in among:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
             return each
@@ -69,7 +69,7 @@ def chosen(option: str, text: str, among: Sequence[str]) -> str:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`name=value` texts of a repeated option."""
+    """Parses the `name=value` texts of a repeated option."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -16,7 +16,7 @@ PIPE_WIDTH = 10_000
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A column whose name ends in > is a number: aligned to the right."""
+    """Prints a table; a column whose name ends in > is a number, aligned to the right."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -43,12 +43,12 @@ def print_json(value: object) -> None:
 
 
 def print_json_line(value: dict[str, object]) -> None:
-    """One of many."""
+    """Prints one object of many on a line."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def size_text(size: float) -> str:
-    """1536 -> 1.5 KiB."""
+    """Writes 1536 as 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < KIB:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -57,7 +57,7 @@ def size_text(size: float) -> str:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds; '-' for none, the bare number for one no calendar has."""
+    """Writes a time as ISO 8601 in UTC with milliseconds; '-' for none, the bare number for one no calendar has."""
     if timestamp_ms < 0:
         return "-"
     try:
@@ -68,10 +68,10 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def printable(text: str) -> str:
-    """One line, whatever it holds: what others wrote must not move the cursor."""
+    """Returns the text as one line, whatever it holds: what others wrote must not move the cursor."""
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:
-    """1 record, 1,234 records; `several` where an s does not do."""
+    """Writes 1 record, 1,234 records; `several` where an s does not do."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"

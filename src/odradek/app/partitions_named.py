@@ -13,7 +13,7 @@ from odradek.client.offsets import LATEST, list_offsets
 
 
 def parsed(text: str) -> tuple[str, list[int] | None]:
-    """Topic and partitions; None: all of them."""
+    """Returns topic and partitions; None for all of them."""
     topic, colon, numbers = text.partition(":")
     found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
     indexes = [number for number in found if number is not None]
@@ -31,7 +31,7 @@ def whole_number(text: str, highest: int) -> int | None:
 
 
 def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that are named, by topic and number.  Raises UnknownTopic for one that is not there."""
+    """Returns the partitions that are named, by topic and number.  Raises UnknownTopic for one that does not exist."""
     found: set[TopicPartition] = set()
     for text in texts:
         topic, numbers = parsed(text)
@@ -45,7 +45,7 @@ def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
 
 
 def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """The same, but a partition that is gone may be named too: a group may remember it."""
+    """Returns the partitions that are named, also those that are gone: a group may remember them."""
     found: set[TopicPartition] = set()
     for text in texts:
         topic, numbers = parsed(text)
@@ -57,7 +57,7 @@ def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
 
 
 def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where each partition ends; those that are gone or led by nobody are left out, and not waited for."""
+    """Returns the end of each partition; those that are gone or without a leader are left out, and not waited for."""
     wanted = set(partitions)
     if not wanted:
         return {}

@@ -35,7 +35,7 @@ class PatientOutput:
         return cls(sys.stdout.fileno(), meanwhile)
 
     def write(self, data: bytes) -> None:
-        """All of it.  Raises BrokenPipeError once nobody can read it any more."""
+        """Writes all of it.  Raises BrokenPipeError once nobody can read it any more."""
         view = memoryview(data)
         while view:
             if self._is_file:
@@ -48,7 +48,7 @@ class PatientOutput:
 
 @contextmanager
 def terminated_in_order() -> Iterator[None]:
-    """SIGTERM ends what is inside as Ctrl-C does: through its finally clauses, with the status that shells give."""
+    """Has SIGTERM end the block as Ctrl-C does: through its finally clauses, with the status that shells give."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + SIGTERM)

@@ -15,11 +15,11 @@ UPDATE_EVERY_SECONDS = 0.1
 
 class Progress(Protocol):
     def add(self, records: int, size: int) -> None:
-        """So many more records, so many more bytes."""
+        """Counts so many more records and bytes."""
 
 
 class Unseen:
-    """Nobody looks."""
+    """Counts nothing: nobody looks."""
 
     def add(self, records: int, size: int) -> None:
         pass
@@ -65,7 +65,7 @@ class Shown:
 
 @contextmanager
 def shown_progress(title: str, size: int | None) -> Iterator[Progress]:
-    """Shown where standard error is a terminal and the keyboard is not what is read."""
+    """Shows progress if standard error is a terminal, and the keyboard is not what is read."""
     if not sys.stderr.isatty() or (size is None and sys.stdin.isatty()):
         yield Unseen()
         return

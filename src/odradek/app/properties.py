@@ -26,7 +26,7 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Raises ConfigError."""
+    """Reads a properties file.  Raises ConfigError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -39,7 +39,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """`source` names the text in errors.  Raises ConfigError for a broken \\u escape."""
+    """Parses a text that errors call `source`.  Raises ConfigError for a broken \\u escape."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _KEY.fullmatch(line)
@@ -50,7 +50,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, line without comments, continuations joined)."""
+    """Yields (number of its first line, line without comments, continuations joined)."""
     begun, start = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = natural.lstrip(_BLANKS)

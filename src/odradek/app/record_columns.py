@@ -15,14 +15,14 @@ from odradek.record.kernels.decode import Column, Decoder
 
 
 class Columns(NamedTuple):
-    """Of the same length; `keys` is empty where they were not wanted."""
+    """Keys and values, of the same length; `keys` is empty where they were not wanted."""
 
     keys: list[bytes | None]
     values: list[bytes | None]
 
 
 def columns_of(batch: Batch, start: int, stop: int, *, with_keys: bool) -> Columns:
-    """The records of a data batch with offsets from start to stop - 1.  Raises Refused(CORRUPT_MESSAGE)."""
+    """Decodes the records of a data batch with offsets from start to stop - 1.  Raises Refused(CORRUPT_MESSAGE)."""
     decoder = Decoder(with_keys, True, False)
     decoder.window(start, stop)
     payload = decompress(batch.codec, batch.payload)
@@ -37,7 +37,7 @@ def columns_of(batch: Batch, start: int, stop: int, *, with_keys: bool) -> Colum
 
 
 def contents(column: Column) -> list[bytes | None]:
-    """The rows of a column, in Arrow's layout: n + 1 int32 offsets, the bytes back to back, a validity bit each."""
+    """Returns the rows of a column in Arrow's layout: n + 1 int32 offsets, the bytes back to back, validity bits."""
     validity, offsets, data = column.buffers()
     assert isinstance(offsets, bytearray), "as the decoder allocates"
     ends = memoryview(offsets)[: 4 * (column.rows + 1)].cast("i").tolist()

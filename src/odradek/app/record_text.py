@@ -41,7 +41,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # 
 
 
 class NotARecord(ValueError):
-    """A line that is no record; the text says why."""
+    """Raised for a line that is no record; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def readable_headers(headers: Headers) -> dict[str, object]:
 
 
 def parse_plain(line: bytes, separator: bytes | None, has_headers: bool) -> LineRecord:
-    """[name:value,name:value TAB][key separator]value, as Kafka's console producer reads it."""
+    """Parses [name:value,name:value TAB][key separator]value, as Kafka's console producer reads it."""
     headers: Headers = ()
     if has_headers:
         before, tab, line = line.partition(b"\t")
@@ -145,7 +145,7 @@ def parse_header(text: bytes) -> tuple[str, bytes | None]:
 
 
 def parse_json(line: bytes) -> LineRecord:
-    """A JSON line as drawn above; a value that is no text is taken as the JSON it is, and no value at all as null."""
+    """Parses a JSON line as drawn above; a value that is no text is taken as the JSON it is, a missing one as null."""
     try:
         given = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -21,7 +21,7 @@ MARKER_BYTES_MAX = 4096
 def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, SetAside | None]]:
     """Cuts each log where it is damaged, and makes its indexes again.  Raises OSError, DirectoryInUse among them.
 
-    Meanwhile there is no clean-shutdown marker: who starts after a stop amid it checks the logs.
+    Meanwhile there is no clean-shutdown marker: a broker that starts after this was killed checks the logs.
     """
     disk, marker = RealDisk(), f"{folder.path}/{names.CLEAN_SHUTDOWN}"
     lock = disk.lock(f"{folder.path}/{names.LOCK}")
@@ -39,7 +39,7 @@ def repair(folder: Folder, partitions: Sequence[TopicPartition]) -> Iterator[tup
 
 
 def repaired(disk: RealDisk, folder: Folder, partition: TopicPartition) -> SetAside | None:
-    """What was set aside.  The folder's checkpoints say so before the next log is begun with."""
+    """Cuts one log and returns what was set aside; the checkpoints know of it before the next log is begun with."""
     now = TimestampMs(time.time_ns() // 1_000_000)
     log = Log.open(
         disk,

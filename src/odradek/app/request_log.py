@@ -43,13 +43,13 @@ LENGTH_BYTES = 4
 
 
 def install(shell: Shell) -> None:
-    """Log this broker's requests from now on."""
+    """Has this broker's requests logged from now on."""
     shell.dispatch = partial(_logged, shell.dispatch)
     shell.wants_each = lambda api_key: True
 
 
 class _Came(NamedTuple):
-    """What is known of a request before it is handled; handling it changes it."""
+    """The facts of a request before it is handled, which changes it."""
 
     fields: Fields
     began: float
@@ -60,7 +60,7 @@ class _Came(NamedTuple):
 
 
 class _LoggedStaged(Staged):
-    """A produce that is written with others, and has its answer after that."""
+    """A staged produce that is logged when it is answered."""
 
     def __init__(self, came: _Came, request: Request, staged: Staged) -> None:
         self._came = came
@@ -112,7 +112,7 @@ def _answered(came: _Came, request: Request, outcome: Encoded | Parked[Encoded])
 
 
 def _later(came: _Came, request: Request, then: Callable[[], Encoded]) -> Encoded:
-    """What a parked request does when it is time."""
+    """Answers a parked request, and logs it."""
     answer = then()
     _write(came, "was answered after it had waited", {} if answer is None else _of_answer(request, answer))
     return answer
@@ -134,7 +134,7 @@ def _of_answer(request: Request, answer: list[Chunk]) -> Fields:
 
 
 def _errors_in(request: Request, frame: bytes) -> str:
-    """CODE:how often, of an answer that holds no slices of files."""
+    """Returns `CODE:how often` for each error of an answer without slices of files."""
     answer_class: type[object] = APIS[ApiKey(request.api_key)][1]
     _, answer = decode_response(answer_class, request.api_version, frame[LENGTH_BYTES:])
     counted = Counter(_codes(answer))
@@ -142,7 +142,7 @@ def _errors_in(request: Request, frame: bytes) -> str:
 
 
 def _codes(message: object) -> Iterator[str]:
-    """Every error in a message and the structures in it."""
+    """Yields every error in a message and the structures in it."""
     for field in schema_of(type(message)).fields:
         value: object = getattr(message, field.name)
         if field.name == "error_code":

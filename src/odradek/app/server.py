@@ -49,7 +49,7 @@ def run(
     log_format: str = logs.TEXT,
     log_levels: Sequence[str] = (),
 ) -> int:
-    """Serve until SIGTERM or Ctrl-C; the exit status.  Raises ConfigError before anything was touched."""
+    """Serves until SIGTERM or Ctrl-C; returns the exit status.  Raises ConfigError before anything was touched."""
     settings = load(config_path, overrides, insecure=insecure)
     logs.install(log_format, log_levels)
     if settings.without_effect:
@@ -69,7 +69,7 @@ def run(
 
 
 def _allow_open_files() -> None:
-    """As many as the system lets us have: each partition that is written to and each connection holds one."""
+    """Raises the limit of open files as far as the system lets us: partitions and connections hold one each."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -111,9 +111,10 @@ def _end_anyway() -> threading.Timer:
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What escaped a callback.  On a connection it costs that connection; else nobody knows what else is broken.
+    """Handles an error that escaped a callback: one of a connection costs that connection, any other ends the process.
 
-    Then the process ends as if it were killed, so that the next start checks the logs: serving on could lose data.
+    After another it is not known what else is broken.  The process ends as if it were killed, so that the next start
+    checks the logs: serving on could lose data.
     """
     error = context.get("exception")
     is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
@@ -130,7 +131,7 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 def _say_ready(running: Running) -> None:
-    """One line for each listener, for whoever waits for it; nothing else goes to standard output."""
+    """Prints one line for each listener, for whoever waits for it; nothing else goes to standard output."""
     for listener in running.listeners:
         host = f"[{listener.host}]" if ":" in listener.host else listener.host or "0.0.0.0"
         os.write(1, f"ready {listener.name}://{host}:{listener.port}\n".encode())

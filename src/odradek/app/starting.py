@@ -15,7 +15,7 @@ Start = Callable[[Cluster, Sequence[TopicPartition]], Positions]
 
 
 def start_rule(text: str) -> Start:
-    """beginning, end, an offset, -N, or a time.  Raises CommandFailed for anything else."""
+    """Returns the rule for beginning, end, an offset, -N, or a time.  Raises CommandFailed for anything else."""
     word = text.strip().lower()
     if word in ("beginning", "earliest"):
         return lambda cluster, wanted: offsets_at(cluster, wanted, EARLIEST)
@@ -34,7 +34,7 @@ def offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], when: int
 
 def from_time(when_ms: int) -> Start:
     def positions(cluster: Cluster, wanted: Sequence[TopicPartition]) -> Positions:
-        # Of a time after the last record there is no offset: what comes then comes at the end.
+        # A time after the last record has no offset: records to come will be at the end.
         ends = offsets_at(cluster, wanted, LATEST)
         found = offsets_at(cluster, wanted, when_ms)
         return {at: ends[at] if found[at] < 0 else found[at] for at in wanted}

@@ -72,6 +72,6 @@ PRODUCER = {
 
 
 def show_producers(shown: Sequence[Shown], *, with_place: bool = False) -> None:
-    """with_place: of many partitions, each with its transactional id."""
+    """Prints a table of producers; with_place, each with its partition and transactional id."""
     titles = PLACE | PRODUCER if with_place else PRODUCER
     print_table(list(titles.values()), [[each[name] for name in titles] for each in shown])

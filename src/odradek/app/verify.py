@@ -35,7 +35,7 @@ from odradek.record.batch import MAGIC
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One sentence about one log."""
+    """A sentence about one log."""
 
     partition: TopicPartition
     says: str
@@ -44,7 +44,7 @@ class Said:
 
 @dataclass(slots=True)
 class Counts:
-    """What was read."""
+    """Counts what was read."""
 
     logs: int = 0
     segments: int = 0
@@ -53,7 +53,7 @@ class Counts:
 
 
 class ReadOnlyDisk(RealDisk):
-    """Opens files of whom only reading is allowed."""
+    """A disk that opens files for reading only: more may not be allowed."""
 
     def open(self, path: str) -> File:
         return self._open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -61,7 +61,7 @@ class ReadOnlyDisk(RealDisk):
 
 @dataclass(slots=True)
 class Folder:
-    """A data directory, and what it says of its logs as a whole."""
+    """A data directory and its checkpoints."""
 
     path: Path
     is_clean: bool
@@ -72,7 +72,7 @@ class Folder:
 
     @classmethod
     def at(cls, path: Path) -> Folder:
-        """Raises DiskFailed, BadCheckpoint."""
+        """Reads the checkpoints of a data directory.  Raises DiskFailed, BadCheckpoint."""
         disk = ReadOnlyDisk()
         return cls(
             path,
@@ -90,17 +90,17 @@ class Folder:
 
 @dataclass(slots=True)
 class Segment:
-    """What was seen of one segment."""
+    """One segment, and what was found wrong with it."""
 
     path: Path
     base_offset: Offset
-    end: Offset  # Behind its last batch that can be read.
+    end: Offset  # After the last batch that can be read.
     said: list[str] = field(default_factory=list)
-    is_torn: bool = False  # Nothing that can be read is behind the damage.
+    is_torn: bool = False  # After the damage nothing can be read.
 
 
 def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
-    """What there is to say of one partition's log.  Raises OSError."""
+    """Yields all sentences about one partition's log.  Raises OSError."""
     partition = names.parse_partition(path.name)
     assert partition is not None, "the caller looked at its name"
     counts.logs += 1
@@ -126,7 +126,7 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
 
 
 def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
-    """The base offsets of its segments, those that an index without a log speaks of, and what was set aside."""
+    """Returns the base offsets of the segments, those of indexes without a log, and the names of files set aside."""
     bases: set[Offset] = set()
     hollow: set[Offset] = set()
     indexed: set[Offset] = set()
@@ -145,16 +145,16 @@ def listed(path: Path) -> tuple[set[Offset], set[Offset], list[str]]:
             (bases if entry.size else hollow).add(base)
         elif suffix in SEGMENT_SUFFIXES and not second and entry.size:
             indexed.add(base)
-    bases |= {base for base in hollow if base > max(bases, default=-1)}  # The open one.
+    bases |= {base for base in hollow if base > max(bases, default=-1)}  # The active segment may be empty.
     return bases, indexed - bases - retired, sorted(asides)
 
 
 def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segment | None:
-    """None if it was deleted meanwhile."""
+    """Reads one segment; returns None if it was deleted meanwhile."""
     path = folder / f"{names.segment_stem(base)}{LOG}"
     segment = Segment(path, base, base)
     try:
-        places = dict(index_entries(segment, is_last=is_last))  # First: it may only tell of less than there is.
+        places = dict(index_entries(segment, is_last=is_last))  # First: an older index only lacks entries.
         file = open_read_only(path)
         size = file.size()
     except FileNotFoundError:
@@ -180,7 +180,7 @@ def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segmen
 
 
 def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int]]:
-    """(position, offset) of the offset index; both indexes are looked at for order and range."""
+    """Yields (position, offset) from the offset index; checks both indexes for order and range."""
     offset = newest = -1
     path = segment.path.with_suffix(OFFSET_INDEX)
     for delta, position in entries(path, OFFSET_ENTRY) if path.exists() else ():
@@ -198,7 +198,7 @@ def index_entries(segment: Segment, *, is_last: bool) -> Iterator[tuple[int, int
 
 
 def read_batches(segment: Segment, file: File, part: tuple[int, int], places: dict[int, int], counts: Counts) -> None:
-    """Raises Damaged.  What of the index is right is taken out of `places`."""
+    """Reads batches and takes the index's right entries out of `places`.  Raises Damaged."""
     for place in walk_checked(file, *part):
         first = place.base_offset if place.magic == MAGIC else place.last_offset
         if first < segment.end:
@@ -221,7 +221,7 @@ def between(segments: Sequence[Segment]) -> Iterator[str]:
 
 
 def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start: Offset) -> Iterator[str]:
-    """A segment whose end can't be read says nothing of where it ends."""
+    """Yields the gaps between segments; one whose end can't be read does not tell where it ends."""
     for segment, following in pairwise(segments):
         if following.base_offset > start and not segment.is_torn:
             gap = gap_between(str(path), segment.end, following.base_offset, spoken)

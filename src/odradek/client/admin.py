@@ -74,7 +74,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What came of it; -1 where the broker does not say (before Kafka 2.4)."""
+    """The topic that was created; numbers are -1 where the broker does not tell them (before Kafka 2.4)."""
 
     name: str
     partitions: int
@@ -84,7 +84,7 @@ class CreatedTopic:
 def create_topics(
     cluster: Cluster, topics: Iterable[NewTopic], *, timeout_ms: int | None = None, validate_only: bool = False
 ) -> list[CreatedTopic]:
-    """Raises ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG, ..."""
+    """Creates topics.  Raises ErrorAnswer: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ..."""
     wanted = [creatable(topic) for topic in topics]
     request = CreateTopicsRequest(
         topics=wanted,
@@ -103,7 +103,7 @@ def create_topics(
 
 
 def refuse_defaults(controller: Connection, topics: Iterable[CreatableTopic]) -> None:
-    """Raises Unsupported where the broker has to be told what newer ones know by themselves."""
+    """Raises Unsupported where the broker has to be told numbers for which newer ones have a default."""
     if controller.version(CreateTopicsRequest) >= CREATE_TOPICS_WITH_DEFAULTS:
         return
     for topic in topics:
@@ -127,7 +127,7 @@ def creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-    """Raises ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
+    """Deletes topics.  Raises ErrorAnswer: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, ..."""
     wanted = list(names)
     timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
 

@@ -31,7 +31,7 @@ def _in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
 
 
 def assign_range(members: Iterable[Subscriber], partitions: Mapping[str, int]) -> Assignment:
-    """partitions: how many each topic has; topics that do not exist are not in it."""
+    """Assigns each topic by itself; `partitions` counts those of each topic that exists."""
     ordered = _in_order(members)
     assigned: Assignment = {each.member_id: [] for each in ordered}
     for topic, count in sorted(partitions.items()):

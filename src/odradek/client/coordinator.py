@@ -32,7 +32,7 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 
 
 class KeyType(IntEnum):
-    """What kind of name it is."""
+    """The kind of name that a coordinator keeps."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -42,12 +42,12 @@ class KeyType(IntEnum):
 
 
 def has_moved(error: ClientError) -> bool:
-    """True if the next one to ask may be another broker."""
+    """True if the next broker to ask may be another one."""
     return isinstance(error, KafkaUnavailable) or (isinstance(error, ErrorAnswer) and error.code in MOVED)
 
 
 def find_coordinators(cluster: Cluster, kind: KeyType, keys: Iterable[str]) -> dict[str, int | ClientError]:
-    """The broker of each name, asked once; where the answer has an error, that."""
+    """Asks once for the broker of each name; a name whose answer has an error gets that error."""
     wanted = list(keys)
     found = cluster.call_any(lambda connection: _ask(connection, kind, wanted), timeout_ms=0)
     return {key: _node(cluster, kind, key, found.get(key)) for key in wanted}
@@ -153,7 +153,7 @@ def _round(
 
 
 def on_coordinator(cluster: Cluster, kind: KeyType, key: str, ask: Callable[[Connection], T]) -> T:
-    """The same for one name.  Raises what stopped it."""
+    """Asks the coordinator of one name, as on_coordinators() does.  Raises the error that stopped it."""
     outcome = on_coordinators(cluster, kind, [key], lambda node, _: {key: ask(cluster.connection(node))})[key]
     if isinstance(outcome, ClientError):
         raise outcome
@@ -180,7 +180,7 @@ class Coordinator:
         self._connection: Connection | None = None
 
     def connection(self) -> Connection:
-        """Raises the ClientError that stands in the way; asks once only."""
+        """Returns the connection to the coordinator, looked for once if it is not known.  Raises ClientError."""
         if self._connection is None or not self._connection.is_open:
             node = find_coordinators(self._cluster, self._kind, [self._key])[self._key]
             if isinstance(node, ClientError):
@@ -189,7 +189,7 @@ class Coordinator:
         return self._connection
 
     def forget(self) -> None:
-        """The next call looks for it again.  An answer that is still awaited is given up."""
+        """Has the next call look for the coordinator again; an answer that is still awaited is given up."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -81,7 +81,7 @@ def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
-    """With DescribeCluster (KIP-700, Kafka 2.8), else with Metadata."""
+    """Describes the cluster, with DescribeCluster (KIP-700, Kafka 2.8), else with Metadata."""
 
     def ask(connection: Connection) -> ClusterDescription:
         try:
@@ -103,7 +103,7 @@ def from_metadata(connection: Connection) -> ClusterDescription:
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
-    """These topics as they are now, in the order asked for.  Raises UnknownTopic, asking once only.
+    """Returns these topics as they are now, in the order asked for; asks once.  Raises UnknownTopic.
 
     With DescribeTopicPartitions (KIP-966, Kafka 3.8), which knows eligible leader replicas too, else with Metadata.
     """
@@ -123,7 +123,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
 
 
 def by_pages(connection: Connection, names: Sequence[str]) -> dict[str, Topic]:
-    """A page holds about 2,000 partitions and may end within a topic; the cursor says where the next one begins."""
+    """Asks page by page: a page holds about 2,000 partitions and may end within a topic, where the next one begins."""
     topics: dict[str, Topic] = {}
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(set(names))])
     while True:

@@ -1,4 +1,4 @@
-"""A list of records becomes a batch: by the compiled kernel, or one by one where they have headers.
+"""Encodes a list of records as a batch: by the compiled kernel, or one by one where they have headers.
 
 The kernel wants columns as Arrow lays them out: n + 1 int32 offsets, the bytes back to back, a validity bit each.  To
 make them of a list costs 0.4 µs a record; to write the record in Python would cost 6.
@@ -21,7 +21,7 @@ _NO_CELLS = Cells(memoryview(array("i", [0])), b"", None, 0, 0)
 
 
 def encode_records(records: Sequence[RecordIn], codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
-    """One batch of (key, value, headers, timestamp in ms).  ValueError for no record."""
+    """Encodes records (key, value, headers, timestamp in ms) as one batch.  Raises ValueError without a record."""
     if not records or any(record[2] for record in records):
         return encode_batch(records, codec, level=level)
     keys, values, _, timestamps = zip(*records, strict=True)
@@ -48,6 +48,6 @@ def cells(contents: Sequence[Buffer | None]) -> Cells:
 
 
 def validity_of(contents: Sequence[Buffer | None]) -> bytes:
-    """A bit each, the lowest first; 1 for what is not null."""
+    """Returns a bit for each, the lowest first; 1 for what is not null."""
     bits = int("".join("0" if content is None else "1" for content in reversed(contents)), 2)
     return bits.to_bytes((len(contents) + 7) // 8, "little")

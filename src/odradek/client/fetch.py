@@ -36,7 +36,7 @@ __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Fetched", "Fetcher", "ListedO
 
 @dataclass(slots=True)
 class _Lane:
-    """The connection to one leader, and what was asked there last."""
+    """The connection to one leader, and the partitions last asked for there."""
 
     connection: Connection
     pending: Pending[FetchResponse]

@@ -40,7 +40,7 @@ def fetch_request(
 def answers_of(
     answer: FetchResponse, asked: Mapping[TopicPartition, int], topic_ids: Mapping[str, Uuid]
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Each partition of the answer that was asked for."""
+    """Yields each partition of the answer that was asked for."""
     names = {bytes(topic_id): name for name, topic_id in topic_ids.items()}
     for topic in answer.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")

@@ -1,4 +1,4 @@
-"""What a fetch brings for one partition, and the walk over its batches without touching a record.
+"""The answer of a fetch for one partition, and the walk over its batches without touching a record.
 
 The bytes are a view of the answer's frame: whole batches, the first of which may begin before the offset asked for
 (its reader skips those records), and possibly the beginning of one more, which is ignored.
@@ -28,11 +28,11 @@ ABORT_MARKER = 0
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Positions are those of the moment the broker answered; -1 where its version of Fetch does not tell them."""
+    """A partition's answer.  Offsets are of the moment the broker answered; -1 where its Fetch does not tell them."""
 
     partition: TopicPartition
     fetch_offset: int  # What was asked for: records below it are to be skipped.
-    next_offset: int  # What to ask for next.
+    next_offset: int  # The offset to ask for next.
     records: memoryview  # Whole batches only.
     high_watermark: int
     last_stable_offset: int
@@ -47,7 +47,7 @@ class Fetched:
 
 
 def whole_batches(records: memoryview, partition: TopicPartition) -> tuple[int, int]:
-    """(bytes of whole batches, offset after the last of them), -1 as offset if there is none.
+    """Returns (bytes of whole batches, offset after the last of them); the offset is -1 if there is none.
 
     Raises ErrorAnswer CORRUPT_MESSAGE for an impossible length, before anybody follows it.
     """
@@ -64,7 +64,10 @@ def whole_batches(records: memoryview, partition: TopicPartition) -> tuple[int, 
 
 
 def next_offset(batch: memoryview) -> int:
-    """The offset after a batch of format 2, or after a message of formats 0 and 1 (whose offset is its last one's)."""
+    """Returns the offset after a batch of format 2 or a message of formats 0 and 1.
+
+    The offset of such a message is its last record's.
+    """
     base_offset, _ = _OFFSET_AND_LENGTH.unpack_from(batch)
     if batch[MAGIC_POSITION] < MAGIC or len(batch) < HEADER_BYTES:
         return int(base_offset) + 1
@@ -73,7 +76,7 @@ def next_offset(batch: memoryview) -> int:
 
 
 def committed_batches(records: memoryview, aborted: tuple[AbortedTransaction, ...]) -> Iterator[Batch]:
-    """Leaves out a producer's batches from the first offset of its aborted transaction to its abort marker (KIP-98)."""
+    """Yields batches without those of aborted transactions: from their first offset to the abort marker (KIP-98)."""
     waiting = [(first_offset, producer_id) for producer_id, first_offset in aborted]
     heapify(waiting)
     aborting: set[int] = set()

@@ -23,7 +23,7 @@ class Frames:
         self._kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """Exactly `size` writable bytes with undefined content; they go back by themselves when the view dies."""
+        """Returns exactly `size` writable bytes with undefined content; the buffer is free again when the view dies."""
         for buffer in self._kept:
             if len(buffer) >= size and is_free(buffer):
                 return memoryview(buffer)[:size]

@@ -49,8 +49,8 @@ class GroupConsumer:
         self._committed: dict[TopicPartition, int] = {}
         self._handed_out: set[TopicPartition] = set()
         self._fetcher = Fetcher(cluster, {})
-        self._taken = NOBODY  # As whom this member got the partitions that the fetcher reads.
-        self._is_behind = True  # The group has assigned, and not all of it is taken over.
+        self._taken = NOBODY  # The membership under which this member got the partitions that the fetcher reads.
+        self._is_behind = True  # The group has assigned partitions that are not all taken over.
 
     def __enter__(self) -> Self:
         return self
@@ -71,15 +71,15 @@ class GroupConsumer:
 
     @property
     def until(self) -> Mapping[TopicPartition, int]:
-        """Where each partition is done; empty for one that follows."""
+        """Maps each partition to the offset where it is done; a partition that is followed has none."""
         return self._until
 
     def owns(self, partition: TopicPartition) -> bool:
-        """True if what the last poll() brought of it is this member's to process."""
+        """True if the records that the last poll() brought of the partition are this member's to process."""
         return partition in self._handed_out
 
     def poll(self, timeout_ms: int) -> list[Fetched]:
-        """What arrived; [] when nothing did in time, or while there is nothing to read."""
+        """Returns what arrived; [] when nothing did in time, or while there is nothing to read."""
         self._handed_out = set()
         self.keep_alive()
         wait_ms = int(min(timeout_ms, self._member.heartbeat_due_ms() + 1))
@@ -96,25 +96,25 @@ class GroupConsumer:
         return arrived
 
     def keep_alive(self) -> None:
-        """Stay in the group, or come back to it; takes over what it assigns."""
+        """Stays in the group or joins it again; takes over the partitions that it assigns."""
         if self._member.keep_alive():
             self._is_behind = True
         if self._is_behind:
             self._take_over()
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
-        """Everything before this offset is done with.  Nothing happens for a partition that is not ours any more."""
+        """Notes that all records before this offset are processed; ignores a partition that is not ours any more."""
         if self.owns(partition):
             self._processed[partition] = offset
 
     def commit(self) -> None:
-        """Commit what was processed since the last time; nothing if the group has gone on meanwhile."""
+        """Commits what was processed since the last time; does nothing if the group has rebalanced meanwhile."""
         due = {each: offset for each, offset in self._processed.items() if self._committed.get(each) != offset}
         if self._member.commit({each: Committed(offset) for each, offset in due.items()}):
             self._committed |= due
 
     def close(self) -> None:
-        """Commit, and leave the group."""
+        """Commits, and leaves the group."""
         try:
             self.commit()
         finally:
@@ -124,8 +124,10 @@ class GroupConsumer:
     # Rebalances.
 
     def _take_over(self) -> None:
-        """What was ours in the generation right before, and is again, goes on where it is: nobody else had it.  The
-        rest goes on where it was committed.
+        """Takes over the assignment.
+
+        A partition that was ours in the generation right before, and is again, goes on where it is, as nobody else had
+        it; the others go on where they were committed.
         """
         owned, member = self._member.assignment, Membership(self._member.generation, self._member.member_id)
         is_same = member.member_id == self._taken.member_id
@@ -145,7 +147,7 @@ class GroupConsumer:
         self._taken, self._is_behind = member, False
 
     def _beginnings(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group has got to, and where to begin if it never came here; the latter is to be committed."""
+        """Returns the committed offsets, and where to begin without one; only the latter are still to be committed."""
         if not partitions:
             return {}
         group = self._member.group
@@ -167,7 +169,7 @@ class GroupConsumer:
         return {each: at.offset for each, at in list_offsets(self._cluster, dict.fromkeys(partitions, LATEST)).items()}
 
     def _begin_again(self, error: OffsetOutOfRange) -> None:
-        """Retention has removed the committed offset, or the topic was made again."""
+        """Begins anew in a partition whose committed offset is gone: by retention, or as the topic was made again."""
         gone = TopicPartition(TopicName(error.topic), error.partition)
         for partition, offset in self._start([gone]).items():
             self._fetcher.seek(partition, offset)

@@ -85,7 +85,7 @@ class GroupMember:
 
     @property
     def generation(self) -> int:
-        """Of the group when this member joined it last; -1 before, and after it was thrown out."""
+        """The group's generation when this member joined last; -1 before, and after it was thrown out."""
         return self._member.generation
 
     @property
@@ -93,11 +93,11 @@ class GroupMember:
         return self._member.member_id
 
     def heartbeat_due_ms(self) -> float:
-        """How long the caller may do something else."""
+        """Returns how long the caller may do something else."""
         return max(0.0, (self._heartbeat_at - time.monotonic()) * 1000)
 
     def keep_alive(self) -> bool:
-        """Do what is due.  True if this member joined again, so that its assignment may be another one."""
+        """Does what is due.  True if this member joined again, so that its assignment may be another one."""
         if self._is_joined and not self.heartbeat_due_ms():
             self._heartbeat()
         if self._is_joined and self._is_leader and self._has_topic_grown():
@@ -108,7 +108,7 @@ class GroupMember:
         return True
 
     def commit(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
-        """False if the group has gone on without this member: keep_alive() joins again, and others have the rest."""
+        """Commits; False if the group has rebalanced without this member, which keep_alive() lets join again."""
         if not offsets:
             return True
         if not self._is_joined:
@@ -123,7 +123,7 @@ class GroupMember:
         return True
 
     def leave(self, reason: str = "consumer ends") -> None:
-        """Let the others have the partitions at once.  A courtesy: if nobody answers, the session just runs out."""
+        """Leaves, so that the others have the partitions at once.  If nobody answers, the session just runs out."""
         if not self._is_joined:
             self.coordinator.forget()  # A join that was given up keeps its connection busy.
         self._is_joined, self.assignment = False, ()
@@ -173,7 +173,7 @@ class GroupMember:
         self._is_joined, self._reason = False, reason
 
     def _has_topic_grown(self) -> bool:
-        """The leader looks at what it assigned, as often as metadata is refreshed."""
+        """True if a topic that this leader assigned has grown; looks as often as metadata is refreshed."""
         config, now = self._cluster.config, time.monotonic()
         if (now - self._counted_at) * 1000 < config.metadata_max_age_ms:
             return False
@@ -228,7 +228,7 @@ class GroupMember:
         return self._rebalance_timeout_ms + JOIN_SLACK_MS
 
     def _ask_to_join(self) -> JoinGroupResponse:
-        """Asked twice where the broker wants to give out the member id first (KIP-394)."""
+        """Joins; twice where the broker wants to give out the member id first (KIP-394)."""
         answer = self._send_join()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = self._member._replace(member_id=answer.member_id)
@@ -261,7 +261,7 @@ class GroupMember:
         return ASSIGNORS[joined.protocol_name or ""](members, self._partition_counts)
 
     def _count_partitions(self, topics: list[str]) -> None:
-        """A topic that does not exist has no partitions: it may come later."""
+        """Counts the topics' partitions; one that does not exist has none, as it may come later."""
         found = self._cluster.retry(lambda: self._cluster.refresh(topics))
         self._partition_counts = {each.name: len(each.partitions) for each in found}
         self._counted_at = time.monotonic()

@@ -20,13 +20,13 @@ FORMAT = 0
 
 
 def protocols(topics: Sequence[str]) -> list[JoinGroupRequestProtocol]:
-    """The same subscription for each assignor."""
+    """Returns the same subscription for each assignor."""
     subscription = spoken.encode_subscription(spoken.ConsumerProtocolSubscription(topics=list(topics)), FORMAT)
     return [JoinGroupRequestProtocol(name=name, metadata=subscription) for name in ASSIGNORS]
 
 
 def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
-    """Raises ClientError for a member whose subscription is none."""
+    """Returns the members' subscriptions.  Raises ClientError for one that can't be read."""
     return [
         Subscriber(each.member_id, each.group_instance_id, frozenset(subscribed(each.member_id, bytes(each.metadata))))
         for each in members
@@ -53,7 +53,7 @@ def share(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """One's share; the leader may have given nothing at all.  Raises ClientError."""
+    """Returns the partitions assigned to a member; the leader may have given none.  Raises ClientError."""
     if not data:
         return ()
     try:

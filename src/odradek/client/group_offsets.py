@@ -54,7 +54,7 @@ class Committed(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """On whose behalf an offset is committed; nobody's unless given."""
+    """The member on whose behalf an offset is committed; nobody unless given."""
 
     generation: int = -1
     member_id: str = ""
@@ -77,7 +77,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 def fetch_offsets(
     cluster: Cluster, wanted: Wanted, *, require_stable: bool = False
 ) -> dict[str, dict[TopicPartition, Committed]]:
-    """What each group committed, of these partitions or (None) of all; what it never committed is left out.
+    """Returns what each group has committed, of these partitions or (None) of all; what it never committed is left out.
 
     require_stable waits for transactions that are about to commit offsets (KIP-447), where the broker can.  Raises the
     first error.
@@ -101,7 +101,7 @@ def fetch_offsets(
 def fetched(
     connection: Connection, wanted: Wanted, require_stable: bool
 ) -> dict[str, dict[TopicPartition, Committed] | ClientError]:
-    """One try, at the coordinator of all of these groups."""
+    """Asks once, at the coordinator of all of these groups."""
     version = min(connection.version(OffsetFetchRequest), FETCH_VERSION_MAX)
     is_stable = require_stable and version >= FETCH_STABLE
     if version < FETCH_MANY_GROUPS:
@@ -178,7 +178,7 @@ def commit(
     offsets: Mapping[TopicPartition, Committed],
     membership: Membership = NOBODY,
 ) -> None:
-    """One try, at the group's coordinator.  Raises the first error; the other partitions are committed all the same."""
+    """Commits once, at the group's coordinator.  Raises the first error; the others are committed all the same."""
     version = min(connection.version(OffsetCommitRequest), COMMIT_VERSION_MAX)
     request = OffsetCommitRequest(
         group_id=group,
@@ -194,7 +194,7 @@ def commit(
 
 
 def check_committed(group: str, answer: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
-    """Raises the first error."""
+    """Raises the first error of a commit's answer."""
     for topic in answer.topics:
         for part in topic.partitions:
             check(part.error_code, f"commit of {topic.name}-{part.partition_index} in group {group}", None)
@@ -215,7 +215,7 @@ def _commit_part(partition: TopicPartition, committed: Committed) -> OffsetCommi
 def delete_offsets(
     cluster: Cluster, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, ClientError | None]:
-    """Make the group forget; an error for each partition that it still subscribes to.  Raises for the whole group."""
+    """Deletes a group's offsets; an error for each partition it still subscribes to.  Raises for the whole group."""
     request = OffsetDeleteRequest(
         group_id=group,
         topics=[

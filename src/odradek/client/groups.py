@@ -37,7 +37,7 @@ NOT_MODERN = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERS
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """state is "" where the broker does not tell (before Kafka 2.6); protocol "" for one that only has offsets."""
+    """A listed group.  `state` is "" where the broker does not tell (before Kafka 2.6), `protocol` if it has none."""
 
     group: str
     type: str
@@ -48,7 +48,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """None for what the group's protocol does not have, or does not tell: another protocol than consumers'."""
+    """A member.  Fields are None if the group's protocol does not have them, or is no consumers' protocol."""
 
     member_id: str
     instance_id: str | None
@@ -92,7 +92,7 @@ class GroupDescription:
 
 
 def list_groups(cluster: Cluster, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-    """Every group of the cluster by name, or those in one of these states and of one of these types, in any case."""
+    """Lists the groups of the cluster by name, of these states and types if any are given, in any case."""
     wanted_states, wanted_types = list(states), list(types)
 
     def ask(connection: Connection) -> list[ListedGroup]:
@@ -116,7 +116,7 @@ def list_groups(cluster: Cluster, *, states: Iterable[str] = (), types: Iterable
 
 
 def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription | ClientError]:
-    """Each group, or why it has no description: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, ..."""
+    """Describes each group, or says why not: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, ..."""
 
     def ask(node: int, names: list[str]) -> dict[str, GroupDescription | ClientError]:
         connection, broker = cluster.connection(node), cluster.metadata.brokers[node]
@@ -245,7 +245,7 @@ def _partitions(topics: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicParti
 
 
 def delete_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, ClientError | None]:
-    """What stood in the way of each: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...; None where it is gone."""
+    """Deletes groups; returns the error of each (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...), None where it is gone."""
 
     def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
         answer = cluster.connection(node).call(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)

@@ -55,7 +55,7 @@ class Topic:
     error: ErrorCode = ErrorCode.NONE
 
     def partition(self, index: int) -> Partition | None:
-        """None if there is no such partition.  Partitions are sorted and, but for a broken answer, without gaps."""
+        """Returns the partition, or None.  Partitions are sorted and, but for a broken answer, without gaps."""
         if 0 <= index < len(self.partitions) and self.partitions[index].index == index:
             return self.partitions[index]
         return next((partition for partition in self.partitions if partition.index == index), None)
@@ -71,7 +71,7 @@ class Metadata:
     topics: dict[str, Topic] = field(default_factory=dict)
 
     def merge(self, answer: MetadataResponse) -> list[Topic]:
-        """Take an answer over; returns the topics in it, in its order."""
+        """Takes an answer over; returns the topics in it, in its order."""
         self.cluster_id = answer.cluster_id
         self.controller = answer.controller_id
         self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}

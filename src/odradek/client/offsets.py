@@ -36,9 +36,10 @@ class ListedOffset(NamedTuple):
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, ListedOffset]:
-    """The offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP or at a time in milliseconds (the first record
-    at or after it).  One request to each leader, all sent before the first answer is read; what is retriable is
-    retried until timeout_ms (default api_timeout_ms).
+    """Returns the offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP or a time.
+
+    A time is in milliseconds, its offset that of the first record at or after it.  One request goes to each leader, all
+    before the first answer is read; a retriable error is retried until timeout_ms (default api_timeout_ms).
     """
     listed: dict[TopicPartition, ListedOffset] = {}
     missing = dict(wanted)
@@ -62,7 +63,7 @@ def _retry_or_raise(cluster: Cluster, failures: Mapping[TopicPartition, ClientEr
 def _ask_leaders(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], listed: dict[TopicPartition, ListedOffset]
 ) -> dict[TopicPartition, ClientError]:
-    """One round: fills `listed`, returns what failed."""
+    """Asks once: fills `listed`, and returns what failed."""
     failures: dict[TopicPartition, ClientError] = {}
     asked: list[tuple[list[TopicPartition], Pending[ListOffsetsResponse]]] = []
     try:
@@ -88,7 +89,7 @@ def _ask_leaders(
 def group_by_leader(
     cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError]
 ) -> dict[int, list[TopicPartition]]:
-    """Partitions by the broker that leads them, in their order; those that nobody leads go into `failures`."""
+    """Groups partitions by the broker that leads them, in their order; those that nobody leads go into `failures`."""
     groups: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
         try:

@@ -91,7 +91,7 @@ class Delivery:
         self._send()
 
     def finish(self) -> dict[TopicPartition, Produced]:
-        """Where every batch landed."""
+        """Waits for the answers and repeats what can be repeated; returns where every batch landed."""
         try:
             while True:
                 self._receive()
@@ -102,7 +102,7 @@ class Delivery:
         except BaseException:
             if self._sequences is not None:
                 for partition in self._unwritten:
-                    self._sequences.renew(partition)  # It may be written or not: what comes next counts anew.
+                    self._sequences.renew(partition)  # It may be written or not: later batches count anew.
             raise
 
     def _send(self) -> None:
@@ -173,7 +173,7 @@ class Delivery:
                 self._produced[partition] = where
 
     def _split_too_large(self) -> None:
-        """Batches of several records that are too large for their topic are written in halves, one after the other."""
+        """Writes batches of several records that are too large for their topic in halves, one after the other."""
         for partition, error in list(self._failures.items()):
             if not (isinstance(error, ErrorAnswer) and error.code in TOO_LARGE):
                 continue
@@ -204,7 +204,7 @@ class Delivery:
         return is_retriable(error) or (self._sequences is not None and self._sequences.may_renew(error))
 
     def _renumber(self) -> None:
-        """What the broker refused for its numbers gets others."""
+        """Gives new numbers to batches that the broker refused for theirs."""
         for partition, error in self._failures.items():
             if self._sequences is not None and self._sequences.may_renew(error):
                 self._sequences.renew(partition)

@@ -46,13 +46,13 @@ class Patience:
         self._backoff = Backoff(config)
 
     def again(self, error: ClientError) -> None:
-        """Wait before the next try; raises the error if it is not retriable or no time is left."""
+        """Waits before the next try; raises the error if it is not retriable or no time is left."""
         if not is_retriable(error):
             raise error
         self.wait(error)
 
     def wait(self, error: ClientError) -> None:
-        """The same for what may be tried again whatever the error."""
+        """Waits as again() does, but for any error."""
         wait = self._backoff.next_ms() / 1000
         if isinstance(error, ErrorAnswer) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
             wait = min(wait, MARKERS_MS / 1000)

@@ -11,9 +11,9 @@ PATIENCE_MS = 10_000
 
 
 def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms: int = PATIENCE_MS) -> bool:
-    """True as soon as a broker knows the topic with so many partitions or more, or with 0 that it is gone.
+    """Waits until a broker knows the topic with so many partitions or more, or with 0 knows that it is gone.
 
-    False if none does in time, or none says: what was done is done, but may not be seen by who asks next.
+    False if none does in time, or none answers: the change was made, but whoever asks next may not see it.
     """
     patience = Patience(cluster.config, timeout_ms)
     try:
@@ -25,7 +25,7 @@ def wait_until_seen(cluster: Cluster, name: str, partitions: int, *, timeout_ms:
 
 
 def is_seen(cluster: Cluster, name: str, partitions: int) -> bool:
-    """Raises ClientError for what is no matter of time."""
+    """Asks once.  Raises ClientError for an error that waiting does not help."""
     try:
         (topic,) = describe_topics(cluster, [name])
     except ClientError as error:

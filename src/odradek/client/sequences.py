@@ -56,7 +56,7 @@ class Identity(NamedTuple):
 
 @dataclass(slots=True)
 class _Numbering:
-    """One partition's: the identity may be newer than another partition's."""
+    """The numbers of one partition; its identity may be newer than another partition's."""
 
     identity: Identity
     next: int = 0
@@ -77,11 +77,11 @@ class Sequences:
 
     @property
     def produce_version_max(self) -> int:
-        """The newest version of Produce that says no more than is meant."""
+        """The newest version of Produce to use; later ones may make a batch part of a transaction."""
         return INT16_MAX
 
     def stamped(self, partition: TopicPartition, batch: Buffer) -> Buffer:
-        """The batch with the partition's next numbers, in place where its bytes can be changed."""
+        """Returns the batch with the partition's next numbers, changed in place if its bytes can be."""
         numbering = self._partitions.get(partition)
         if numbering is None:
             numbering = self._partitions[partition] = _Numbering(self.identity)
@@ -99,9 +99,9 @@ class Sequences:
         return isinstance(error, ErrorAnswer) and error.code in RENEWABLE
 
     def renew(self, partition: TopicPartition) -> None:
-        """Count from 0 under the next epoch, as Kafka's clients do (KIP-360): what came before is fenced off.
+        """Counts from 0 under the next epoch, as Kafka's clients do (KIP-360): earlier batches are fenced off.
 
-        Also after giving up on a batch that may or may not have been written.
+        Also called after giving up on a batch that may or may not have been written.
         """
         numbering = self._partitions.get(partition)
         if numbering is not None:
@@ -109,17 +109,17 @@ class Sequences:
             numbering.next = 0
 
     def rewind(self, partition: TopicPartition, batch: Buffer) -> None:
-        """The batch was refused for good: its numbers go to what takes its place."""
+        """Gives the numbers of a batch that was refused for good to the batch that takes its place."""
         self._partitions[partition].next = BatchHeader(batch).base_sequence
 
     def restart(self, identity: Identity) -> None:
-        """All partitions count from 0 under this identity."""
+        """Has all partitions count from 0 under this identity."""
         self.identity = identity
         self._partitions.clear()
 
 
 def stamp(batch: Buffer, identity: Identity, sequence: int, *, is_transactional: bool = False) -> Buffer:
-    """Put a producer's numbers into a batch of format 2; a copy where its bytes can't be changed."""
+    """Puts a producer's numbers into a batch of format 2; returns a copy where its bytes can't be changed."""
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         batch = bytearray(batch)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)
@@ -131,7 +131,7 @@ def stamp(batch: Buffer, identity: Identity, sequence: int, *, is_transactional:
 
 
 def idempotent(cluster: Cluster) -> Sequences | None:
-    """New numbers from any broker; None where brokers give out none, or none to us."""
+    """Gets a producer id from any broker; returns None where brokers give out none, or none to us."""
 
     def ask(connection: Connection) -> Identity:
         answer = connection.call(

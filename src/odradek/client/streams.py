@@ -36,7 +36,7 @@ class Stream(Protocol):
 
 
 class WouldBlock(BlockingIOError):
-    """Ask again after one of these events of poll()."""
+    """Raised when a call has to be repeated after one of these events of poll()."""
 
     def __init__(self, events: int) -> None:
         super().__init__()
@@ -141,5 +141,5 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT_MAX)
 def _contexts(config: TlsConfig) -> Contexts:
-    """One for all connections of a process: a context takes milliseconds to make."""
+    """Returns the same contexts to all connections of a process: a context takes milliseconds to make."""
     return Contexts(config, client_context)

@@ -1,4 +1,4 @@
-"""What a transactional producer asks its coordinator, in both generations of the transaction protocol."""
+"""The requests of a transactional producer to its coordinator, in both generations of the transaction protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 NO_PRODUCER = Identity()
 TWO_PHASE_VERSION, RENEWING_VERSION = 6, 3
 FENCING_VERSION = 3
-ADD_PARTITIONS_VERSION_MAX = 3  # What comes after is for brokers.
+ADD_PARTITIONS_VERSION_MAX = 3  # Later ones are for brokers.
 
 # By whether transactions have epochs of their own.  Later versions of TxnOffsetCommit name topics by id.
 PRODUCE_VERSION_MAX = {False: 11, True: INT16_MAX}
@@ -43,7 +43,7 @@ COMMIT_VERSION_MAX = {False: 4, True: 5}
 
 
 class TransactionRequests:
-    """One transactional id's requests, each repeated while its error is retriable; and what the coordinator holds."""
+    """The requests of one transactional id, each repeated while its error is retriable, and its transaction's state."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, *, two_phase: bool) -> None:
         self.transactional_id = transactional_id
@@ -62,14 +62,14 @@ class TransactionRequests:
     # The producer.
 
     def init(self, *, keep_prepared: bool = False) -> Identity | None:
-        """Fence earlier producers; the transaction that was found prepared, if there is one and it is to be kept."""
+        """Fences earlier producers; returns the prepared transaction if one was found and is to be kept."""
         answer = self._init(NO_PRODUCER, keep_prepared)
         ongoing = Identity(answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         self.is_begun = ongoing != NO_PRODUCER
         return ongoing if self.is_begun else None
 
     def renew(self) -> None:
-        """The next epoch of this very producer (KIP-360).  Raises PRODUCER_FENCED if there is a newer one."""
+        """Takes the next epoch of this very producer (KIP-360).  Raises PRODUCER_FENCED if there is a newer one."""
         self._init(self.identity, False)
 
     def _init(self, current: Identity, keep_prepared: bool) -> InitProducerIdResponse:
@@ -109,7 +109,7 @@ class TransactionRequests:
     # Within a transaction.
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Once for each partition of a transaction, where writing to it does not say enough."""
+        """Adds each partition to the transaction once, where writing to it does not do that."""
         missing = [each for each in partitions if each not in self._announced]
         if missing and not self.has_epochs:
             self._coordinator.call(lambda connection: self._add_partitions(connection, missing))
@@ -178,7 +178,7 @@ class TransactionRequests:
     # Its end.
 
     def end(self, *, commit: bool) -> None:
-        """Nothing is asked where the coordinator knows of nothing."""
+        """Ends the transaction; asks nothing if the coordinator knows of none."""
         if self.is_begun:
             answer = self._coordinator.call(lambda connection: self._end(connection, commit))
             if answer.producer_id >= 0:

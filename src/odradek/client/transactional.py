@@ -46,7 +46,7 @@ ID_IS_FORGOTTEN = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UN
 
 
 class State(Enum):
-    """Of a transactional producer, and which calls it takes."""
+    """The state of a transactional producer, which says which calls it takes."""
 
     READY = "ready"
     OPEN = "in a transaction"
@@ -62,7 +62,7 @@ MAY_ABORT = (State.OPEN, State.FAILED, State.PREPARED)
 
 
 class WrongState(ClientError):
-    """A call that has no place now: a mistake of the caller."""
+    """Raised for a call that this state does not take: a mistake of the caller."""
 
 
 class TransactionalProducer:
@@ -160,15 +160,16 @@ class TransactionalProducer:
         self._within(lambda: self._requests.commit_offsets(group, offsets, membership))
 
     def prepare(self) -> Identity:
-        """Flush, and give the transaction's name for the log of decisions; only commit() and abort() may follow."""
+        """Flushes; returns the transaction's name for the log of decisions; only commit() or abort() may follow."""
         self._within(self._producer.flush)
         self._state = State.PREPARED
         self.prepared = self.identity
         return self.prepared
 
     def complete(self, decided: Identity | None) -> bool:
-        """Commit what is prepared if it is the one decided on, else abort it.  True if it was committed; nothing
-        happens when nothing is prepared.
+        """Commits what is prepared if it is the one decided on, else aborts it.
+
+        True if it was committed; nothing happens when nothing is prepared.
         """
         if self._state is State.READY:
             return False
@@ -195,8 +196,9 @@ class TransactionalProducer:
         self._state, self.prepared = State.READY, None
 
     def abort(self) -> None:
-        """Nothing since begin() counts.  Raises PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before Kafka 2.7) if another
-        producer has taken over.
+        """Aborts everything since begin().
+
+        Raises PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before Kafka 2.7) if another producer has taken over.
         """
         self._expect(*MAY_ABORT)
         self._state = State.FAILED
@@ -228,7 +230,7 @@ class TransactionalProducer:
             raise
 
     def _end_refused(self, error: ErrorAnswer) -> None:
-        """Of an abort: go on under another epoch, or raise."""
+        """Goes on under another epoch if the old one is why an abort was refused; raises any other error."""
         if error.code not in EPOCH_IS_OLD | ID_IS_FORGOTTEN:
             raise error
         if self._requests.can_renew:

@@ -62,7 +62,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows; started_at_ms is -1 where nothing is in progress."""
+    """A transaction as its coordinator knows it; started_at_ms is -1 where none is in progress."""
 
     transactional_id: str
     identity: Identity
@@ -104,8 +104,9 @@ def list_transactions(
     longer_than_ms: int | None = None,
     pattern: str | None = None,
 ) -> list[ListedTransaction]:
-    """Every transactional id that the brokers remember, or those in one of these states, of one of these producers,
-    in a transaction for longer than this, of this form (RE2).
+    """Lists the transactional ids that the brokers remember and that pass all filters.
+
+    `longer_than_ms` is how long a transaction has been open, `pattern` the form of the id (RE2).
     """
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
     if longer_than_ms is not None:
@@ -139,7 +140,7 @@ def list_transactions(
 def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription | ClientError]:
-    """Each one, or why it has no description: TRANSACTIONAL_ID_NOT_FOUND, ..."""
+    """Describes each transactional id, or says why not: TRANSACTIONAL_ID_NOT_FOUND, ..."""
 
     def ask(node: int, names: list[str]) -> dict[str, TransactionDescription | ClientError]:
         request = DescribeTransactionsRequest(transactional_ids=names)
@@ -177,7 +178,7 @@ def describe_producers(
 
 
 def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Callable[[], T]) -> T:
-    """Retried until api_timeout_ms: whatever went wrong, others may lead by then."""
+    """Asks the leaders until api_timeout_ms: whatever went wrong, others may lead by then."""
 
     def attempt() -> T:
         cluster.learn(partitions)
@@ -227,7 +228,7 @@ def _producer(state: ProducerState) -> ActiveProducer:
 
 
 def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
-    """Fence the producer, which aborts what it has open; returns the identity that takes its place."""
+    """Fences the producer, which aborts its open transaction; returns the identity that takes its place."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=FENCING_TIMEOUT_MS, producer_id=-1, producer_epoch=-1
     )
@@ -241,9 +242,9 @@ def abort_transaction(cluster: Cluster, transactional_id: str) -> Identity:
 
 
 def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveProducer) -> None:
-    """Write an abort marker behind a transaction of one partition, in the coordinator's place.
+    """Writes an abort marker for a transaction of one partition, in the coordinator's place.
 
-    Only for one that hangs: the coordinator of a live one would not know.
+    Only for a hanging one: the coordinator of a live one would not know.
     """
     marker = WritableTxnMarker(
         producer_id=producer.identity.producer_id,
@@ -267,7 +268,7 @@ def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveP
 def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int | None = None
 ) -> list[Hanging]:
-    """Transactions of these partitions, without a word for so long, that no coordinator holds open.
+    """Finds transactions of these partitions, without a word for so long, that no coordinator holds open.
 
     older_than_ms: no less than any producer's transaction timeout; a younger one may still be ended in order.
     Raises ClientError where a coordinator does not tell: what it holds must not be taken for hanging.

@@ -22,7 +22,7 @@ class ApiRange(NamedTuple):
 
 
 def version_for(request: type, apis: Mapping[int, ApiRange], where: str) -> int:
-    """Raises Unsupported with the broker, the API, and what each side has."""
+    """Returns the version to send.  Raises Unsupported with the broker, the API, and what each side has."""
     schema = schema_of(request)
     assert schema.api_key is not None, "only whole requests are sent"
     name = schema.name.removesuffix("Request")

@@ -40,7 +40,7 @@ def _below(root: str, path: str) -> str:
 
 
 class Chroot:
-    """Owns the tree it stands on: closing it closes that."""
+    """A tree below a node of another tree; closing it closes that tree."""
 
     def __init__(self, tree: Tree, root: str) -> None:
         check_path(root)

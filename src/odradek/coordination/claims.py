@@ -1,4 +1,4 @@
-"""What two brokers must never both have: a cluster id, a broker id, producer ids.  Each is a conditional change."""
+"""Claims of what two brokers must never both have (cluster id, broker id, producer ids), each a conditional change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRODUCER_IDS_PER_BLOCK = 1000
 
 
 def cluster_id(tree: Tree, proposed: str) -> str:
-    """The id of the cluster; the proposed one if there was none.  The first proposal wins."""
+    """Returns the cluster's id; without one the proposed id becomes it, and the first proposal wins."""
     try:
         return decode_cluster_id(tree.get(layout.CLUSTER_ID)[0])
     except NoNode:
@@ -31,7 +31,7 @@ def cluster_id(tree: Tree, proposed: str) -> str:
 
 
 def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
-    """An id that no broker had: above `reserved_max` (reserved.broker.max.id), counted by the version of a znode."""
+    """Returns an id that no broker had, above `reserved_max` (reserved.broker.max.id), counted by a znode's version."""
     try:
         stat = tree.set(layout.BROKER_SEQUENCE, b"")
     except NoNode:
@@ -41,7 +41,7 @@ def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
 
 
 def producer_ids(tree: Tree, broker: BrokerId, at_least: int = 0) -> ProducerIdBlock:
-    """A block of producer ids for this broker alone, all of them `at_least` that.
+    """Returns a block of producer ids for this broker alone, all of them `at_least` that.
 
     Raises OverflowError when there are none left, and what the tree raises.
     """

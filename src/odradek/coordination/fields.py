@@ -14,7 +14,7 @@ Json = Mapping[str, object]
 
 
 class BadZnodeError(ValueError):
-    """What lies in a znode is not what Kafka writes there."""
+    """Raised for a znode whose content is not what Kafka writes there."""
 
 
 def encode(value: Json) -> bytes:
@@ -43,14 +43,14 @@ class Fields:
         return BadZnodeError(f"{self._what} has {found} for {name}, which must be {expected}.")
 
     def has(self, name: str) -> bool:
-        """Null is as good as absent."""
+        """True if the field is there and not null."""
         return self._value.get(name) is not None
 
     def int32(self, name: str, default: int | None = None) -> int:
         return self._integer(name, default, INT32_MAX)
 
     def int64(self, name: str, default: int | None = None) -> int:
-        """Also where it is written as a string, as Kafka writes its longs."""
+        """Reads a number, also where it is written as a string, as Kafka writes its longs."""
         return self._integer(name, default, INT64_MAX)
 
     def _integer(self, name: str, default: int | None, bound: int) -> int:
@@ -73,7 +73,7 @@ class Fields:
         return self.text(name) if self.has(name) else None
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings; empty if absent."""
+        """Reads a list of strings; empty if absent."""
         value = self._value.get(name) or []
         if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
             raise self.bad(name, "a list of strings")
@@ -86,7 +86,7 @@ class Fields:
         return tuple(value)
 
     def inner(self, name: str) -> Fields:
-        """An object; empty if absent."""
+        """Reads an object; empty if absent."""
         value = self._value.get(name)
         if value is None:
             value = {}
@@ -107,7 +107,7 @@ class Fields:
         return {name: self.text(name) for name in self._value}
 
     def replicas(self) -> dict[int, tuple[int, ...]]:
-        """{"0": [1, 2], "1": [2]}: partitions and broker ids, by partition."""
+        """Reads {"0": [1, 2], "1": [2]}: broker ids by partition."""
         found = {}
         for name in self._value:
             if not name.isdecimal() or len(name) > 10 or int(name) > INT32_MAX:

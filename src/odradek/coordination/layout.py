@@ -1,4 +1,4 @@
-"""Where Kafka keeps what in the tree: paths and names, as Kafka 0.11 to 3.9 under ZooKeeper.
+"""Kafka's layout of the tree: paths and names, as in Kafka 0.11 to 3.9 under ZooKeeper.
 
 The values of the nodes are in znodes.py and offered here too: one door to Kafka's layout.  All paths are relative to
 the chroot in zookeeper.connect.
@@ -134,7 +134,7 @@ STARTUP_PATHS = (
 
 
 def ensure_startup_paths(tree: Tree) -> None:
-    """All that are missing, in one change."""
+    """Makes all of them that are missing, in one change."""
     ensure_paths(tree, STARTUP_PATHS)
 
 
@@ -159,12 +159,12 @@ def partition_state(name: TopicName, index: int) -> str:
 
 
 def config(type_: str, name: str) -> str:
-    """Of a topic, a broker, an address; `name` may be DEFAULT_ENTITY.  For users and clients see quota_config."""
+    """The path of a topic's, broker's or address's configuration; `name` may be DEFAULT_ENTITY."""
     return f"{CONFIG}/{type_}/{name}"
 
 
 def quota_config(user: str | None = None, client: str | None = None) -> str:
-    """Of a user, a client id, or both; DEFAULT_ENTITY where the default is meant."""
+    """The path of a user's or client id's quotas, or of both together; DEFAULT_ENTITY where the default is meant."""
     assert user is not None or client is not None, "quotas are somebody's"
     parts = [CONFIG]
     for type_, name in ((USER_CONFIGS, user), (CLIENT_CONFIGS, client)):
@@ -186,7 +186,7 @@ def delegation_token(token_id: str) -> str:
 
 
 def consumer_offset(group: str, name: TopicName, index: int) -> str:
-    """Where OffsetCommit v0 puts offsets, and old consumers."""
+    """The path where OffsetCommit v0, and old consumers, put offsets."""
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
@@ -202,7 +202,7 @@ _SEQUENCE = re.compile(r"\d{10}")
 
 
 def sequence_of(name: str, prefix: str) -> int:
-    """The number of a sequential node; for change notifications, their order.  Raises ValueError."""
+    """Returns the number of a sequential node; for change notifications, their order.  Raises ValueError."""
     match = _SEQUENCE.fullmatch(name.removeprefix(prefix))
     if not name.startswith(prefix) or match is None:
         raise ValueError(f"{name!r} is not {prefix} with ten digits")
@@ -210,7 +210,7 @@ def sequence_of(name: str, prefix: str) -> int:
 
 
 def sanitized(name: str) -> str:
-    """A user or client id as a node's name: URL encoding as Java does it, so that quotas set by either are found."""
+    """Writes a user or client id as a node's name: URL-encoded as in Java, so that quotas set by either are found."""
     return quote(name, safe="").replace("~", "%7E")
 
 

@@ -147,7 +147,7 @@ class SqliteTree:
             return self._multi(operations)
 
     def _check_room(self) -> None:
-        """What is kept for deleting things is not for making new ones."""
+        """Raises NoRoom if the disk is full: the room kept for deletions is not for new nodes."""
         with suppress(OSError):
             if is_short(self._path):
                 raise NoRoom(detail=f"The disk is full: nothing can be added to the metadata file {self._path}.")
@@ -170,7 +170,7 @@ class SqliteTree:
         self._close(ends_session=True)
 
     def abandon(self) -> None:
-        """Leave as a killed process does: the session stays behind, and whoever comes next finds it dead."""
+        """Leaves as a killed process does: the session stays behind, and the next process finds it dead."""
         self._close(ends_session=False)
 
     def _close(self, *, ends_session: bool) -> None:
@@ -218,7 +218,7 @@ class SqliteTree:
 
     @contextmanager
     def _breaking(self) -> Iterator[None]:
-        """A change that its disk failed is the last one: nobody knows what of it is there."""
+        """Refuses all later changes after the disk failed one: nobody knows what of it is there."""
         if self._broken is not None:
             raise DiskBroken(detail=str(self._broken))
         try:
@@ -274,14 +274,14 @@ class SqliteTree:
         self._watches.add(kind, path, watch)
 
     def _announce(self, zxid: int, changes: list[Change]) -> None:
-        """Our own change, just committed."""
+        """Fires the watches on a change of our own that was just committed."""
         if changes:
             for kind, path in changes:
                 self._watches.changed(kind, path)
             self._seen = zxid
 
     def _catch_up(self, zxid: int) -> None:
-        """Fire the watches on what others changed up to this zxid."""
+        """Fires the watches on what others changed up to this zxid."""
         if zxid == self._seen:
             return
         if self._watches:
@@ -295,7 +295,7 @@ class SqliteTree:
         self._seen = zxid
 
     def _compare(self) -> None:
-        """The journal no longer reaches back to what was seen: tell from the nodes which watches are due."""
+        """Finds the watches that are due by comparing nodes, as the journal no longer reaches back to what was seen."""
         for kind, path in self._watches.set_on():
             stat = read_stat(self._database, path)
             if kind is WatchKind.ABSENT:
@@ -312,7 +312,7 @@ class SqliteTree:
     # Sessions.
 
     def _begin_session(self, timeout_ms: int) -> int:
-        """The zxid the session begins at."""
+        """Begins the session; returns its first zxid."""
         # Without waiting for the disk: after a power cut all sessions are dead anyway, and what is synced later takes
         # this with it.
         if self._durable:
@@ -332,7 +332,7 @@ class SqliteTree:
         return zxid
 
     def _end_dead_sessions(self) -> int:
-        """Inside a write transaction.  The zxid after it."""
+        """Ends the sessions of dead processes, inside a write transaction; returns the zxid after it."""
         (zxid,) = self._database.execute("SELECT zxid FROM state").fetchone()
         assert isinstance(zxid, int)
         writer = Writer(self._database, zxid + 1, time.time_ns() // 1_000_000, self.session_id)
@@ -356,7 +356,7 @@ class SqliteTree:
         raise SessionExpired(detail="The session of the metadata tree expired.")
 
     def _keep(self) -> None:
-        """The background thread."""
+        """Runs in the background thread."""
         tended = time.monotonic()
         while True:
             self._wake.wait(self._poll_s if self._watches else self._tend_s)

@@ -1,4 +1,4 @@
-"""The file behind an embedded tree: its tables, how it comes to be, and what can be wrong with it.
+"""The file behind an embedded tree: its tables, how it is made, and what can be wrong with it.
 
     state     one row: the zxid of the last change
     node      a row per node; `creates` counts the children ever made, which numbers sequential ones
@@ -57,7 +57,7 @@ INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 
 def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """Raises Unavailable for what can't be opened, is no tree, or is of a newer release.
+    """Opens or makes the file.  Raises Unavailable if it can't be opened, is no tree, or is of a newer release.
 
     Not durable: what was committed survives the process, but perhaps not a power cut.
     """
@@ -82,7 +82,7 @@ def open_database(path: Path, *, durable: bool = True) -> sqlite3.Connection:
 
 @contextmanager
 def failures(path: Path) -> Iterator[None]:
-    """SQLite's errors as one sentence."""
+    """Turns SQLite's errors into failures of the tree, each one sentence."""
     try:
         yield
     except sqlite3.Error as error:

@@ -35,7 +35,7 @@ _Row = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 class Change(NamedTuple):
-    """What the journal keeps; that the parent's children changed follows from it."""
+    """A change as the journal keeps it; that the parent's children changed follows from it."""
 
     kind: EventKind
     path: str

@@ -1,4 +1,4 @@
-"""Room kept for the tree on its disk, so that whoever has filled that can delete topics to get some back.
+"""Room kept for the tree on its disk, so that topics can be deleted when the disk is full.
 
     ballast    free pages in the database, and a write-ahead log that was once as long: a deletion overwrites both, and
                nothing has to grow.  What topics use up of it is made good while there is room.
@@ -26,20 +26,20 @@ def _reserve_of(tree: Path) -> Path:
 
 
 def is_short(tree: Path) -> bool:
-    """The disk is as good as full."""
+    """True if the disk is as good as full."""
     status = os.statvfs(tree.parent)
     return status.f_bavail * status.f_frsize < SHORT_BYTES
 
 
 def open_reserve(tree: Path) -> None:
-    """Before the tree is opened: give the reserve back if there is no other room."""
+    """Gives the reserve back if there is no other room; called before the tree is opened."""
     with suppress(OSError):
         if is_short(tree):
             _reserve_of(tree).unlink(missing_ok=True)
 
 
 def make_good(database: sqlite3.Connection, tree: Path) -> None:
-    """What is missing of ballast and reserve, if there is room.  Raises sqlite3.Error, OSError."""
+    """Makes good what is missing of ballast and reserve, if there is room.  Raises sqlite3.Error, OSError."""
     if is_short(tree):
         return
     if not _reserve_of(tree).exists():
@@ -49,7 +49,7 @@ def make_good(database: sqlite3.Connection, tree: Path) -> None:
 
 
 def make_log_short(database: sqlite3.Connection) -> None:
-    """What the write-ahead log holds goes to the database, so that the log is written from its beginning again."""
+    """Copies the write-ahead log to the database, so that the log is written from its beginning again."""
     database.execute("PRAGMA wal_checkpoint(RESTART)")
 
 
@@ -73,7 +73,7 @@ def _has_ballast(database: sqlite3.Connection, tree: Path) -> bool:
 
 
 def _make_ballast(database: sqlite3.Connection) -> None:
-    """Pages are written, so that the disk has them, and freed again."""
+    """Writes pages, so that the disk has them, and frees them again."""
     for statements in (
         ("DROP TABLE IF EXISTS ballast", "CREATE TABLE ballast (data BLOB)", _INSERT),
         ("DROP TABLE ballast",),

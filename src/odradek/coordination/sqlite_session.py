@@ -1,4 +1,4 @@
-"""Who is alive: a small file for each session of an embedded tree, beside the tree's own.
+"""The liveness of sessions: a small file for each session of an embedded tree, beside the tree's own.
 
 │ i64 │ the last heartbeat, ms of the machine's monotonic clock │
 
@@ -57,10 +57,10 @@ class SessionFile:
         os.pwrite(self._descriptor, _BEAT.pack(monotonic_ms()), 0)
 
     def close(self, *, is_over: bool = True) -> None:
-        """Not over: the file stays, without a lock, as after the end of a process."""
+        """Removes the file; if the session is not over it stays, without a lock, as after the end of a process."""
         if is_over:
             self._path.unlink(missing_ok=True)
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # A process that was forked meanwhile has it, too.
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # A process that was forked meanwhile has the lock, too.
         os.close(self._descriptor)
 
     def _is_in_place(self) -> bool:

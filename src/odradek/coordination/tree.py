@@ -53,8 +53,9 @@ Watch = Callable[[WatchEvent], None]
 
 
 class SessionState(Enum):
-    """SUSPENDED: no contact, and the watches set before are gone: read anew when CONNECTED again.
+    """The state of a session.
 
+    SUSPENDED: no contact, and the watches set before are gone: read anew when CONNECTED again.
     EXPIRED: the ephemeral nodes are gone too, for good; the tree must be opened anew.
     """
 
@@ -83,7 +84,7 @@ class NodeExists(TreeFailed):
 
 
 class BadVersion(TreeFailed):
-    """Someone else changed the data since."""
+    """Someone else changed the data meanwhile."""
 
 
 class NotEmpty(TreeFailed):
@@ -95,7 +96,7 @@ class NoChildrenForEphemerals(TreeFailed):
 
 
 class BadArguments(TreeFailed):
-    """A path that can't be, or data that is too large."""
+    """A path that is not allowed, or data that is too large."""
 
 
 class SessionExpired(TreeFailed):
@@ -142,7 +143,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The node is there, in this version."""
+    """Demands that the node is there, in this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -153,40 +154,40 @@ Result = str | Stat | None  # Of a Create, a SetData; None of the others.
 
 
 class Tree(Protocol):
-    """All raise SessionExpired and Unavailable; paths that can't be raise BadArguments."""
+    """All methods raise SessionExpired and Unavailable, and BadArguments for a path that is not allowed."""
 
     @property
     def session_id(self) -> int: ...
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """The path of the new node: with `sequential`, ten digits are added that count creations under the parent.
+        """Makes a node and returns its path; `sequential` adds ten digits, which count creations under the parent.
 
         Raises NoNode (no parent), NodeExists, NoChildrenForEphemerals.
         """
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """The watch fires when the data changes or the node is deleted.  Raises NoNode, and then sets no watch."""
+        """Reads a node; the watch fires when it changes or is deleted.  Raises NoNode, and then sets no watch."""
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Raises NoNode, BadVersion."""
+        """Replaces the data if it has this version.  Raises NoNode, BadVersion."""
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises NoNode, BadVersion, NotEmpty."""
+        """Deletes the node if it has this version.  Raises NoNode, BadVersion, NotEmpty."""
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """The watch fires when the node is created, changed or deleted."""
+        """Returns the node's Stat, None if there is none; the watch fires when it is created, changed or deleted."""
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names, sorted.  The watch fires when one comes or goes, or the node is deleted.  Raises NoNode."""
+        """Returns the names, sorted; the watch fires when one comes or goes, or the node is deleted.  Raises NoNode."""
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """All or nothing, in one zxid; each operation sees what those before it did.  Raises MultiFailed."""
+        """Does all or nothing, in one zxid; each operation sees what those before it did.  Raises MultiFailed."""
 
     def on_session(self, listener: SessionListener) -> None:
-        """Called on the thread of the watches whenever the state of the session changes."""
+        """Has the listener called, on the thread of the watches, whenever the state of the session changes."""
 
     def close(self) -> None:
-        """Ends the session; its ephemeral nodes are deleted.  Twice is once."""
+        """Ends the session, whose ephemeral nodes are deleted; a second call does nothing."""
 
 
 # ZooKeeper's own list of what may not stand in a path.  Characters beyond 16 bits are surrogates to it.
@@ -246,7 +247,7 @@ def ensure_paths(tree: Tree, paths: Sequence[str]) -> None:
 
 
 def _missing(tree: Tree, wanted: Sequence[str]) -> list[str]:
-    """Nothing below a node that is missing needs to be asked for."""
+    """Returns the wanted nodes that are missing; nothing below a missing one has to be asked for."""
     missing: list[str] = []
     for path in wanted:
         if parent_of(path) in missing or tree.exists(path) is None:

@@ -33,7 +33,7 @@ _FIRED: dict[EventKind, tuple[WatchKind, ...]] = {
 
 
 class Watches:
-    """Not thread-safe: the tree's lock guards it."""
+    """The watches that are set on a tree.  Not thread-safe: the tree's lock guards it."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -47,7 +47,7 @@ class Watches:
         self._set.setdefault((kind, path), {})[watch] = None
 
     def changed(self, kind: EventKind, path: str) -> None:
-        """A node was created, deleted or got other data: fire its watches, and those on its parent's children."""
+        """Fires the watches of a node that was created, deleted or changed, and those on its parent's children."""
         self.fire(WatchEvent(kind, path))
         if kind is not EventKind.DATA_CHANGED and path != "/":
             self.fire(WatchEvent(EventKind.CHILDREN_CHANGED, parent_of(path)))
@@ -81,7 +81,7 @@ class Caller:
         self._queue.put(function)
 
     def close(self) -> None:
-        """What was given before is still called."""
+        """Ends the thread; what was given before is still called."""
         if self._thread is not None:
             self._queue.put(None)
 

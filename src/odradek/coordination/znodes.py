@@ -1,4 +1,4 @@
-"""What lies in Kafka's znodes, to and from bytes.
+"""The content of Kafka's znodes, to and from bytes.
 
 Written in the newest form that Kafka 3.9 writes, read in every form since 0.11.  A registration, for example:
 
@@ -43,7 +43,7 @@ _NO_FEATURES: Features = MappingProxyType({})
 
 
 class BrokerRegistration(NamedTuple):
-    """`protocols`: of each listener."""
+    """A broker's registration; `protocols` is by listener."""
 
     broker: BrokerInfo
     timestamp: TimestampMs
@@ -58,7 +58,7 @@ def encode_broker(
     protocols: Mapping[str, str] | None = None,
     features: Features = _NO_FEATURES,
 ) -> bytes:
-    """`protocols` names those of listeners that are not called by their protocol; without it they are PLAINTEXT."""
+    """`protocols` maps listeners that are not called by their protocol to it; without it they are PLAINTEXT."""
     by_listener = {one.listener: _protocol(one.listener, protocols or {}) for one in broker.endpoints}
     # For readers of version 1: only a listener that needs no security can be told without naming it.
     plain = next((one for one in broker.endpoints if by_listener[one.listener] == "PLAINTEXT"), None)
@@ -78,7 +78,7 @@ def encode_broker(
 
 
 def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
-    """Versions 1 to 5."""
+    """Reads versions 1 to 5."""
     fields = Fields.parse("A broker's registration", data)
     endpoints = _endpoints(fields)
     named = fields.inner("listener_security_protocol_map").text_map()
@@ -136,14 +136,14 @@ def encode_controller(controller: Controller) -> bytes:
 
 
 def decode_controller(data: bytes) -> Controller:
-    """Versions 1 and 2."""
+    """Reads versions 1 and 2."""
     fields = Fields.parse("The controller", data)
     timestamp = TimestampMs(fields.int64("timestamp", -1))
     return Controller(BrokerId(fields.int32("brokerid")), timestamp, fields.int32("kraftControllerEpoch", -1))
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """Decimal text, not JSON."""
+    """Writes decimal text, not JSON."""
     return b"%d" % epoch
 
 
@@ -184,7 +184,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 
 def decode_topic(data: bytes) -> TopicAssignment:
-    """Versions 1 to 3."""
+    """Reads versions 1 to 3."""
     fields = Fields.parse("A topic's assignment", data)
     if not fields.has("partitions"):
         raise fields.bad("partitions", "an object")
@@ -211,7 +211,7 @@ def _broker_ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
 
 
 class PartitionState(NamedTuple):
-    """The version of its znode is the partition epoch.
+    """The state of a partition; the version of its znode is the partition epoch.
 
     `recovery` is 1 while a leader that was elected uncleanly has yet to recover (KIP-704).
     """
@@ -255,12 +255,12 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Nothing is set where there is no data."""
+    """Reads a configuration; without data nothing is set."""
     return Fields.parse("An entity's configuration", data).inner("config").text_map() if data else {}
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Whose configuration changed, e.g. topics/flights."""
+    """Writes whose configuration changed, e.g. topics/flights."""
     return encode({"version": 2, "entity_path": entity_path})
 
 
@@ -299,7 +299,7 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Of an ISR change, and of a preferred replica election."""
+    """Writes the partitions of an ISR change, or of a preferred replica election."""
     named = [{"topic": topic, "partition": partition} for topic, partition in partitions]
     return encode({"version": 1, "partitions": named})
 
@@ -309,7 +309,7 @@ def decode_partitions(data: bytes) -> list[TopicPartition]:
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
-    """The replicas that partitions are to have."""
+    """Writes the replicas that partitions are to have."""
     wanted = [
         {"topic": topic, "partition": partition, "replicas": list(brokers)}
         for (topic, partition), brokers in replicas.items()

@@ -74,7 +74,7 @@ _STATES = {
 def open_zookeeper(
     connect: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS, connection_timeout_ms: int | None = None
 ) -> Tree:
-    """`connect` as zookeeper.connect: host:port,host:port/chroot.  Raises Unavailable."""
+    """Opens the tree at `connect`, which is as zookeeper.connect: host:port,host:port/chroot.  Raises Unavailable."""
     hosts, slash, chroot = connect.partition("/")
     tree = ZooKeeperTree(hosts, session_timeout_ms, connection_timeout_ms or session_timeout_ms)
     return Chroot(tree, slash + chroot) if chroot.strip("/") else tree
@@ -98,7 +98,7 @@ class _Fired:
 
 
 class ZooKeeperTree:
-    """A Tree."""
+    """A Tree on a ZooKeeper ensemble."""
 
     def __init__(self, hosts: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
         self._hosts = hosts
@@ -178,7 +178,7 @@ class ZooKeeperTree:
             self._client.close()
 
     def _ask(self, path: str, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
-        """The answer to a request of kazoo's, or what stands against it as one of the tree's failures."""
+        """Returns the answer to a request of kazoo's, or raises its error as one of the tree's failures."""
         if self._is_expired:
             raise SessionExpired(detail="The session with ZooKeeper expired.")
         if self._is_closed:
@@ -208,7 +208,7 @@ class ZooKeeperTree:
         told.set()
 
     def _stop_after(self, told: threading.Event) -> None:
-        """Stop kazoo, which would go on with a new session, once the listeners' calls are in its queue."""
+        """Stops kazoo, which would go on with a new session, once the listeners' calls are in its queue."""
         told.wait()
         self._client.stop()
 

@@ -1,8 +1,8 @@
 """Produces the flights with librdkafka, and knows where to go on after the broker was killed under its hands.
 
-What was in flight then may be in the log or not: only the log knows.  Producing it again would make duplicates, since
-the broker has no producer ids yet by which it could tell.  But here each flight's place was settled before it was sent
-(dataset.py), and this producer is the topic's only one.  So:
+What was in flight then may be in the log or not: only the log knows.  Producing it again would make duplicates, since a
+new producer has another producer id, by which the broker can't tell.  But here each flight's place was settled before
+it was sent (dataset.py), and this producer is the topic's only one.  So:
 
   1. the producer is given up before the broker is started again: nothing it holds can arrive later;
   2. the log's end in each partition is the place of the first flight that is missing there;
@@ -34,7 +34,7 @@ KEEP = {"retention.ms": "-1"}
 
 
 class FeedFailed(Exception):
-    """One sentence."""
+    """Raised when a flight was not produced, or one is missing; one sentence."""
 
 
 class Feed:
@@ -60,7 +60,7 @@ class Feed:
         )
 
     def hand_over(self, count: int) -> None:
-        """The next `count` flights; librdkafka sends them in the background.  Raises FeedFailed."""
+        """Gives librdkafka the next `count` flights, which it sends in the background.  Raises FeedFailed."""
         for flight in islice(self._records, count):
             self._produce_when_there_is_room(
                 value=flight.value, key=flight.key, partition=flight.partition, timestamp=flight.timestamp_ms
@@ -78,7 +78,7 @@ class Feed:
             raise FeedFailed(f"{unsent:,} flights were not acknowledged within {ANSWER_SECONDS_MAX:.0f} s.")
 
     def give_up(self) -> int:
-        """Forget what is not acknowledged; returns how many flights that is."""
+        """Forgets what is not acknowledged; returns how many flights that is."""
         self._producer.purge()
         self._producer.flush(ANSWER_SECONDS_MAX)
         return self._unanswered
@@ -119,7 +119,7 @@ def create_topic(address: str, name: str, partitions: int) -> None:
 
 
 def log_ends(address: str, topic: str, partitions: int) -> dict[int, int]:
-    """The offset after the last record, by partition."""
+    """Returns the offset after the last record, by partition."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "odradek-demo", **QUIET})
     try:
         return {
@@ -133,7 +133,7 @@ def log_ends(address: str, topic: str, partitions: int) -> dict[int, int]:
 
 
 def ends_after_restart(address: str, acknowledged: Mapping[int, int]) -> dict[int, int]:
-    """Where each partition ends.  Raises FeedFailed if something is missing that the killed broker had acknowledged."""
+    """Returns each partition's end.  Raises FeedFailed if something that was acknowledged before is missing."""
     ends = log_ends(address, TOPIC, PARTITIONS)
     if any(ends[number] < end for number, end in acknowledged.items()):
         raise FeedFailed(f"Acknowledged flights are lost: the log ends at {ends}, acknowledged was {acknowledged}.")

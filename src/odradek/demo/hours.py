@@ -45,11 +45,11 @@ class Hour(TypedDict, total=False):
 
 
 class HoursUnreadable(Exception):
-    """One sentence."""
+    """Raised when the derived topic can't be read; one sentence."""
 
 
 class Hours:
-    """The topic as a table: newest value by key."""
+    """The derived topic as a table: the newest value of each key."""
 
     def __init__(self, address: str) -> None:
         self.flights = 0  # How many flights the newest values speak of.
@@ -78,7 +78,7 @@ class Hours:
                 raise HoursUnreadable(f"Topic {TOPIC} cannot be read: {error}.")
 
     def read_to_end(self) -> None:
-        """Everything there is now."""
+        """Reads everything there is now."""
         ends = log_ends(self._address, TOPIC, PARTITIONS)
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while any(self._next[number] < end for number, end in ends.items()):

@@ -13,11 +13,11 @@ LOOK_EVERY_SECONDS = 0.5
 
 
 class LakeUnreadable(Exception):
-    """One sentence."""
+    """Raised when the lake can't be read; one sentence."""
 
 
 class RowCount:
-    """How many rows the table has, from its log alone; looked up twice a second at most."""
+    """Counts the table's rows, from its log alone; looks twice a second at most."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class RowCount:
 
 
 def rows_of(path: Path) -> pa.Table:
-    """Each record's place, key and value.  Raises LakeUnreadable."""
+    """Returns each record's place, key and value.  Raises LakeUnreadable."""
     try:
         return DeltaTable(path).to_pyarrow_table(columns=["partition", "offset", "key", "value"])
     except (DeltaError, OSError, pa.ArrowException) as error:

@@ -37,7 +37,7 @@ FLIGHT = "time_hour STRING, origin STRING, carrier STRING, dep_delay INT"
 
 
 def departures_by_hour(records: DataFrame) -> DataFrame:
-    """From the records of the topic flights to those of the derived topic: key and value.
+    """Turns the records of the topic flights into those of the derived topic: key and value.
 
     A flight that never left has no delay.  Hours stay open for ever, so the state is as large as the result, a year's
     hundred thousand keys; over an endless topic, withWatermark would close and forget them.
@@ -54,9 +54,10 @@ def departures_by_hour(records: DataFrame) -> DataFrame:
 
 
 def start_stream(spark: SparkSession, address: str, folder: Path) -> StreamingQuery:
-    """At least once: a batch that was cut off is written again, from the same state, so with the same values.
+    """Starts the streaming query, which writes at least once.
 
-    foreachBatch, because Spark 4.3 lets no Python sink take part in output mode update.  Where rows are only appended,
+    A batch that was cut off is written again, from the same state, so with the same values.  foreachBatch, because
+    Spark 4.3 lets no Python sink take part in output mode update.  Where rows are only appended,
     .writeStream.format("odradek") does it.
     """
 
@@ -89,7 +90,7 @@ def start_stream(spark: SparkSession, address: str, folder: Path) -> StreamingQu
 
 
 def run(address: str, folder: Path) -> int:
-    """The exit status."""
+    """Runs both pipelines; returns the exit status."""
     spark = session(
         "odradek demo",
         settings={
@@ -131,7 +132,7 @@ class Stream:
         threading.Thread(target=self._look_after_it, daemon=True).start()
 
     def stop(self) -> int:
-        """The exit status.  Says last, at the end of the log, why it failed."""
+        """Stops the query; returns the exit status, and says last, at the end of the log, why it failed."""
         self._is_stopping.set()
         if self._failure:
             sys.stderr.write(f"The stream failed: {self._failure}\n")
@@ -140,7 +141,7 @@ class Stream:
         return 0
 
     def _look_after_it(self) -> None:
-        """The loader runs in the main thread, where it takes signals; by one it learns that the stream has failed."""
+        """Restarts the query; if it fails for good, ends the loader, in the main thread, with SIGTERM."""
         for number in range(1, STREAM_STARTS_MAX + 1):
             try:
                 if number > 1:

@@ -26,7 +26,7 @@ LOG_LINES_SHOWN = 15
 
 
 class ProcessFailed(Exception):
-    """It ended by itself, or would not start or stop.  The text has the end of its log."""
+    """Raised for a process that ended by itself, or would not start or stop; the text has the end of its log."""
 
 
 class Process:
@@ -58,7 +58,7 @@ class Process:
             raise self.failed(f"ended with status {status}")
 
     def kill(self) -> int:
-        """kill -9 for all of it; returns how many processes that were.  Nothing happens where nothing runs."""
+        """Kills all of it with SIGKILL; returns how many processes that were.  Does nothing where nothing runs."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -80,7 +80,7 @@ class Process:
         return len(killed)
 
     def stop(self) -> None:
-        """SIGTERM, and time to finish.  Raises ProcessFailed for an exit status other than 0."""
+        """Sends SIGTERM and waits.  Raises ProcessFailed for an exit status other than 0."""
         if self._process is None:
             return
         self._process.terminate()
@@ -150,7 +150,7 @@ class Pipeline(Process):
 
 
 def members_of(session: int) -> Iterator[int]:
-    """The processes of a session that live.  /proc/PID/stat: pid (name) state ppid pgrp session ..."""
+    """Yields the live processes of a session.  /proc/PID/stat: pid (name) state ppid pgrp session ..."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):  # It ended while we looked.

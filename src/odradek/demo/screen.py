@@ -13,7 +13,7 @@ LINE_EVERY_SECONDS = 5.0
 
 
 class Counts(NamedTuple):
-    """How far each has come, in flights."""
+    """How far each part of the demo has come, in flights."""
 
     produced: int = 0
     loaded: int = 0  # Into the lake.

@@ -1,4 +1,4 @@
-"""What happens, in order:
+"""The story of the demo:
 
 1. The broker starts, and Spark with two pipelines.  A producer replays the year at a steady pace.
 2. Half-way, with flights in flight and Spark at work, the broker and all of Spark are killed with kill -9.
@@ -34,7 +34,7 @@ class Story:
         self._screen = screen
 
     def tell(self, lake: Path) -> None:
-        """The exceptions of what it uses carry one sentence each."""
+        """Plays the story; the exceptions of what it uses carry one sentence each."""
         self._start_broker()
         for topic, partitions in ((feed.TOPIC, dataset.PARTITIONS), (hours.TOPIC, hours.PARTITIONS)):
             feed.create_topic(self._broker.address, topic, partitions)
@@ -60,7 +60,7 @@ class Story:
         self._screen.say("Spark starts: a stream into departures-by-hour, and odradek load into the lake")
 
     def _first_half(self, watch: Watch) -> Feed:
-        """A quarter while Spark starts; another when it writes, so that everyone is at work when the blow comes."""
+        """Replays a quarter while Spark starts, another when it writes, so that all are at work when the blow comes."""
         half = self._flights.num_rows // 2
         producer = Feed(self._broker.address, self._flights)
         _replay(producer, half // 2, watch)
@@ -102,7 +102,7 @@ class Story:
 
 
 def _replay(producer: Feed, goal: int, watch: Watch, before: int = 0) -> None:
-    """Until the producer has handed over `goal` flights.  `before`: how many the log had when it began."""
+    """Produces until `goal` flights were handed over; `before` is how many the log had when it began."""
     begun, first = time.monotonic(), producer.handed_over
     while producer.handed_over < goal:
         due = first + int((time.monotonic() - begun) * FLIGHTS_PER_SECOND)

@@ -1,4 +1,4 @@
-"""What a person gets to see at the end: tables of the lake and the derived topic, with names and weather."""
+"""The tables that a person sees at the end: the lake and the derived topic, with names and weather."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLIGHTS_MIN = 15
 
 
 def show(console: Console, lake: pa.Table, flights: pa.Table, hours: pa.Table, ends: Mapping[int, int]) -> None:
-    """flights: as they came back from the lake.  hours: the derived topic."""
+    """Prints the tables of the flights, as they came back from the lake, and of the derived topic."""
     columns = ["partition>", "offsets in the topic>", "rows in the lake>"]
     console.print(_table("The topic and the lake", columns, _offsets(lake, ends)))
     columns = ["month", "flights>", "cancelled>", "mean delay>", "miles flown>"]
@@ -80,7 +80,7 @@ def _worst(hours: pa.Table) -> Iterator[list[str]]:
 
 
 def _by_delay(hours: pa.Table, columns: list[str]) -> pa.Table:
-    """Worst first.  Means of means would be wrong: that is why the topic has sums too."""
+    """Returns the worst first.  Means of means would be wrong: that is why the topic has sums too."""
     sums = hours.group_by(columns).aggregate([("flights", "sum"), ("cancelled", "sum"), ("delay_sum", "sum")])
     departed = pc.subtract(sums["flights_sum"], sums["cancelled_sum"])
     mean = pc.divide(sums["delay_sum_sum"].cast(pa.float64()), pc.if_else(pc.equal(departed, 0), None, departed))
@@ -94,7 +94,7 @@ def _figures(row: Mapping[str, int]) -> list[str]:
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A column whose name ends in > is a number, aligned to the right."""
+    """Makes a table; a column whose name ends in > is a number, aligned to the right."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left")

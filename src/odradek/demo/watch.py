@@ -16,7 +16,7 @@ ALL_SECONDS_MAX = 3_600.0
 
 
 class NothingMoves(Exception):
-    """One sentence."""
+    """Raised when nothing has moved for too long; one sentence."""
 
 
 class Watch:
@@ -29,7 +29,7 @@ class Watch:
         self._started = self._moved_at = time.monotonic()
 
     def look(self, produced: int) -> None:
-        """Often, and from one thread.  Raises ProcessFailed, HoursUnreadable or NothingMoves."""
+        """Looks at everything; called often, by one thread.  Raises ProcessFailed, HoursUnreadable or NothingMoves."""
         for process in self._processes:
             process.check()
         self._hours.poll()

@@ -1,4 +1,4 @@
-"""Looks after the budget of receive buffers from time to time, on the loop."""
+"""Reclaims receive buffers from slow peers: looks at the budget from time to time, on the loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.wire.budget import ReceiveBudget
 
 
 class BudgetWatch:
-    """From `start` to `stop`."""
+    """Looks at one budget, from `start` to `stop`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, budget: ReceiveBudget) -> None:
         self._loop = loop

@@ -19,11 +19,11 @@ REST_ANSWERS_MAX = 1024
 
 class Loop(Protocol):
     def call_soon(self, callback: Callable[[], None], /) -> object:
-        """The loop does not sleep before it has called it."""
+        """Calls back in the loop's next turn, before which it does not sleep."""
 
 
 class BusyPoll:
-    """To be told of each answer after which nothing is left to do for its client."""
+    """Keeps the loop awake for a moment; told of each answer after which its client has nothing left to be done."""
 
     def __init__(self, loop: Loop, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._loop = loop
@@ -32,7 +32,7 @@ class BusyPoll:
         self._is_awake = False
         self._misses = 0
         self._rest = REST_ANSWERS_MIN
-        self._resting = 0  # So many answers more.
+        self._resting = 0  # Answers after which it still does not stay awake.
 
     def answered(self) -> None:
         if self._resting:

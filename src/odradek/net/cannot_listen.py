@@ -8,7 +8,7 @@ class CannotListen(OSError):
 
 
 def why_not(where: str, error: OSError, setting: str) -> str:
-    """One sentence: what keeps us from listening there."""
+    """Returns one sentence on what keeps us from listening there."""
     import errno  # Only where something is wrong already.
 
     if error.errno == errno.EADDRINUSE:

@@ -1,9 +1,9 @@
 """How many file descriptors are left: connections must not take those that the logs need, nor logs the last ones.
 
 A partition that is written to holds one, a reader of old records some more, and each index is opened for a moment.  So
-some are kept for them, and a connection that would take one of those is turned away instead, unless a log that is idle
-lets go of one.  When half of these are taken, too, logs begin to let go of theirs for each other; the last few are for
-what is open for a moment.
+some are reserved for logs, and a connection that would take one of those is turned away instead, unless a log that is
+idle lets go of one.  When half of the reserved ones are taken, too, logs begin to let go of theirs for each other; the
+last few are for files that are open for a moment.
 
 The system gives out the lowest number that is free, so the next one tells how many are taken, and no count can go
 wrong.
@@ -23,19 +23,19 @@ from odradek.base.limits import SHORT_LIVED_FILES
 RESERVED_MIN = 32
 RESERVED_MAX = 4096
 SPARE_SHARE = 2
-TABLED_MAX = 16_384  # Kernel memory of 8 bytes each.
+TABLED_MAX = 16_384  # Each costs 8 bytes of kernel memory.
 STDERR = 2
 assert RESERVED_MIN // SPARE_SHARE > SHORT_LIVED_FILES, "logs let go before one is refused a file"
 
 
 def limit() -> int | None:
-    """How many there may be; None without a limit.  It may be changed at any time."""
+    """Returns how many descriptors there may be; None without a limit.  It may be changed at any time."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def grow_table() -> None:
-    """Has the system's table of them grow now: once there are threads, each doubling takes some 10 ms (RCU)."""
+    """Has the system's table of descriptors grow now: once there are threads, each doubling takes some 10 ms (RCU)."""
     most = limit()
     last = (TABLED_MAX if most is None else min(most, TABLED_MAX)) - 1
     with suppress(OSError):
@@ -43,22 +43,22 @@ def grow_table() -> None:
 
 
 def reserved_of(limit: int) -> int:
-    """What is kept for the logs: a quarter, where that is not too few or needlessly many."""
+    """Returns how many are reserved for the logs: a quarter, within RESERVED_MIN and RESERVED_MAX."""
     return min(max(limit // 4, RESERVED_MIN), RESERVED_MAX)
 
 
 def spare_of(limit: int) -> int:
-    """How much of it is left when logs let go of files for each other."""
+    """Returns how many of the reserved ones are left when logs let go of files for each other."""
     return reserved_of(limit) // SPARE_SHARE
 
 
 def has_run_out(error: OSError) -> bool:
-    """True if that is what it says."""
+    """True if the error says that no descriptor is left."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def lowest_free() -> int | None:
-    """The number that the next descriptor will have; None if there is none."""
+    """Returns the number that the next descriptor will have; None if none is left."""
     try:
         lowest = os.dup(STDERR)
     except OSError:
@@ -80,12 +80,12 @@ def are_short() -> bool:
 
 
 def most_for_connections() -> int:
-    """A connection whose descriptor is below leaves enough for the logs."""
+    """Returns the limit for connections: one whose descriptor is lower leaves enough for the logs."""
     most = limit()
     return sys.maxsize if most is None else most - reserved_of(most)
 
 
 def leaves_spare(descriptor: int) -> bool:
-    """True if a file that was just given this one leaves some for the others."""
+    """True if a file that was just given this descriptor leaves some for the others."""
     most = limit()
     return most is None or descriptor < most - spare_of(most)

@@ -1,12 +1,13 @@
 """Where connections come in: the listening sockets of one address, each accepted from until none waits.
 
 A loop's own server accepts one connection in each turn, and a turn is as long as all that is ready: of 2,000 clients
-that came at once the last waited for seconds.  And the system lets only so many wait: who finds the queue full tries
-again a second later.
+that came at once the last waited for seconds.  And the system lets only so many wait: a client that finds the queue
+full tries again a second later.
 
-There must be a descriptor for each that is accepted, even for those who are turned away.  So one is kept: without any
-other, and if nobody makes room, it is given up for the moment that it takes to accept a connection and close it.  If it
-is lost, nobody is accepted for a while; the loop would not sleep otherwise, as those who wait stay ready.
+There must be a descriptor for each connection that is accepted, even for those that are turned away.  So a spare one is
+kept: if there is no other, and nobody makes room, it is given up for the moment that it takes to accept a connection
+and close it.  If the spare one is lost, nobody is accepted for a while; the loop would not sleep otherwise, as the
+waiting connections stay ready.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from odradek.net.descriptors import STDERR
 
 log = logging.getLogger(__name__)
 
-ACCEPTING_SECONDS = 0.01  # In one turn: each that comes with a request takes a tenth of a millisecond or two.
+ACCEPTING_SECONDS = 0.01  # In one turn; accepting one that comes with a request takes a tenth of a millisecond or two.
 PAUSE_SECONDS = 0.25
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 NONE_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-# Linux tells here of errors that a connection had before it was accepted.
+# On Linux, accept reports errors that the connection had before it was accepted.
 HAS_GONE = {
     errno.ECONNABORTED,
     errno.EPROTO,
@@ -49,16 +50,16 @@ HAS_GONE = {
 Address = tuple[Any, ...]
 
 
-def _is_none_made() -> bool:
-    """Nobody can make room."""
+def _make_no_room() -> bool:
+    """Returns False: nobody can make room."""
     return False
 
 
 class Door:
-    """Non-blocking, bound sockets.  `enter` is given each accepted socket, and the peer's address; it raises nothing.
+    """Accepts from non-blocking, bound sockets; `enter` gets each accepted socket with its address, and raises nothing.
 
-    `has_turned_away` is told of those for whom there was no descriptor, `is_crowded` whether some have to wait for
-    another turn.  `make_room` is asked for a descriptor if there is none; `around` gives what stands around a turn.
+    `on_turned_away` is called for a peer that got no descriptor, `on_crowd` with whether some have to wait for
+    another turn.  `make_room` is asked for a descriptor if none is left; `around` gives the context manager of a turn.
     """
 
     def __init__(
@@ -66,18 +67,18 @@ class Door:
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
         enter: Callable[[socket.socket, Address], None],
-        has_turned_away: Callable[[Address], None],
-        is_crowded: Callable[[bool], None],
+        on_turned_away: Callable[[Address], None],
+        on_crowd: Callable[[bool], None],
         *,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
-        make_room: Callable[[], bool] = _is_none_made,
+        make_room: Callable[[], bool] = _make_no_room,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sockets = sockets
         self._loop = loop
         self._enter = enter
-        self._has_turned_away = has_turned_away
-        self._is_crowded = is_crowded
+        self._on_turned_away = on_turned_away
+        self._on_crowd = on_crowd
         self._clock = clock
         self._around = around
         self._make_room = make_room
@@ -85,13 +86,13 @@ class Door:
         self._pause: asyncio.TimerHandle | None = None
 
     def open(self, backlog: int) -> None:
-        """Raises OSError if somebody else listens there by now."""
+        """Begins to listen.  Raises OSError if somebody else listens there by now."""
         for one in self.sockets:
             one.listen(backlog)
         self._watch()
 
     def close(self) -> None:
-        """Whoever waits is told that nobody is there."""
+        """Closes the sockets; the system tells clients that wait that nobody listens."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -113,12 +114,12 @@ class Door:
     def _accept_all(self, listening: socket.socket) -> None:
         with self._around():
             is_crowded = self._accept_some(listening)
-        self._is_crowded(is_crowded)
+        self._on_crowd(is_crowded)
 
     def _accept_some(self, listening: socket.socket) -> bool:
-        """True if the time was over before nobody waited any more."""
+        """Accepts until none waits or the turn is over; True if some may still wait."""
         end = self._clock() + ACCEPTING_SECONDS
-        # As `socket.accept` does it, which asks for these each time: 10 us where this takes 6.
+        # As `socket.accept` does, which asks for these each time: 10 us where this takes 6.
         family, kind, protocol = int(listening.family), int(listening.type), listening.proto
         while self._clock() < end:
             try:
@@ -142,7 +143,10 @@ class Door:
         return True
 
     def _turn_one_away(self, listening: socket.socket) -> bool:
-        """With the spare descriptor; False if nobody waits, of which the system says nothing without a descriptor."""
+        """Accepts and closes one connection with the spare descriptor.
+
+        Returns False if none waits, which the system does not tell without a descriptor.
+        """
         assert self._spare is not None
         os.close(self._spare)
         try:
@@ -151,7 +155,7 @@ class Door:
             return False
         else:
             accepted.close()
-            self._has_turned_away(address)
+            self._on_turned_away(address)
             return True
         finally:
             self._spare = _spare()
@@ -164,7 +168,7 @@ class Door:
 
 
 async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """A socket for each address that `host` has, not listening yet; no host is all interfaces.
+    """Returns a bound socket, not listening yet, for each address of `host`; no host is all interfaces.
 
     With port 0 the system chooses one, the same for all.  Raises OSError.
     """
@@ -175,7 +179,7 @@ async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[s
             try:
                 one = socket.socket(family, kind, protocol)
             except OSError:
-                continue  # The name has an address of a kind that this system does not have.
+                continue  # This system does not have the address's family.
             sockets.append(one)
             _bind(one, address, port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0))
         if not sockets:
@@ -190,7 +194,7 @@ async def bound(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[s
 def _bind(one: socket.socket, address: Address, port: int) -> None:
     one.setblocking(False)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # What is accepted inherits it.
+    # Accepted sockets inherit it.
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if one.family == socket.AF_INET6:
         one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own.
@@ -206,7 +210,7 @@ def _spare() -> int | None:
 
 @cache
 def tell_of_short_queue(wanted: int) -> None:
-    """Once: the system may let fewer wait than we ask for."""
+    """Logs, once, that the system lets fewer clients wait than we ask for."""
     try:
         most = int(SOMAXCONN.read_text())
     except (OSError, ValueError):

@@ -75,8 +75,8 @@ class Intake:
         arrival.withdraw = self._withdraw
         return self._transfer is not None
 
-    def has_moved(self) -> bool:
-        """Something came since it was last asked."""
+    def take_progress(self) -> bool:
+        """True if something came since the last call."""
         moved = self._shell.movers.moved(self._transfer) if self._transfer else self._seen
         has_moved, self._seen = moved > self._seen, moved
         return has_moved

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 SYSTEM_DEFAULT = -1
 # Kafka's default of 50 is for a thread that does nothing but accept.  Here a burst may have to wait for a turn of the
-# loop, and whoever finds the queue full tries again a second later.  Linux has the same number as its default limit.
+# loop, and a client that finds the queue full tries again a second later.  Linux has this number as its default limit.
 BACKLOG_MIN = 4096
 TOO_MANY_CONNECTIONS = "too many connections"
 TOO_MANY_FILES = "too many open files; the rest is kept for the logs (ulimit -n)"
@@ -63,21 +63,21 @@ class Listener:
         self._backlog = max(backlog, BACKLOG_MIN)
         self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
         self._per_address_max = connections_per_address_max
-        # Its connections speak TLS if there is one.
+        # With one, connections speak TLS.
         self.entrance = None if contexts is None else _entrance(contexts)
         self._connections: dict[ClientConnection | SecureFront, str] = {}
         self._by_address: Counter[str] = Counter()
         self._turned_away = 0
         self._is_stopping = False
         self._next_warning = 0
-        self._descriptors_max = 0  # As it is in this turn.
+        self._descriptors_max = 0  # The limit of this turn.
         self._readers = Readers(shell.loop, around=shell.gathered)
         self._door: Door | None = None
         self.host = ""
         self.port = 0
 
     async def bind(self, host: str, port: int) -> None:
-        """Bind without listening.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
+        """Binds without listening.  Port 0 lets the system choose; `port` says which.  Raises CannotListen."""
         self.host, self.port = host, port
         try:
             sockets = await bound(self.shell.loop, host, port)
@@ -112,7 +112,7 @@ class Listener:
         return self.shell.now().steady
 
     async def start(self) -> None:
-        """Let clients in.  Raises CannotListen if somebody else has begun to listen there."""
+        """Lets clients in.  Raises CannotListen if somebody else has begun to listen there."""
         assert self._door is not None
         tell_of_short_queue(self._backlog)
         try:
@@ -124,7 +124,7 @@ class Listener:
         return CannotListen(why_not(f"{self.name}://{self.host or '0.0.0.0'}:{self.port}", error, "listeners="))
 
     def _enter(self, accepted: socket.socket, address: Address) -> None:
-        """A socket that was just accepted becomes a connection, or is closed at once: the peer reads its end."""
+        """Makes a connection of an accepted socket, or closes it at once; the peer then reads its end."""
         reason = self._why_not(address[0])
         if reason is None and accepted.fileno() >= self._descriptors_max:
             accepted = self._lowered(accepted)
@@ -143,7 +143,7 @@ class Listener:
             yield
 
     def _lowered(self, accepted: socket.socket) -> socket.socket:
-        """The same connection with a descriptor that idle logs have let go, if there is one."""
+        """Returns the same connection with a descriptor that idle logs have let go, if there is one."""
         if not self.shell.room.for_connection():
             return accepted
         try:
@@ -157,12 +157,12 @@ class Listener:
         self._turn_away(address[0], TOO_MANY_FILES)
 
     def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
-        """Counts a connection until `forget`: one under TLS as its front, until the handshake is complete."""
+        """Counts a connection until `forget`; one under TLS counts as its front until the handshake is complete."""
         self._connections[connection] = address
         self._by_address[address] += 1
 
     def _turn_away(self, address: str, reason: str) -> None:
-        """A line about it, and one a second at most: whoever is turned away comes back at once."""
+        """Counts and logs a refusal, one line a second at most: a client that is turned away comes back at once."""
         self._turned_away += 1
         self.shell.traffic.connections_refused += 1
         now = self.shell.now().steady
@@ -212,6 +212,6 @@ class Listener:
 
 
 def _entrance(contexts: Contexts) -> Entrance:
-    from odradek.net.secure import Entrance  # A broker in plain text starts sooner without.
+    from odradek.net.secure import Entrance  # A broker without TLS starts sooner.
 
     return Entrance(contexts)

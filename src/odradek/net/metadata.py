@@ -1,7 +1,7 @@
-"""The cluster's metadata as this broker reads and writes it: what lies between the core's values and the tree.
+"""The cluster's metadata as this broker reads and writes it: translates between the core's values and the tree.
 
-Blocking; changes are made in a thread.  Each topic is changed by one multi, so that it is there whole or not at all,
-and another broker that was faster shows as NodeExists or BadVersion.
+All calls block; changes are made in a thread.  Each topic is changed by one multi, so that it is there whole or not at
+all, and another broker that was faster shows as NodeExists or BadVersion.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
-# A greater one in a log was given to nobody: its producer made it up.  To begin above it would leave no ids.
+# No broker gave out a greater id: its producer made it up, and to begin above it would leave none.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
 INT32_DIGITS = 10
-REGISTRATIONS_MAX = 3  # Another one may come and go meanwhile.
+REGISTRATIONS_MAX = 3  # Another broker may come and go meanwhile.
 
 
 class Membership(NamedTuple):
-    """Who this broker is, and where."""
+    """This broker's id and the cluster's."""
 
     broker_id: BrokerId
     cluster_id: str
@@ -62,14 +62,14 @@ class Metadata:
 
     def __init__(self, tree: Tree, where: str = "metadata.log.dir") -> None:
         self._tree = tree
-        self._where = where  # For people.
+        self._where = where  # Named in messages.
         self._cluster_id = ""
         self._controller_epoch = 0
 
     # Joining and leaving.
 
     def prepare(self, broker_id: BrokerId | None, reserved_max: int, new_cluster_id: str) -> Membership:
-        """Make what is missing of the tree, and find out who we are.
+        """Makes what is missing in the tree; returns the broker's id and the cluster's.
 
         Without a broker id the next one above `reserved_max` is taken; without a cluster, `new_cluster_id` founds it.
         Raises AnotherBroker.
@@ -82,7 +82,7 @@ class Metadata:
         return Membership(broker_id, self._cluster_id)
 
     def register(self, broker: BrokerInfo, now: TimestampMs) -> None:
-        """Show up in the cluster, and as its controller, for as long as this broker's session lives.
+        """Registers the broker in the cluster, and as its controller, for as long as this broker's session lives.
 
         Of two that start at a time one is the first to make these znodes; the other gets AnotherBroker.
         """
@@ -115,7 +115,7 @@ class Metadata:
         raise Unavailable(detail=f"Broker {broker.id} can't be registered in {self._where}: {failure}.") from failure
 
     def _check_alone(self) -> None:
-        """Raises AnotherBroker if one is alive; the session of one that was killed has ended."""
+        """Raises AnotherBroker if one is alive; if one was killed, its session has ended."""
         for name in self._tree.children(layout.BROKER_IDS):
             with suppress(NoNode):
                 raise AnotherBroker(detail=self._who_is_there(self._broker(name)))
@@ -133,7 +133,7 @@ class Metadata:
     # Reading.
 
     def view(self) -> ClusterView:
-        """The cluster as the tree has it now."""
+        """Returns the cluster as the tree has it now."""
         brokers = {broker.id: broker for broker in map(self._broker, self._tree.children(layout.BROKER_IDS))}
         return ClusterView(self._cluster_id, self._controller(), brokers, self.topics().values())
 
@@ -166,7 +166,7 @@ class Metadata:
     def _partition(self, name: TopicName, index: int, replicas: tuple[BrokerId, ...]) -> PartitionInfo:
         try:
             state = self._read(layout.partition_state(name, index), layout.decode_partition_state)
-        except NoNode:  # The controller has not got to it yet.
+        except NoNode:  # The controller has not made it yet.
             return PartitionInfo(replicas[0], LeaderEpoch(0), replicas, replicas)
         return PartitionInfo(state.leader, state.leader_epoch, replicas, state.isr)
 
@@ -182,7 +182,7 @@ class Metadata:
     # Changing.
 
     def change(self, change: Change) -> Changed:
-        """Carry out a change, topic by topic.  Never raises for what a topic is refused."""
+        """Carries out a change, topic by topic; a topic's refusal is in the result and never raised."""
         changed: dict[TopicName, TopicInfo | None] = {}
         refused: dict[TopicName, Refused] = {}
         for name, operations in self._operations(change).items():
@@ -201,7 +201,7 @@ class Metadata:
         return Changed(change.token, changed, refused)
 
     def _operations(self, change: Change) -> Mapping[TopicName, Callable[[], list[Operation]]]:
-        """By topic, since one that is gone meanwhile must not keep the others from being changed."""
+        """Returns each topic's operations apart, since one that is gone must not keep the others from being changed."""
         match change:
             case CreateTopics():
                 return {topic.name: partial(self._creation, topic) for topic in change.topics}
@@ -214,7 +214,7 @@ class Metadata:
         data, stat = self._tree.get(layout.topic(name))
         assignment = _decoded(layout.topic(name), layout.decode_topic, data)
         first = len(assignment.partitions)
-        # Who grew it after this was planned has made the first of them.
+        # If it grew after this was planned, the first of them exist already.
         added = growth.added[first - growth.first :] if first >= growth.first else ()
         if not added:
             raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has {first} partitions by now.")
@@ -226,7 +226,7 @@ class Metadata:
         return operations
 
     def _deletion(self, name: TopicName, topic_id: Uuid) -> list[Operation]:
-        """Children first."""
+        """Returns the topic's deletion, children first."""
         if self._read(layout.topic(name), layout.decode_topic).topic_id != topic_id:
             raise NoNode(layout.topic(name), "It is another topic of the same name.")
         partitions = layout.partitions(name)
@@ -249,10 +249,10 @@ class Metadata:
     def adopt(
         self, found: Mapping[TopicName, tuple[int, Uuid | None]], broker_id: BrokerId, new_uuid: Callable[[], Uuid]
     ) -> list[TopicName]:
-        """Topics that lie in the data directories of a broker whose tree has none: they were written elsewhere.
+        """Adds topics that lie in the data directories of a broker whose tree has none: another broker wrote them.
 
-        A directory of Apache Kafka, or one that was copied, is so opened as it is.  A tree that has topics, or had
-        some, is believed.
+        So a directory of Apache Kafka, or a copied one, is opened as it is.  A tree that has topics, or had some, is
+        believed.
         """
         if self._tree.get(layout.TOPICS)[1].cversion:
             return []
@@ -263,7 +263,7 @@ class Metadata:
         return list(found)
 
     def take_producer_ids(self, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
-        """A block that nobody had, and that begins at `effect.at_least` or later; None if the tree can't give one."""
+        """Returns a block that nobody had, beginning at `effect.at_least` or later; None if the tree can't give one."""
         at_least = effect.at_least if effect.at_least <= PRODUCER_ID_GIVEN_MAX else 0
         try:
             block = claims.producer_ids(self._tree, broker_id, at_least)
@@ -272,7 +272,7 @@ class Metadata:
         return ProducerIdBlock(ProducerId(block.first), ProducerId(block.last))
 
     def _creation(self, topic: TopicInfo) -> list[Operation]:
-        """Everything that a topic is in the tree; parents first."""
+        """Returns the creation of all the topic's znodes, parents first."""
         name = topic.name
         replicas = {index: info.replicas for index, info in enumerate(topic.partitions)}
         operations: list[Operation] = [
@@ -293,7 +293,7 @@ class Metadata:
 
 
 def _decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
-    """What lies in a znode.  Raises BadZnodeError, which names the znode."""
+    """Returns the content of a znode.  Raises BadZnodeError, which names the znode."""
     try:
         return decode(data)
     except BadZnodeError as bad:

@@ -28,17 +28,17 @@ else:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-THREADS_MAX = 32  # The mover has room for twice as many.
+THREADS_MAX = 32  # The mover has slots for twice as many.
 
 
 class File(Protocol):
-    """It stays open as long as somebody refers to it."""
+    """A file that stays open as long as somebody refers to it."""
 
     def fileno(self) -> int: ...
 
 
 class Movers:
-    """A transfer's `done` is called on the loop; it has at most one transfer for each socket at a time."""
+    """Runs transfers in threads; a transfer's `done` is called on the loop.  A socket has at most one at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
@@ -63,9 +63,9 @@ class Movers:
         is_quiet: bool,
         done: Callable[[Transfer], None],
     ) -> Transfer | None:
-        """Send `head`, `size` bytes of a file, and what comes `after`; None if that can't be had now.
+        """Sends `head`, `size` bytes of a file, and `after`; returns None if no mover can do it now.
 
-        Nobody is woken when a quiet one has ended well: whoever needs to know can `ask`, and is told within a second.
+        A quiet transfer wakes nobody when it has ended well: its owner can `ask`, and is told within a second.
         """
         mover = self._mover or self._begin()
         if mover is None:
@@ -85,27 +85,30 @@ class Movers:
         tail_bytes: int,
         done: Callable[[Transfer], None],
     ) -> Transfer | None:
-        """Write `size` received bytes to a file, as they come; up to 16 after them are the transfer's `tail`.
+        """Writes `size` received bytes to a file, as they come; up to 16 bytes after them are the transfer's `tail`.
 
-        `crc` is the checksum (CRC-32C) of what comes before them, and the transfer's at its end that of all.
+        `crc` is the checksum (CRC-32C) of what comes before them; the finished transfer has that of all.
         """
         mover = self._mover or self._begin()
         return None if mover is None else mover.store(socket, file, position, size, crc, tail_bytes, done)
 
     def moved(self, transfer: Transfer) -> int:
-        """Bytes of the file so far."""
+        """Returns how many bytes of the file were moved so far."""
         return self._mover.moved(transfer) if self._mover else transfer.moved
 
     def ask(self, transfer: Transfer) -> bool:
-        """True if it has ended, and then `done` is not called; if not, it will be as soon as it has."""
+        """True if the transfer has ended, and `done` is not called; if not, `done` is called as soon as it has."""
         return self._mover is not None and self._mover.ask(transfer)
 
     def cancel(self, transfer: Transfer) -> int:
-        """Bytes of the file that were moved.  Its descriptors are free afterwards, and `done` is not called."""
+        """Ends the transfer and returns how many bytes of the file were moved.
+
+        Its descriptors are free afterwards, and `done` is not called.
+        """
         return self._mover.cancel(transfer) if self._mover else transfer.moved
 
     def stop(self) -> None:
-        """Nothing is moved any more."""
+        """Ends all transfers and threads."""
         self._threads_max = 0
         mover, self._mover = self._mover, None
         if mover is None:
@@ -129,7 +132,7 @@ class Movers:
                 )
                 thread.start()
                 self._threads.append(thread)
-        except (OSError, RuntimeError) as error:  # There are no descriptors, or no threads, to be had.
+        except (OSError, RuntimeError) as error:  # No descriptors, or no threads, are left.
             log.warning("large transfers go through the loop from now on: %s", error)
             self._threads_max = 0
             if self._threads:

@@ -36,7 +36,7 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def fileno(self) -> int:
-        """-1 where there is no such thing."""
+        """Returns -1 where there is no descriptor."""
 
 
 class FileBytes(Protocol):
@@ -54,16 +54,16 @@ class FileBytes(Protocol):
     def part(self, start: int, size: int) -> FileBytes: ...
 
     def send_to(self, descriptor: int, size_max: int) -> int | None:
-        """How much the socket took; None if it has to be read instead."""
+        """Returns how many bytes the socket took; None if the slice has to be read instead."""
 
     def read_cached(self, space: memoryview) -> int:
-        """Puts its beginning there, as far as no disk has to be waited for; returns how much that is."""
+        """Copies the slice's beginning into `space`, as far as the page cache has it; returns how many bytes."""
 
     def read(self) -> bytes: ...
 
 
 class Copies:
-    """Small slices as bytes.  While answers are made to many, `with copies: ...`, the last one is kept for the next."""
+    """Copies of small slices.  Within `with copies: ...`, as when one record is sent to many, the last copy is kept."""
 
     def __init__(self) -> None:
         self._is_kept = False
@@ -75,10 +75,10 @@ class Copies:
 
     def __exit__(self, *_: object) -> None:
         self._is_kept = False
-        self._last = None  # Its file would stay open.
+        self._last = None  # It would keep its file open.
 
     def of(self, records: FileBytes) -> bytes | None:
-        """None if not all of it is in the page cache.  Raises DiskFailed."""
+        """Returns the slice's bytes, None if they are not all in the page cache.  Raises DiskFailed."""
         last, size = self._last, records.size
         if last is not None and (last.position, last.size) == (records.position, size) and last.file is records.file:
             return self._bytes
@@ -92,7 +92,7 @@ class Copies:
 
 
 class Loop(Protocol):
-    """Where slow reads go, and what has to wait its turn; both come back on the loop."""
+    """What an outbox needs of the shell; slow reads and later turns come back on the loop."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -111,42 +111,45 @@ class Loop(Protocol):
     def soon(self, work: Callable[[], None]) -> None: ...
 
     def read_failed(self, path: str, error: OSError) -> None:
-        """A log's file can't be read; whoever asks for it next is to be told."""
+        """Takes the file's partition offline, so that whoever asks for it next is told."""
 
 
 class Outbox:
-    """Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection."""
+    """The answers that a connection still has to send.
 
-    is_bare = True  # What is written to the descriptor is what the peer reads.
+    Raises nothing: a read that fails, or finds a file shorter than promised, aborts the connection.
+    """
+
+    is_bare = True  # The peer reads what is written to the descriptor.
 
     def __init__(self, transport: asyncio.WriteTransport, loop: Loop, drained: Callable[[], None]) -> None:
         self._transport = transport
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._loop = loop
         self._traffic = loop.traffic
-        self._drained = drained  # Called when room may have come without anybody having put something.
+        self._drained = drained  # Called when there may be room, other than within `put`.
         self._chunks: deque[Chunk] = deque()
         self._second: socket.socket | None = None
-        self._is_watched = False  # The loop tells when there is room.
-        self._is_full = False  # The socket.
-        self._is_busy = False  # A thread reads, a mover sends, or it is the others' turn.
+        self._is_watched = False  # The loop calls when the socket has room.
+        self._is_full = False  # The socket takes no more.
+        self._is_busy = False  # A thread reads, a mover sends, or other connections have their turn.
         self._transfer: Transfer | None = None
-        self._transferred = 0  # Of it, when it was last asked.
+        self._transferred = 0  # How much the transfer had moved when it was last asked.
         self._closes_when_empty = False
         self._is_dropped = False
         self._has_moved = False
 
     def tell(self, drained: Callable[[], None]) -> None:
-        """Whom to call when room may have come."""
+        """Sets the function to call when there may be room."""
         self._drained = drained
 
     @property
     def is_backed_up(self) -> bool:
-        """The peer does not read as fast as it asks."""
+        """True if the peer does not read as fast as it asks."""
         return bool(self._chunks)
 
-    def has_moved(self) -> bool:
-        """The peer has taken something since it was last asked."""
+    def take_progress(self) -> bool:
+        """True if the peer has taken something since the last call."""
         moved = 0 if self._transfer is None else self._loop.movers.moved(self._transfer)
         has_moved = self._has_moved or moved > self._transferred
         self._has_moved, self._transferred = False, moved
@@ -159,15 +162,15 @@ class Outbox:
             self.send()
 
     def look(self) -> None:
-        """A mover says nothing when it is through with the last there was: see if it is, now that it matters."""
+        """Takes note of a quiet transfer that has ended: a mover does not tell when it has sent the last chunk."""
         transfer = self._transfer
         if transfer is not None and self._loop.movers.ask(transfer):
             self._was_moved(transfer)
 
     def drop(self) -> None:
-        """The connection is gone, and its descriptor may soon be another's."""
+        """Forgets all chunks: the connection is gone, and its descriptor may soon be another's."""
         self._is_dropped = True
-        self._drained = _nothing  # It has this outbox: what is gone goes at once, and not when garbage is collected.
+        self._drained = _nothing  # It refers back to this outbox: a cycle is only freed by the collector.
         self._chunks.clear()
         if self._transfer is not None:
             self._loop.movers.cancel(self._transfer)
@@ -182,7 +185,7 @@ class Outbox:
         self.send()
 
     def send(self) -> None:
-        """As much as the socket takes now, and no more than one turn's worth."""
+        """Sends as much as the socket takes now, but no more than one turn's worth."""
         if self._is_dropped or self._transport.is_closing():
             return
         try:
@@ -199,7 +202,7 @@ class Outbox:
             self._transport.close()
 
     def _give_up(self, error: BaseException) -> None:
-        """An answer's length was promised already; there is no other way to say that it can't be kept."""
+        """Aborts the connection: an answer's length was promised, and nothing else can say that it can't be kept."""
         self.drop()
         self._transport.abort()
         if isinstance(error, OSError) and error.filename is not None:  # A file's, not the socket's.
@@ -234,7 +237,7 @@ class Outbox:
         return sent
 
     def _write_before_slice(self, data: bytes | memoryview) -> int:
-        """So that the peer is not woken for the front of an answer whose records come at once."""
+        """Writes with MSG_MORE, so that the peer is not woken for the front of an answer whose records come at once."""
         second = self._second_descriptor()
         return os.write(self._descriptor, data) if second is None else second.send(data, socket.MSG_MORE)
 
@@ -260,9 +263,9 @@ class Outbox:
     # Large slices.
 
     def _move(self, head: bytes) -> bool:
-        """Let a mover send `head`, the slice that is next, and the end of the answer if that is all there is behind it.
+        """Lets a mover send `head`, the next slice, and the end of the answer if that is all there is behind the slice.
 
-        False if the slice is small, or there is no mover.
+        Returns False if the slice is small, or there is no mover.
         """
         if isinstance(self._chunks[0], IN_MEMORY):
             return False
@@ -329,7 +332,7 @@ class Outbox:
             self._is_watched = False
 
     def _second_descriptor(self) -> socket.socket | None:
-        """None if there are only those left that the logs need."""
+        """Returns a second descriptor of the socket; None if only those are left that the logs need."""
         if self._second is None and are_left():
             try:
                 self._second = socket.socket(fileno=os.dup(self._descriptor))
@@ -367,14 +370,14 @@ class Outbox:
 
 
 def _nothing() -> None:
-    """There is nobody to be told."""
+    """Does nothing: the connection is gone."""
 
 
 class TransportWithOutbox:
-    """A transport whose bytes are not those of its socket, and which has an outbox of its own for that.
+    """A transport whose bytes are not those of its socket, and which therefore has an outbox of its own.
 
-    `principal` is who the peer has shown to be before anything of it was let through.  It is no heir of
-    asyncio.Transport for the reason that Receiving has.
+    `principal` is who the peer has shown to be before any of its bytes were let through.  This class does not inherit
+    from asyncio.Transport, for the reason that Receiving gives.
     """
 
     def __init__(self, principal: Principal) -> None:
@@ -385,18 +388,18 @@ class TransportWithOutbox:
 
 
 def principal_of(transport: asyncio.Transport) -> Principal:
-    """Who is at the other end; anonymous on a connection in plain text."""
+    """Returns who is at the other end; ANONYMOUS on a connection in plain text."""
     return transport.principal if isinstance(transport, TransportWithOutbox) else ANONYMOUS
 
 
 def outbox_of(transport: asyncio.Transport, loop: Loop, drained: Callable[[], None]) -> Outbox:
-    """The outbox of a connection, whether it is under TLS or not."""
+    """Returns the outbox of a connection, with or without TLS."""
     if isinstance(transport, TransportWithOutbox):
         return transport.outbox_for(drained)
     return Outbox(transport, loop, drained)
 
 
 ROOM_POLL_SECONDS = 0.01
-COPIED_BYTES_MAX = 16 * 1024  # By one write.
+COPIED_BYTES_MAX = 16 * 1024  # In one write.
 MOVED_BYTES_MIN = 128 * 1024  # What a socket takes at once is not worth waking a thread for.
 MOVED_HEAD_BYTES_MAX = 16 * 1024

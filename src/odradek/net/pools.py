@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Closed(Exception):
-    """No pool takes anything any more: they were stopped, or the interpreter ends."""
+    """Raised when work is given to pools that were stopped, or when the interpreter ends."""
 
 
 class Pool(Enum):
@@ -39,7 +39,7 @@ THREADS_MAX = {
 
 
 class Pools:
-    """All of them."""
+    """A broker's thread pools, one for each kind of work."""
 
     def __init__(self) -> None:
         self._pools = {
@@ -48,7 +48,7 @@ class Pools:
         }
 
     def submit(self, pool: Pool, work: Callable[[], Result]) -> Future[Result]:
-        """Raises Closed."""
+        """Has a thread of the pool do the work.  Raises Closed."""
         try:
             return self._pools[pool].submit(work)
         except RuntimeError as error:
@@ -57,7 +57,7 @@ class Pools:
             raise
 
     def stop(self, *, cancels: bool = False) -> None:
-        """Waits for what has begun; what has not is done too, or cancelled."""
+        """Waits for work that has begun; other work is done too, or cancelled."""
         for threads in self._pools.values():
             threads.shutdown(wait=False, cancel_futures=cancels)
         for threads in self._pools.values():

@@ -16,7 +16,7 @@ def usable() -> set[int]:
 
 
 def groups(count: int) -> list[set[int]]:
-    """The usable processors in at most `count` groups of neighbours; none if there is nothing to choose."""
+    """Returns the usable processors in at most `count` groups of neighbours; none if there is nothing to choose."""
     numbers = sorted(usable())
     count = min(count, len(numbers))
     if count < 2:
@@ -25,7 +25,7 @@ def groups(count: int) -> list[set[int]]:
 
 
 def keep_to(processors: set[int]) -> bool:
-    """The calling thread runs on these alone from now on; False if the system has it otherwise."""
+    """Keeps the calling thread to these processors from now on; False if the system refuses."""
     if not processors or not CAN_KEEP:
         return False
     try:

@@ -1,10 +1,10 @@
-"""Who watches the sockets of connections: the loop itself for a few, an epoll set of our own for all others.
+"""Watches the sockets of connections: with the loop itself for a few, with an epoll set of our own for all others.
 
 uvloop takes 1024 events at a time from the system, and as long as it gets so many it asks again, up to 48 times, before
 it calls what `call_soon` was given, or looks at a timer.  With 2,000 busy connections that takes seconds.  So it must
 never see as many: all but the first connections are one descriptor for it, that of a set which we ask ourselves, for
 some at a time and for some milliseconds.  The system gives those that are ready in turn, so that nobody is forgotten.
-But whoever comes, and has sent nothing yet, would wait behind all that are busy, a tenth of a second for 2,000: until
+But a connection that has sent nothing yet would wait behind all that are busy, a tenth of a second for 2,000: until
 their first bytes newcomers have a set of their own.
 
 A set costs one more system call for each batch of events, which a client that is alone would have to wait for.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 DIRECT_MAX = 16
-# Of the set: so long has a new connection, or a timer, to wait for a turn.  Small requests take some milliseconds.
+# A new connection, or a timer, waits for so many of the busy ones at most: small requests take some milliseconds.
 PER_TURN = 128
 TURN_SECONDS = 0.01
 CROWDED_TURN_SECONDS = 0.001  # While so many come that some have no answer at all yet,
@@ -30,7 +30,7 @@ Callback = Callable[[], object]
 
 
 class _Set:
-    """An epoll set, and what is to be called for those in it."""
+    """An epoll set, with the callback of each descriptor in it."""
 
     def __init__(self) -> None:
         self.epoll = select.epoll()
@@ -41,7 +41,7 @@ class _Set:
         self.callbacks[descriptor] = callback
 
     def remove(self, descriptor: int) -> bool:
-        """False if it is not there."""
+        """Returns False if the descriptor is not in the set."""
         if self.callbacks.pop(descriptor, None) is None:
             return False
         self.epoll.unregister(descriptor)
@@ -49,7 +49,7 @@ class _Set:
 
 
 class Readers:
-    """Descriptors, and what is to be called, again and again, while there is something to read."""
+    """Calls each descriptor's callback, again and again, while there is something to read."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Readers:
         clock: Callable[[], float] = time.monotonic,
         around: AbstractContextManager[None] | None = None,
     ) -> None:
-        """`around` stands around each run of calls to those in the set."""
+        """`around` is entered for each run of callbacks from the sets."""
         self._loop = loop
         self._direct_max = direct_max
         self._clock = clock
@@ -67,17 +67,17 @@ class Readers:
         self._are_newcomers_crowded = False
         self._crowded_since: float | None = None
         self._direct: set[int] = set()
-        self._sets: tuple[_Set, _Set] | None = None  # Of those who are busy, and of newcomers.
-        self._ready: deque[tuple[int, int]] = deque()  # Of the busy, and not called yet.
+        self._sets: tuple[_Set, _Set] | None = None  # The busy ones, and the newcomers.
+        self._ready: deque[tuple[int, int]] = deque()  # Busy descriptors that are ready and not called yet.
 
     def add(
         self, descriptor: int, callback: Callback, *, is_newcomer: bool = False, is_paused_at_times: bool = False
     ) -> None:
-        """`is_newcomer`: it has sent nothing yet.
+        """Watches a descriptor; a newcomer has sent nothing yet.
 
-        `is_paused_at_times`: it will be removed and added again, which costs uvloop five system calls, a set two.
+        One that `is_paused_at_times` will be removed and added again, which costs uvloop five system calls, a set two.
         """
-        if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._has_sets():
+        if (is_paused_at_times or len(self._direct) >= self._direct_max) and self._ensure_sets():
             assert self._sets is not None
             busy, newcomers = self._sets
             (newcomers if is_newcomer else busy).add(descriptor, callback)
@@ -86,7 +86,7 @@ class Readers:
             self._direct.add(descriptor)
 
     def remove(self, descriptor: int) -> None:
-        """Before the descriptor is closed: a set keeps what is closed as long as there is a copy of it."""
+        """Stops watching; called before the descriptor is closed, as a set keeps one of which there is a copy."""
         if descriptor in self._direct:
             self._direct.discard(descriptor)
             self._loop.remove_reader(descriptor)
@@ -95,24 +95,24 @@ class Readers:
             _ = busy.remove(descriptor) or newcomers.remove(descriptor)
 
     def make_way(self, is_crowded: bool) -> None:
-        """Others wait to be let in, or none does any more."""
+        """Notes whether clients wait to be accepted: busy connections then get shorter turns."""
         self._is_door_crowded = is_crowded
         self._note_crowd()
 
     def close(self) -> None:
-        """When nobody is watched any more."""
+        """Closes the sets; called when nobody is watched any more."""
         if self._sets is not None:
             for one in self._sets:
                 self._loop.remove_reader(one.epoll.fileno())
                 one.epoll.close()
             self._sets = None
 
-    def _has_sets(self) -> bool:
+    def _ensure_sets(self) -> bool:
         if self._sets is None and hasattr(select, "epoll"):
             try:
                 busy = _Set()
                 newcomers = _Set()
-            except OSError:  # No descriptor is left for them.
+            except OSError:  # No descriptor is left for the sets.
                 return False
             self._loop.add_reader(busy.epoll.fileno(), self._look)
             self._loop.add_reader(newcomers.epoll.fileno(), self._look_at_newcomers)
@@ -124,7 +124,7 @@ class Readers:
             self._call_newcomers()
 
     def _call_newcomers(self) -> None:
-        """From now on they are as all others."""
+        """Calls newcomers that are ready; from now on they are watched as all others."""
         assert self._sets is not None
         busy, newcomers = self._sets
         clock = self._clock
@@ -136,8 +136,8 @@ class Readers:
                 break
             callback = newcomers.callbacks.get(descriptor)
             if callback is None:
-                continue  # One before it has removed it.
-            with suppress(OSError):  # The system watches no more for us at the moment: it stays where it is.
+                continue  # An earlier callback has removed it.
+            with suppress(OSError):  # The system watches no more for us at the moment: it stays a newcomer.
                 busy.add(descriptor, callback)
                 newcomers.remove(descriptor)
             callback()
@@ -150,7 +150,7 @@ class Readers:
             self._crowded_since = self._clock()
 
     def _turn_seconds(self, now: float) -> float:
-        """Of those who are busy."""
+        """Returns how long busy connections may have their turn."""
         is_crowded = self._crowded_since is not None and now < self._crowded_since + CROWD_SECONDS
         return CROWDED_TURN_SECONDS if is_crowded else TURN_SECONDS
 
@@ -170,7 +170,7 @@ class Readers:
             descriptor, _ = ready.popleft()
             callback = callback_of(descriptor)
             if callback is None:
-                continue  # One before it has removed it.
+                continue  # An earlier callback has removed it.
             callback()
             if clock() > end:
                 return

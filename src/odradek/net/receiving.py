@@ -1,7 +1,7 @@
 """The transport of a plain connection: it reads into its protocol's buffer, and leaves writing to net/outbox.
 
-uvloop's own is made in a turn of the loop and told of in the next; this one is there, and has read what came with the
-connection, when its constructor's caller goes on.  It is watched by net/readers.
+uvloop makes its own in a turn of the loop and tells of it in the next; this one is there, and has read what came with
+the connection, when its constructor's caller goes on.  net/readers watches it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ READS_PER_EVENT_MAX = 32  # While each fills the whole buffer; libuv has the sam
 class Receiving:
     """An accepted, non-blocking socket.  As with asyncio's, the end is told by `connection_lost`, in another turn.
 
-    No heir of asyncio.Transport, whose instances have a slot where those of a compiled class have their methods.
+    It does not inherit from asyncio.Transport, whose instances have a slot where those of a compiled class have their
+    methods.
     """
 
     def __init__(
@@ -39,10 +40,10 @@ class Receiving:
         self._is_closing = False
         self._is_paused = False
         self._is_watched = False
-        self._is_new = True  # And not with the readers yet.
+        self._is_new = True  # Not watched by the readers yet.
 
     def begin(self) -> None:
-        """Tells the protocol of the connection, and of what it has sent already."""
+        """Tells the protocol of the connection, and of what the peer has sent already."""
         self._protocol.connection_made(cast(asyncio.Transport, self))
         if not self._is_new or not self.is_reading():
             return
@@ -77,7 +78,7 @@ class Receiving:
 
     def write_eof(self) -> None:
         """Tells the peer that nothing more comes; what it sends is still read."""
-        with suppress(OSError):  # It has gone already.
+        with suppress(OSError):  # The peer has gone already.
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -106,16 +107,16 @@ class Receiving:
             self._close(error)
 
     def _read(self) -> bool:
-        """True if something came.
+        """Reads until nothing is left for now; True if something came.
 
-        Whatever escapes the protocol costs this connection alone, unless the loop's handler finds it worse.
+        An error that escapes the protocol costs this connection alone, unless the loop's handler finds it worse.
         """
         try:
             return self._receive()
         except OSError as error:  # The socket's: it was reset, or the peer is unreachable.
             self._close(error)
         except Exception as error:
-            # First of all: who finds that the broker as a whole must end lets nobody in before this peer can notice.
+            # Before all else: a handler that ends the broker lets nobody in before this peer can notice.
             self._loop.call_exception_handler(
                 {
                     "message": f"Fatal error: {type(self._protocol).__name__} failed",
@@ -155,6 +156,6 @@ class Receiving:
         try:
             self._protocol.connection_lost(error)
         finally:
-            self._socket.close()  # Last: until then the descriptor is nobody else's.
-            # It has this transport: thousands of such cycles at once are much work for the collector.
+            self._socket.close()  # Last: until then nobody else gets the descriptor.
+            # The protocol refers back to this transport: thousands of such cycles are much work for the collector.
             self._protocol = _NOBODY

@@ -19,7 +19,10 @@ PAUSE_SECONDS = 0.25  # After a look that found nothing for connections: it look
 
 
 class Room:
-    """`release` lets up to so many logs go that hold a descriptor less than a number; says how many did."""
+    """Has idle logs let go of their files.
+
+    `release(count, below)` lets up to `count` logs go whose descriptor is less than `below`; it returns how many did.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, release: Callable[[int, int], int]) -> None:
         self._loop = loop
@@ -29,7 +32,7 @@ class Room:
         self._next_for_connections = 0.0
 
     def opened(self, descriptor: int) -> None:
-        """A file got this one, or a negative number if there was none to be had.  In any thread."""
+        """Notes that a file got this descriptor, a negative number if there was none.  Called in any thread."""
         if descriptor >= 0 and descriptors.leaves_spare(descriptor):
             return
         if not self._is_asked and not self._is_stopped:
@@ -41,7 +44,7 @@ class Room:
             self._make()
 
     def for_connection(self) -> bool:
-        """True if there may be one by now that is not kept for logs."""
+        """True if there may be a descriptor by now that is not reserved for logs."""
         limit = descriptors.limit()
         if limit is None:
             return True

@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 HANDSHAKE_SECONDS_MAX = 30.0
 LINGER_SECONDS = 2  # For the peer to read why it is refused.
 READ_BYTES = 256 * 1024
-FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as the largest piece.
-RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then it is the other connections' turn.
-UNSENT_BYTES_MAX = 64 * 1024  # TLS answers by itself whoever asks for new keys, and the peer may not read that.
+FED_BYTES = 32 * 1024  # What OpenSSL is given at once: each connection keeps a buffer as large as its largest piece.
+RECORDS_PER_TURN = 512  # Each takes some microseconds, and may be one byte.  Then the others have their turn.
+UNSENT_BYTES_MAX = 64 * 1024  # TLS answers a peer that asks for new keys, and the peer may not read that.
 REASONS_REMEMBERED_MAX = 100
 NOTHING = memoryview(b"")
 
 
 class Connection(Protocol):
-    """What speaks Kafka behind it: an asyncio.BufferedProtocol."""
+    """The connection behind the front, which speaks Kafka: an asyncio.BufferedProtocol."""
 
     def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
 
@@ -51,7 +51,7 @@ class Connection(Protocol):
 
 
 class Door(Protocol):
-    """The listener: it counts connections."""
+    """The listener as a front sees it; it counts connections."""
 
     @property
     def name(self) -> str: ...
@@ -70,11 +70,11 @@ class Door(Protocol):
 
 
 class Entrance:
-    """What the connections of one listener share: certificates, a buffer to read into, and what the log was told."""
+    """The TLS state that a listener's connections share: certificates, buffers, and what the log was told."""
 
     def __init__(self, contexts: Contexts) -> None:
         self.contexts = contexts
-        # One for all: what is read is decrypted, and what is gathered encrypted, before the loop does anything else.
+        # Shared: bytes read are decrypted, and bytes gathered encrypted, before the loop does anything else.
         self.space = memoryview(bytearray(READ_BYTES))
         self.gathering = memoryview(bytearray(PIECE_BYTES))
         self.outgoing = ssl.MemoryBIO()
@@ -85,7 +85,7 @@ class Entrance:
         return SecureFront(door, self, connection)
 
     def report(self, door: Door, address: str, reason: str, level: int = logging.WARNING) -> None:
-        """A line for each reason, and one a second at most: whoever is refused comes back at once."""
+        """Logs a refusal, one line a second at most for each reason: a client that is refused comes back at once."""
         self._refused += 1
         now = door.now_ms()
         if now < self._next_lines.get(reason, now):
@@ -108,11 +108,11 @@ class SecureFront(asyncio.BufferedProtocol):
         self._session = Session(entrance.contexts.context(), outgoing=entrance.outgoing)
         self._transport: SecureTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._unfed = NOTHING  # Received, and not given to OpenSSL yet; only while `buffer_updated` runs.
-        self._records_left = 0  # Of this turn.
-        self._is_resting = False  # Nothing is read before its next turn.
+        self._unfed = NOTHING  # Bytes received and not given to OpenSSL yet; only while `buffer_updated` runs.
+        self._records_left = 0  # TLS records that this turn may still decrypt.
+        self._is_resting = False  # Nothing is read before the connection's next turn.
         self._is_reported = False
-        self._is_refused = False  # What it still sends is thrown away.
+        self._is_refused = False  # What the peer still sends is thrown away.
 
     # asyncio's side.
 
@@ -122,7 +122,7 @@ class SecureFront(asyncio.BufferedProtocol):
         remote = self._raw.get_extra_info("peername")
         self._address = f"{remote[0]}:{remote[1]}" if remote else "unknown"
         self._door.admitted(self, self._address.rpartition(":")[0])
-        self._timer = self._door.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._is_too_slow)
+        self._timer = self._door.loop.loop.call_later(HANDSHAKE_SECONDS_MAX, self._time_out)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._entrance.space
@@ -158,7 +158,7 @@ class SecureFront(asyncio.BufferedProtocol):
     # The listener's side, until the handshake is complete.
 
     def stop_reading(self) -> None:
-        """It has asked for nothing yet."""
+        """Closes the connection, which has asked for nothing yet."""
         self.close()
 
     def close(self) -> None:
@@ -170,18 +170,18 @@ class SecureFront(asyncio.BufferedProtocol):
         self._raw.abort()
 
     def close_if_idle(self, steady_before: int) -> None:
-        """It has less time than that anyway."""
+        """Does nothing: the handshake's deadline comes sooner."""
 
-    # Within.
+    # Between socket and connection.
 
     def deliver(self) -> None:
-        """Hand on what was decrypted, unless the connection does not want to read now."""
+        """Hands on what was decrypted, unless the connection does not want to read now."""
         transport = self._transport
         self._records_left = RECORDS_PER_TURN
         try:
             while transport is not None and transport.is_reading() and (size := self._decrypt()):
                 self._connection.buffer_updated(size)
-            while self._unfed:  # The connection does not want it now.
+            while self._unfed:  # The connection does not want to read now.
                 self._feed()
         except TlsFailed as reason:
             self._refuse(reason)
@@ -197,7 +197,7 @@ class SecureFront(asyncio.BufferedProtocol):
             self._rest()
 
     def _decrypt(self) -> int:
-        """As much as there is and the connection has room for: a record is small, and each call of it takes time."""
+        """Decrypts as much as the connection has room for: a record is small, and handing it on takes time."""
         view = self._connection.get_buffer(-1)
         filled = 0
         while filled < len(view) and self._records_left:
@@ -217,7 +217,7 @@ class SecureFront(asyncio.BufferedProtocol):
 
     def _let_in(self) -> None:
         self._stop_timer()
-        self._door.forget(self)  # The connection is counted by itself.
+        self._door.forget(self)  # From now on the connection counts for itself.
         self._transport = SecureTransport(self._raw, self._session, self._outbox, self._go_on)
         self._connection.connection_made(cast(asyncio.Transport, self._transport))
 
@@ -250,13 +250,13 @@ class SecureFront(asyncio.BufferedProtocol):
         if self._outbox.is_backed_up or self._raw.is_closing():
             self._raw.abort()
             return
-        # To close while it still sends would take the alert back.
+        # Closing while the peer still sends would take the alert back.
         self._outbox.drop()
         self._raw.write_eof()
         self._raw.resume_reading()
         self._timer = self._door.loop.loop.call_later(LINGER_SECONDS, self._raw.abort)
 
-    def _is_too_slow(self) -> None:
+    def _time_out(self) -> None:
         self._report(self._session.unfinished("stopped"))
         self._raw.abort()
 
@@ -272,7 +272,7 @@ class SecureFront(asyncio.BufferedProtocol):
 
 
 class SecureTransport(TransportWithOutbox):
-    """The transport of a connection under TLS, as far as connections use one.  What is sent goes through `outbox`."""
+    """The transport of a connection under TLS, with what connections use of one; answers go out through its outbox."""
 
     def __init__(
         self, raw: asyncio.Transport, session: Session, outbox: SecureOutbox, go_on: Callable[[], None]

@@ -20,14 +20,14 @@ PIECE_BYTES = 128 * 1024  # What is encrypted at once: eight records.
 
 
 class _Records:
-    """Records of TLS that the socket did not take yet; only ever in front."""
+    """TLS records that the socket did not take yet; only ever the first chunk."""
 
     def __init__(self, rest: memoryview) -> None:
         self.rest = rest
 
 
 class SecureOutbox(Outbox):
-    """It is there before its connection is: the handshake goes through it, too."""
+    """An outbox under TLS; it is there before its connection, as the handshake goes through it, too."""
 
     is_bare = False
 
@@ -45,7 +45,7 @@ class SecureOutbox(Outbox):
             return
         if closes:
             self._session.close()
-        if self._session.bytes_to_send:  # The handshake, an alert, or that nothing more comes.
+        if self._session.bytes_to_send:  # The handshake, an alert, or our close_notify.
             self._chunks.append(cast(Chunk, _Records(memoryview(self._session.data_to_send()))))
         super().send()
 
@@ -71,7 +71,10 @@ class SecureOutbox(Outbox):
         return self._send_records(memoryview(self._session.data_to_send()))
 
     def _gathered(self) -> memoryview:
-        """A piece of what is next, files and memory together, so that it is one write; void once more is gathered."""
+        """Returns a piece of the next chunks, files and memory together, so that it is one write.
+
+        The piece is void once more is gathered.
+        """
         chunks, space, filled = self._chunks, self._gathering, 0
         first = chunks[0]
         if isinstance(first, IN_MEMORY) and (len(chunks) == 1 or len(first) >= len(space)):

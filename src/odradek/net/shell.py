@@ -61,11 +61,11 @@ from odradek.net.turns import Turns
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
-# A request that is still not answered after it has no client any more: request.timeout.ms is 30 s by default.
+# By then a request has no client any more: request.timeout.ms is 30 s by default.
 FINISH_SECONDS_MAX = 30
 # What one event has completed, a record that a thousand wait for, is answered in slices; each answer takes 50 us.
-ANSWERING_SECONDS = 0.003  # And what they are sent with takes as long.
-ANSWERS_PER_LOOK = 16  # At the clock.
+ANSWERING_SECONDS = 0.003  # Sending them takes as long again.
+ANSWERS_PER_LOOK = 16  # Before the clock is looked at.
 LATE_MS = 100  # A timer that is so late shows that the loop was held up.
 CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
@@ -76,7 +76,7 @@ Result = TypeVar("Result")
 
 
 class Answerable(Protocol):
-    """A conversation, as the shell sees it: the owner of parked requests."""
+    """A conversation as the shell sees it: the owner of parked requests."""
 
     def answer_parked(self, parked: Parked[Encoded], now: Moment) -> None: ...
 
@@ -84,10 +84,10 @@ class Answerable(Protocol):
 
 
 class Shell:
-    """One broker's loop side.  Listeners are bound before there is a broker; `run` gives it.
+    """The loop's side of one broker.  Listeners are bound before there is a broker; `run` gives it.
 
-    `dispatch` may be replaced by one that does something before or after: a request log, a fault that a test asks for.
-    Large requests pass it by (intake.py), but for the APIs for which `wants_each` says True.
+    `dispatch` may be replaced by a wrapper: a request log, a fault that a test injects.  Large requests pass it by
+    (intake.py), except for APIs for which `wants_each` is True.
     """
 
     broker: Broker
@@ -103,27 +103,27 @@ class Shell:
         self.dispatch: Dispatch = dispatch
         self.wants_each: Callable[[int], bool] = _wants_none
         self.gate: Gate = OpenGate()
-        self.around_entries: AbstractContextManager[None] = nullcontext()  # All of a turn; used again and again.
-        self.busy_poll: BusyPoll | None = None  # For a process that has nothing else to do.
+        self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
+        self.busy_poll: BusyPoll | None = None  # Set in a process that has nothing else to do.
         self.traffic = Traffic()
         self.answered = self.traffic.answered
         self.copies = Copies()
         self.room = Room(loop, self._release_files)
         self._pools = Pools()
         self._slices = Slices(loop, self.settle)
-        # One at a time, so that they end, and come back, in the order in which they were asked for.
+        # One at a time, so that changes end, and come back, in the order in which they were asked for.
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
         self._is_late = False
         self._next_housekeeping = 0
-        self._completed: deque[Parked[object]] = deque()  # And not answered yet.
-        self._answers_on = False  # In another turn.
-        self._housekeeping = Slices(loop, self.settle)  # By itself: neither waits for the other.
+        self._completed: deque[Parked[object]] = deque()  # Requests that are completed and not answered yet.
+        self._answers_on = False  # `_answer_on` is scheduled.
+        self._housekeeping = Slices(loop, self.settle)  # Apart from `_slices`: neither waits for the other.
         self._is_running = self._is_stopped = False
-        self._lacks_descriptors = False  # The last chores did, and it was told.
-        self._changes_under_way = 0  # Of the metadata tree.
-        self._all_finished: asyncio.Future[None] | None = None  # While the broker stops.
+        self._lacks_descriptors = False  # The last chores found none left, and it was logged.
+        self._changes_under_way = 0  # Changes of the metadata tree, and blocks of producer ids.
+        self._all_finished: asyncio.Future[None] | None = None  # Set while the broker stops.
 
     def run(
         self,
@@ -131,7 +131,7 @@ class Shell:
         change_metadata: Callable[[Change], Changed],
         take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None],
     ) -> None:
-        """`change_metadata` writes a change to the metadata tree; both are called in a thread."""
+        """Takes the broker and begins to work; `change_metadata` writes a change to the metadata tree, in a thread."""
         self.broker = broker
         self._change_metadata = change_metadata
         self._take_ids = take_ids
@@ -140,7 +140,7 @@ class Shell:
         self._load_next(list(reversed(BY_KEY.values())))
 
     def _load_next(self, apis: list[Api]) -> None:
-        """The code of one API after the other, in a thread: some take 20 ms, and nobody waits for all of it."""
+        """Loads the code of one API after the other, in a thread: some take 20 ms, and nobody waits for all of them."""
         if apis:
             with suppress(Closed):
                 self._when_done(self._pools.submit(Pool.CHORES, apis[-1].load), partial(self._loaded, apis))
@@ -150,21 +150,21 @@ class Shell:
         if failure is None:
             apis.pop()
             self._load_next(apis)
-        elif isinstance(failure, OSError):  # No descriptor is left to read it with.
+        elif isinstance(failure, OSError):  # No descriptor is left to read the code with.
             log.warning("code for %s could not be loaded and will be: %s", apis[-1].key.title, failure)
             self.loop.call_later(HOUSEKEEPING_MS / SECOND_MS, self._load_next, apis)
         else:
             raise failure
 
     def now(self) -> Moment:
-        # What Moment(...) makes, in half of the time: every turn begins with it.
+        # As Moment(...), in half of the time: every turn begins with it.
         return _new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
 
     def settle(self) -> None:
-        """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
+        """Called after anything happened: answers completed requests, starts the core's effects, sets the timer."""
         if self.gathered.is_waited_for:
             self.gathered.flush_if_many()
-            return  # It comes back when they have been answered.
+            return  # Called again when the gathered connections are answered.
         completed = self.broker.lot.take_completed()
         if completed:
             self._completed.extend(completed)
@@ -180,12 +180,12 @@ class Shell:
     def in_thread(
         self, work: Callable[[], Result], then: Callable[[Future[Result]], None], pool: Pool = Pool.READS
     ) -> None:
-        """Do something slow beside the loop; `then` gets its future, done, back on the loop."""
+        """Does slow work beside the loop; `then` gets its future, done, back on the loop."""
         if self._is_stopped:
             return
         try:
             future = self._pools.submit(pool, work)
-        except Closed:  # The interpreter ends, and stops the broker at last: there is nobody else to be served.
+        except Closed:  # The interpreter ends, and stops the broker last: there is nobody else to be served.
             future = _done_here(work)
         self._when_done(future, then)
 
@@ -193,7 +193,7 @@ class Shell:
         future.add_done_callback(lambda done: self._back_on_loop(then, done))
 
     def soon(self, work: Callable[[], None]) -> None:
-        """When everybody else has had a turn."""
+        """Calls `work` when everybody else has had a turn."""
         self.loop.call_soon(work)
 
     def _release_files(self, count: int, below: int) -> int:
@@ -204,7 +204,7 @@ class Shell:
         return released
 
     def read_failed(self, path: str, error: OSError) -> None:
-        """The partition that has this file goes offline, and whoever waits for it hears of it."""
+        """Takes the partition of this file offline; requests that wait for it are told."""
         directory = path.rpartition("/")[0]
         for name, partition in self.broker.partitions.items():
             if partition.is_online and partition.log.directory == directory:
@@ -214,10 +214,10 @@ class Shell:
                 self.soon(self.settle)
 
     async def finish_writing(self) -> None:
-        """Returns when all that was written is synced, all changes of the metadata have ended, and both is answered.
+        """Returns when all that was written is synced, all changes of the metadata have ended, and both are answered.
 
-        Nothing new may be taken in any more.  Whoever stops sooner tells an idempotent producer to send again what the
-        next start finds in the log, and knows of the last batch only.  A disk that hangs ends this after some time.
+        Nothing new may be taken in any more.  A broker that stops sooner tells an idempotent producer to send again
+        what the next start finds in the log, and knows of its last batch only.  It gives up when a disk hangs.
         """
         self._all_finished = self.loop.create_future()
         self.settle()
@@ -243,7 +243,7 @@ class Shell:
             self._answer()
 
     def stop(self) -> None:
-        """Finish what threads do, then close the logs.  The loop may end afterwards."""
+        """Waits for all threads, then closes the logs.  The loop may end afterwards."""
         self.movers.stop()
         self._syncs.stop()
         self._changes.shutdown(wait=True)
@@ -259,7 +259,7 @@ class Shell:
             log.error("not stopped cleanly: %s", problem)
 
     def abandon(self) -> None:
-        """End without a word to anybody: what threads have begun they finish, and the logs are left as they are."""
+        """Ends without a word to anybody: threads finish what they have begun, and the logs are left as they are."""
         self._is_stopped = True
         self.room.stop()
         if self._timer is not None:
@@ -275,14 +275,14 @@ class Shell:
 
     def _back_on_loop(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
         if not self._is_stopped:
-            self.loop.call_soon_threadsafe(self._is_back, then, done)
+            self.loop.call_soon_threadsafe(self._deliver, then, done)
 
-    def _is_back(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
+    def _deliver(self, then: Callable[[Future[Result]], None], done: Future[Result]) -> None:
         if not self._is_stopped:
             then(done)
 
     def _answer(self) -> None:
-        """Answers what was completed, first come, first served, until nothing is left or the slice is over."""
+        """Answers completed requests, first come, first served, until none is left or the slice is over."""
         owners: dict[Answerable, None] = {}
         now, end = self.now(), time.monotonic() + ANSWERING_SECONDS
         completed, lot = self._completed, self.broker.lot
@@ -290,7 +290,7 @@ class Shell:
             for _ in range(min(len(completed), ANSWERS_PER_LOOK)):
                 parked = completed.popleft()
                 owner: Answerable = parked.owner  # type: ignore[assignment]  # Only conversations park requests.
-                owner.answer_parked(parked, now)  # type: ignore[arg-type]  # And what they park was encoded by dispatch.
+                owner.answer_parked(parked, now)  # type: ignore[arg-type]  # Dispatch encoded what they park.
                 owners[owner] = None
             completed.extend(lot.take_completed())
             if time.monotonic() > end:
@@ -338,7 +338,7 @@ class Shell:
         self.settle()
 
     def _chores_ended(self, done: Future[list[OSError]]) -> None:
-        """What failed is tried again by the next round; that descriptors have run out is told once."""
+        """Logs errors of chores, which the next round does again; that descriptors have run out is logged once."""
         lacked, self._lacks_descriptors = self._lacks_descriptors, False
         for failed in done.result():
             is_lack = has_run_out(failed)
@@ -361,7 +361,7 @@ class Shell:
     def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
         self._changes_under_way -= 1
         failure = done.exception()
-        if failure is not None:  # Whoever waits is told so, and the next one asks again.
+        if failure is not None:  # Waiting requests are told so, and the next one asks again.
             log.error("no producer ids can be had: %s", failure)
         self.broker.took_ids(None if failure is not None else done.result())
         self.settle()
@@ -376,7 +376,7 @@ class Shell:
         changed = done.result() if failure is None else all_refused(change)
         self._slices.add(self.broker.changing(changed, self.now()))
 
-    # One timer for everything that waits for a time.
+    # One timer for all deadlines.
 
     def _set_timer(self) -> None:
         deadline = self.broker.next_due()
@@ -392,7 +392,7 @@ class Shell:
     def _tick(self) -> None:
         now = self.now()
         if now.steady - self._timer_due > LATE_MS and not self._is_late:
-            # What came while the loop was held up is read first: no session ends for a silence that was ours.
+            # Requests that came while the loop was held up are read first: no session ends for a silence that was ours.
             self._is_late = True
             self._timer = self.loop.call_later(1 / SECOND_MS, self._tick)
             return
@@ -420,6 +420,6 @@ def _done_here(work: Callable[[], Result]) -> Future[Result]:
 
 
 def _timed(sync: Sync) -> tuple[Synced, float]:
-    """What came of a round of syncs, and how long the disk took."""
+    """Does a round of syncs; returns its result and how long the disk took."""
     began = time.monotonic()
     return sync.run(), time.monotonic() - began

@@ -15,9 +15,9 @@ SLICE_NS = 2_000_000
 
 
 class Slices:
-    """`settle` is called after each slice: what it made possible is answered at once.
+    """Long works, done one after the other; `settle` is called after each slice, to answer what it made possible.
 
-    A piece that fails is over; its failure is the loop's to tell.
+    A work that fails is over; the loop tells of its failure.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
@@ -31,19 +31,19 @@ class Slices:
         return bool(self._works)
 
     def add(self, work: Iterator[None]) -> None:
-        """Begins at once if nothing else is under way."""
+        """Adds a work, which begins at once if no other is under way."""
         self._works.append(work)
         if not self._is_due:
             self._go_on()
 
     def finish(self) -> None:
-        """Does all that is left, without a pause."""
+        """Does all works to their end, without a pause."""
         while self._works:
             for _ in self._works.popleft():
                 pass
 
     def drop(self) -> None:
-        """Leaves undone what is left."""
+        """Leaves all works undone."""
         self._works.clear()
 
     def _go_on(self) -> None:
@@ -58,7 +58,7 @@ class Slices:
                     if time.monotonic_ns() >= until:
                         self._works.appendleft(work)
                         break
-        finally:  # What failed is over, and does not keep the others.
+        finally:  # A work that failed does not keep back the others.
             if self._works:
                 self._is_due = True
                 self._loop.call_soon(self._go_on)

@@ -1,7 +1,7 @@
 """Syncs of files beside the loop, by threads without the interpreter's lock where that is possible.
 
-What is more than the fdatasync of open files (new files, directories) is left to an ordinary thread, as is everything
-where the package was built without a compiler.  Threads begin as they are needed.  Where nothing is synced none is.
+A sync that is more than the fdatasync of open files (new files, directories) is left to an ordinary thread, as is every
+sync where the package was built without a compiler.  Threads begin as they are needed, none where nothing is synced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THREADS_MAX = 4  # As many as the broker asks for at a time; more wait in a queu
 
 
 class Syncs:
-    """`ended` is called on the loop with what came of a sync, and how many seconds the disk took."""
+    """Runs syncs; `ended` is called on the loop with a sync's result and how many seconds the disk took."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Synced, float], None]) -> None:
         self._loop = loop
@@ -41,12 +41,12 @@ class Syncs:
         self._begun = 0
 
     def begin(self, sync: Sync) -> bool:
-        """False if only `sync.run` in a thread can do it."""
+        """Begins the sync; returns False if only `sync.run` in a thread can do it."""
         if sync.is_instant:
             self._loop.call_soon(self._end_instantly, sync)
             return True
         descriptors = sync.descriptors()
-        if descriptors is None or not self._has_thread():
+        if descriptors is None or not self._ensure_thread():
             return False
         assert self._syncer is not None
         self._begun += 1
@@ -55,7 +55,7 @@ class Syncs:
         return True
 
     def stop(self) -> None:
-        """What has begun is finished; nobody is told."""
+        """Waits for syncs that have begun, without telling of them."""
         self._is_stopped = True
         syncer, self._syncer = self._syncer, None
         if syncer is None:
@@ -66,8 +66,8 @@ class Syncs:
             thread.join()
         self._under_way.clear()
 
-    def _has_thread(self) -> bool:
-        """One that is free, or as many as there may be."""
+    def _ensure_thread(self) -> bool:
+        """Starts a thread unless one is free or THREADS_MAX run; returns False if there is none."""
         if not HAS_SYNCER or self._is_stopped:
             return False
         if len(self._under_way) < len(self._threads) or len(self._threads) == THREADS_MAX:
@@ -80,7 +80,7 @@ class Syncs:
             thread = threading.Thread(target=self._syncer.run, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
-        except (OSError, RuntimeError) as error:  # There are no descriptors, or no threads, to be had.
+        except (OSError, RuntimeError) as error:  # No descriptors, or no threads, are left.
             if not self._threads:
                 log.warning("files are synced by ordinary threads: %s", error)
             return bool(self._threads)

@@ -14,7 +14,7 @@ BUCKETS = 27  # Bucket n counts what took less than 2ⁿ µs; the last but one e
 
 
 class Latencies:
-    """How often something was done, and how long it took."""
+    """A histogram of how long something took."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -29,10 +29,10 @@ class Latencies:
 
 
 class Traffic:
-    """One broker's.
+    """The counters of one broker.
 
     `requests` is by (API key, version), as the client asked: from a request's arrival until its answer was ready.
-    `syncs` are the rounds of syncs, as the disk took them.
+    `syncs` are the rounds of syncs, as long as the disk took.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Traffic:
         self.syncs = Latencies()
 
     def answered(self, request: Request, began: float) -> None:
-        """Counts a request that came at `began`, of time.monotonic, and has its answer now."""
+        """Counts a request that is answered now; `began` is when it came, by time.monotonic."""
         key = request.api_key, request.api_version
         latencies = self.requests.get(key)
         if latencies is None:

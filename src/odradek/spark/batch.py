@@ -36,7 +36,7 @@ class BatchReader(DataSourceReader):
 
 
 def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[OffsetRange]:
-    """Never beyond the end there is now, and never before the beginning. Raises BadOption."""
+    """Returns the ranges, never beyond the present end, and never before the beginning.  Raises BadOption."""
     start = offsets_at(metadata, found.partitions, options.starting, "starting", options.missing_time_is_latest)
     end = offsets_at(metadata, found.partitions, options.ending, "ending", True)
     return [OffsetRange(at.topic, at.partition, start[at], end[at]) for at in found.partitions if start[at] < end[at]]

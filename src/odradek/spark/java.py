@@ -33,7 +33,7 @@ class NoJava(RuntimeError):
 
 
 def java_home() -> Path:
-    """A folder with bin/java of version 17 or newer.  Raises NoJava."""
+    """Returns a folder with bin/java of version 17 or newer.  Raises NoJava."""
     seen = []
     for home in _candidates():
         version = version_of(home / "bin" / "java")
@@ -57,7 +57,7 @@ def _candidates() -> list[Path]:
 
 
 def version_of(java: Path) -> int:
-    """The major version, or 0 if it does not run.  Before 9 Java called itself 1.8 and so on, which counts as 1."""
+    """Returns the major version, or 0 if it does not run; before 9 Java called itself 1.8 and so on, which is 1."""
     try:
         shown = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=ENOUGH_SECONDS, check=True
@@ -82,7 +82,7 @@ def _wrapped_wheel() -> Path:
 
 
 def _cache() -> Path:
-    """A folder that can be written: the user's own, else a new one among the temporary ones."""
+    """Returns a folder that can be written: the user's own, else a new one among the temporary ones."""
     wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
     try:
         wanted.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def _cache() -> Path:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Another process sees the old file or the new one, never half of it."""
+    """Writes a file so that another process sees the old one or the new one, never half of it."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     os.write(descriptor, text.encode())
     os.close(descriptor)

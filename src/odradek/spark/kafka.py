@@ -24,7 +24,7 @@ FETCH_DEFAULTS = {
 
 
 def client_config(kafka: Mapping[str, str]) -> ClientConfig:
-    """From settings without their kafka. prefix.  Raises the client's ConfigurationError."""
+    """Makes the client's configuration from settings without their kafka. prefix.  Raises ConfigurationError."""
     return ClientConfig.from_options(FETCH_DEFAULTS | dict(kafka), prefix="")
 
 
@@ -46,7 +46,7 @@ class Kafka:
         self._cluster.close()
 
     def connect(self) -> None:
-        """Tries each bootstrap server once, without patience.  Raises KafkaUnavailable or NotKafka."""
+        """Tries each bootstrap server once.  Raises KafkaUnavailable or NotKafka."""
         self._cluster.connect()
 
     def topic_names(self) -> list[str]:

@@ -43,7 +43,7 @@ SCHEMA = arrow_schema(schema_of(Columns(headers=True)))
 
 
 class BadLake(Exception):
-    """The folder cannot be loaded into.  One sentence."""
+    """Raised for a folder that cannot be loaded into; one sentence."""
 
 
 class Fenced(Exception):
@@ -72,7 +72,7 @@ class Lake:
 
     @classmethod
     def open(cls, path: Path, selection: Selection) -> Lake:
-        """Creates the table in a new or empty folder.  Raises BadLake."""
+        """Opens the table, or creates it in a new or empty folder.  Raises BadLake."""
         source = source_text(selection)
         path = path.absolute()  # Tasks write into it, and may have another working directory.
         if path.exists() and not path.is_dir():
@@ -90,11 +90,11 @@ class Lake:
 
     @property
     def batch(self) -> int:
-        """Number of the last batch; 0 before the first."""
+        """The number of the last batch; 0 before the first."""
         return self._table.transaction_version(LOADER) or 0
 
     def next_offset(self, at: TopicPartition) -> int | None:
-        """The first offset of the partition that is not in the table; None if nothing was ever loaded of it."""
+        """Returns the first offset of the partition that is not in the table; None if nothing was ever loaded of it."""
         return self._table.transaction_version(f"{LOADER}:{at.topic}:{at.partition}")
 
     def is_same_topic(self, topic: str, topic_id: Uuid) -> bool:
@@ -103,7 +103,7 @@ class Lake:
         return not known or topic_id == ZERO_UUID or known == _id_number(topic_id)
 
     def refresh(self) -> None:
-        """To the newest version.  Raises BadLake."""
+        """Goes to the newest version.  Raises BadLake."""
         try:
             self._table.update_incremental()
         except DeltaError:
@@ -114,7 +114,7 @@ class Lake:
     def commit(self, files: Sequence[DataFile], start: Offsets, end: Offsets, topic_ids: Mapping[str, Uuid]) -> None:
         """Adds the files, moves the offsets, goes on to the new version.  Raises Fenced, or BadLake for a bad disk."""
         for at, offset in start.items():
-            # Equal, but where retention was faster and that was allowed.
+            # They are equal, but where retention was faster and that was allowed.
             assert (self.next_offset(at) or 0) <= offset, f"{at} was planned from {offset}, not from this version"
         properties = CommitProperties(
             custom_metadata={"odradek.start": to_text(start), "odradek.end": to_text(end)},
@@ -159,7 +159,7 @@ class Lake:
 
 
 def source_text(selection: Selection) -> str:
-    """What a table is loaded from, as its configuration keeps it."""
+    """Returns the selection as the table's configuration keeps it."""
     match selection:
         case Subscribe(topics):
             return json.dumps({"topics": sorted(topics)})
@@ -205,7 +205,7 @@ def _refuse_other_source(path: Path, table: DeltaTable, source: str) -> None:
 
 
 def _id_number(topic_id: Uuid) -> int:
-    """A txn version is a signed 64-bit number; 63 of the id's 122 random bits tell two topics apart well enough."""
+    """Returns 63 of the id's 122 random bits, which tell two topics apart: a txn version is a signed 64-bit number."""
     return int.from_bytes(topic_id, "big") >> 65
 
 

@@ -37,7 +37,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What the command line takes.  Exactly one of topics and pattern."""
+    """The options of the command line; exactly one of topics and pattern is given."""
 
     bootstrap_servers: str
     lake: Path
@@ -55,11 +55,11 @@ class LoadOptions:
 
 
 class BadRequest(Exception):
-    """What was asked for makes no sense; one sentence."""
+    """Raised for options that make no sense; one sentence."""
 
 
 def run(options: LoadOptions, console: Console | None = None) -> int:
-    """The exit status: 0 loaded (or stopped, if continuous), 1 failed, 2 bad request, 130 interrupted.
+    """Loads; returns the exit status: 0 loaded (or stopped, if continuous), 1 failed, 2 bad request, 130 interrupted.
 
     Errors are one sentence on the console; the table is sound after each of them.
     """
@@ -110,7 +110,7 @@ def _run(options: LoadOptions, out: Console) -> int:
 
 
 def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
-    """Everything that is there when it starts, and nothing later: else a busy topic would never be done."""
+    """Loads everything that is there when it starts, and nothing later: else a busy topic would never be done."""
     from odradek.spark.progress import bar
 
     plan = loader.plan()
@@ -132,7 +132,7 @@ def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
             progress.waiting(plan.waiting)
             if plan.offsets:
                 progress.loaded(plan.offsets, loader.execute(plan))
-            if plan.end == plan.latest:  # Behind, it goes on at once.
+            if plan.end == plan.latest:  # If behind, it goes on at once.
                 time.sleep(max(POLL_SECONDS, next_at - time.monotonic()))
 
 
@@ -152,7 +152,7 @@ def _selection(options: LoadOptions) -> Selection:
 
 
 def _client(options: LoadOptions) -> ClientConfig:
-    """Only committed records go into a lake, unless told otherwise; broker restarts are waited for."""
+    """Makes the client's configuration: committed records only unless told otherwise, and patience for restarts."""
     from odradek.client.errors import ConfigurationError
     from odradek.spark.kafka import client_config
 
@@ -170,7 +170,7 @@ def _client(options: LoadOptions) -> ClientConfig:
 
 @contextmanager
 def _spark(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
-    """A session for this load, stopped after it; or the one this process has, left alone."""
+    """Yields a session for this load, stopped after it; or the one this process has, left alone."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -201,7 +201,7 @@ def _spark(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM ends a load as Ctrl-C does.  In a thread other than the main one there are no signals to handle."""
+    """Has SIGTERM end a load as Ctrl-C does; a thread other than the main one has no signals to handle."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     _handle_stop_signals()
     try:
@@ -223,7 +223,7 @@ def _handle_stop_signals() -> None:
 
 
 def comes_of_a_stop(error: BaseException) -> bool:
-    """A KeyboardInterrupt makes py4j close its connections, and where that fails, the failure is all that arrives."""
+    """True if a KeyboardInterrupt is behind the error: py4j then closes its connections, which may fail."""
     at: BaseException | None = error
     while at is not None and not isinstance(at, KeyboardInterrupt):
         at = at.__cause__ or at.__context__
@@ -236,12 +236,12 @@ def _stopped(options: LoadOptions, out: Console) -> int:
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """py4j logs a traceback for a KeyboardInterrupt that it then raises."""
+    """Leaves out py4j's traceback of a KeyboardInterrupt that it then raises."""
     return record.module not in ("clientserver", "java_gateway")
 
 
 def _java_says(log: Path) -> str:
-    """What spark-submit complained of; "" if nothing in its output looks like a complaint."""
+    """Returns what spark-submit complained of; "" if nothing in its output looks like a complaint."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return next((line.strip() for line in lines if line.startswith(("Error", "Exception in"))), "")
 
@@ -251,7 +251,7 @@ def _title(options: LoadOptions) -> str:
 
 
 def _sentences() -> tuple[type[Exception], ...]:
-    """The exceptions whose text is one sentence for a person; any other is a bug and keeps its traceback."""
+    """Returns the exceptions whose text is one sentence for a person; any other is a bug and keeps its traceback."""
     from odradek.spark.java import NoJava
     from odradek.spark.lake import BadLake, Fenced
     from odradek.spark.loader import LoadFailed

@@ -36,12 +36,12 @@ RESULT = "name string, size long, modified_ms long, stats string, error string"
 
 
 class LoadFailed(Exception):
-    """The load cannot go on; one sentence."""
+    """Raised when the load cannot go on; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is loaded next, and what was there to load when it was planned."""
+    """The offsets to load next, and those that could be loaded when this was planned."""
 
     found: Found
     start: Offsets
@@ -78,7 +78,7 @@ class Loader:
     rows: int = field(default=0, init=False)
 
     def plan(self) -> Plan:
-        """Raises LoadFailed for what the table and the brokers disagree about."""
+        """Plans the next batch.  Raises LoadFailed for what the table and the brokers disagree about."""
         self.lake.refresh()
         found = find(self.metadata, self.selection)
         self._refuse_recreated(found)
@@ -138,16 +138,17 @@ class Loader:
 
 
 def reason_of(message: str) -> str:
-    """The exception at the end of the Python traceback that Spark packs into its message, else its first line."""
+    """Returns the exception at the end of the traceback that Spark packs into its message, else the first line."""
     _, traceback, after = message.rpartition("Traceback (most recent call last):\n")
     lines = after.splitlines() if traceback else message.splitlines()
     return next((line for line in lines if line.strip() and not line.startswith(" ")), message).strip()
 
 
 def load(batches: Iterable[pa.RecordBatch], tasks: list[ReadTask], work: LoadTask) -> Iterator[pa.RecordBatch]:
-    """In a task: reads what the numbers in `batches` stand for, and yields one row for each file it wrote.
+    """Reads, in a task, what the numbers in `batches` stand for, and yields one row for each file it wrote.
 
-    What no repetition can mend comes back as a row too, so that its sentence reaches a person without Spark's stack.
+    An error that no repetition can mend comes back as a row too, so that its sentence reaches a person without Spark's
+    stack.
     """
     for batch in batches:
         for number in batch.column(0).to_pylist():

@@ -41,7 +41,7 @@ class BadOffsets(ValueError):
 
 
 def to_json(offsets: Offsets) -> OffsetJson:
-    """The canonical form; its key order is the order of the dicts, which json.dumps keeps."""
+    """Returns the canonical form; its key order is the order of the dicts, which json.dumps keeps."""
     result: OffsetJson = {}
     for topic, partition in sorted(offsets):
         result.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -53,7 +53,7 @@ def to_text(offsets: Offsets) -> str:
 
 
 def from_json(tree: object, lowest: int = 0) -> dict[TopicPartition, int]:
-    """Offsets (or timestamps) by partition.  lowest: EARLIEST where -1 and -2 have a meaning.  Raises BadOffsets."""
+    """Reads offsets (or times) by partition.  lowest: EARLIEST where -1 and -2 have a meaning.  Raises BadOffsets."""
     return {
         _partition(topic, partition): _number(topic, partition, value, lowest)
         for topic, partitions in _object(tree, "the whole").items()
@@ -66,7 +66,7 @@ def from_text(text: str, lowest: int = 0) -> dict[TopicPartition, int]:
 
 
 def assignment_from_text(text: str) -> list[TopicPartition]:
-    """The option assign: {"topicA":[0,1],"topicB":[2,4]}.  Raises BadOffsets."""
+    """Reads the option assign: {"topicA":[0,1],"topicB":[2,4]}.  Raises BadOffsets."""
     found: list[TopicPartition] = []
     for topic, partitions in _object(_parse(text), "the whole").items():
         if not isinstance(partitions, list):

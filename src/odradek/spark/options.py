@@ -108,7 +108,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How ranges become tasks."""
+    """How ranges are split into tasks."""
 
     parallelism: int | None = None
     min_partitions: int | None = None
@@ -124,7 +124,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a task reads: what of the options is pickled into every one of them."""
+    """The options that a task reads by, pickled into every one."""
 
     client: ClientConfig
     columns: Columns = field(default_factory=Columns)
@@ -208,7 +208,7 @@ class _Options:
 
 
 def read_options(raw: Mapping[str, str], mode: Mode) -> ReadOptions:
-    """Raises BadOption."""
+    """Reads the options of a reader.  Raises BadOption."""
     options = _Options(raw)
     for name in ACCEPTED_NUMBERS:
         options.number(name, 0)
@@ -232,7 +232,7 @@ def read_options(raw: Mapping[str, str], mode: Mode) -> ReadOptions:
 
 
 def columns_of(raw: Mapping[str, str]) -> Columns:
-    """Needed on its own for the schema, before anything else is known to be right."""
+    """Reads the options of the schema, which is needed before anything else is known to be right."""
     options = _Options(raw)
     return Columns(
         options.flag("includeHeaders", False), options.flag("includeKey", True), options.flag("includeValue", True)
@@ -240,7 +240,7 @@ def columns_of(raw: Mapping[str, str]) -> Columns:
 
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
-    """Raises BadOption."""
+    """Reads the options of a writer.  Raises BadOption."""
     options = _Options(raw)
     codec = options.choice("kafka.compression.type", "none", *(codec.name.lower() for codec in Codec))
     return WriteOptions(options.client(), options.text("topic") or None, Codec[codec.upper()])
@@ -272,7 +272,7 @@ def checked_pattern(text: str) -> str:
 
 
 def _bound(options: _Options, side: str, default: int) -> Bound:
-    """Precedence as in Spark's source: one time for all, then times by partition, then offsets."""
+    """Reads one bound of the range; as in Spark's source one time for all comes first, then times, then offsets."""
     timestamp = options.number(f"{side}Timestamp", 0)
     if timestamp is not None:
         return AtTime(timestamp)
@@ -332,7 +332,7 @@ _LONG_UNITS = {
 
 
 def duration_ms(text: str, what: str) -> int:
-    """15m, 10s, 500ms, "10 seconds"; a bare number is milliseconds, as in Spark.  Raises BadOption naming `what`."""
+    """Parses 15m, 10s, 500ms, "10 seconds"; a bare number is milliseconds, as in Spark.  Raises BadOption."""
     found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
     unit = found and _UNITS_MS.get(_LONG_UNITS.get(found[2], found[2] or "ms"))
     if not found or not unit:

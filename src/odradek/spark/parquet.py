@@ -105,7 +105,7 @@ class _OneFile:
         return DataFile(self._name, size, time_ns() // 1_000_000, self._stats())
 
     def remove(self) -> None:
-        self._writer.close()  # Or it would try when it is collected, on a closed file.
+        self._writer.close()  # Else it would try when it is collected, on a closed file.
         self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -133,5 +133,5 @@ class _OneFile:
 
 
 def _time_text(micros: int) -> str:
-    """Delta writes times with milliseconds, which is all that Kafka's have."""
+    """Writes a time as Delta does, with milliseconds, which is all that Kafka's have."""
     return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

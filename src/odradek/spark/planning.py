@@ -22,7 +22,7 @@ OFFSETS_PER_TASK_MIN = 20_000
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """What lies between two offsets of a stream, in canonical order; empty ranges are left out.
+    """Returns what lies between two offsets of a stream, in canonical order; empty ranges are left out.
 
     A partition that `start` does not know is new and begins at 0.  One whose end lies before its start was created
     again: the batch only takes the offset back to 0, and the next one reads from there.
@@ -32,7 +32,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
 
 def rate_limited(start: Offsets, latest: Offsets, limit: int) -> dict[TopicPartition, int]:
-    """End offsets of a batch of about `limit` offsets, split in proportion to what each partition has waiting.
+    """Returns end offsets of a batch of about `limit` offsets, shared out by what each partition has waiting.
 
     Every partition with something waiting gets at least one, or a small one would starve beside large ones; so more
     than `limit` come out where there are more such partitions than that.
@@ -64,7 +64,7 @@ def _task_count(size: int, split: Split, cores: int) -> int:
 
 
 def _cut(span: OffsetRange, share: int, most: int | None) -> Iterable[OffsetRange]:
-    """Equal pieces of about a share.  A last quarter of a share gets no piece of its own: it would be a crumb."""
+    """Cuts a range into equal pieces of about a share; a last quarter of a share gets no piece of its own."""
     count = max(1, -((share - 4 * span.size) // (4 * share)), -(-span.size // most) if most else 1)
     bounds = [span.start + span.size * index // count for index in range(count + 1)]
     for first, last in pairwise(bounds):
@@ -72,7 +72,7 @@ def _cut(span: OffsetRange, share: int, most: int | None) -> Iterable[OffsetRang
 
 
 def _packed(pieces: list[OffsetRange], count: int, most: int | None) -> list[list[OffsetRange]]:
-    """Largest first into the emptiest task; the order within and among tasks is canonical."""
+    """Packs the largest piece first into the emptiest task; the order within and among tasks is canonical."""
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=lambda span: (-span.size, span)):

@@ -1,4 +1,4 @@
-"""What planning and resolving need to know of a cluster; spark/kafka.py answers it, and in tests a few dicts do."""
+"""The interface through which planning asks about a cluster: spark/kafka.py has it, and in tests a few dicts do."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Topic(NamedTuple):
 
 
 class NoSuchTopic(Exception):
-    """The text is one sentence that names it."""
+    """Raised for a topic that does not exist; the text is one sentence that names it."""
 
 
 class Metadata(Protocol):
-    """Blocking.  Each call retries what is retriable for default.api.timeout.ms, then raises a ClientError."""
+    """Answers questions about a cluster; each call retries for default.api.timeout.ms, then raises a ClientError."""
 
     def topic_names(self) -> list[str]:
-        """Every topic but the internal ones."""
+        """Returns every topic but the internal ones."""
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Those of `names` that exist.  Never creates a topic."""
+        """Returns those of `names` that exist; never creates a topic."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """By EARLIEST, LATEST or a time in milliseconds; LATEST (-1) for a time after the last record."""
+        """Returns offsets at EARLIEST, LATEST or a time in ms; LATEST (-1) for a time after the last record."""

@@ -22,10 +22,10 @@ class Bar(Protocol):
     ) -> None: ...
 
     def waiting(self, offsets: int) -> None:
-        """So many offsets are there to be loaded, of which nothing is done yet."""
+        """Notes that so many offsets are there to be loaded."""
 
     def loaded(self, offsets: int, rows: int) -> None:
-        """So many of them are in the table now."""
+        """Notes that so many of them are in the table now."""
 
 
 class TerminalBar:
@@ -75,7 +75,7 @@ class LineBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def waiting(self, offsets: int) -> None:
         self._waiting = offsets
@@ -92,7 +92,7 @@ class LineBar:
 
 
 class Rate:
-    """Rows a second of the last batch: the first one warms up for seconds, and an average would not forget it."""
+    """The rows a second of the last batch: the first one warms up for seconds, and an average would not forget it."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()

@@ -1,4 +1,4 @@
-"""What runs in a task: fetches the ranges it was given and yields them as Arrow, in order within each partition.
+"""The work of a task: fetches the ranges it was given and yields them as Arrow, in order within each partition.
 
 The bytes of an answer become Arrow columns without a Python object for any record, and while Spark takes them the
 broker already sends the next answer.  Gaps in the offsets (compaction, transaction markers, aborted transactions) are
@@ -36,16 +36,16 @@ _log = logging.getLogger(__name__)
 
 
 class DataLoss(Exception):
-    """Records are gone that should have been read.  The text says of which partition and how many."""
+    """Raised if records are gone that should have been read; the text says of which partition and how many."""
 
 
 class Stuck(Exception):
-    """A partition did not get to the end it was planned to."""
+    """Raised if a partition did not get to the end it was planned to."""
 
 
 @dataclass
 class ReadTask(InputPartition):
-    """What one Spark task reads.  Not frozen and not slotted: InputPartition is neither."""
+    """The ranges that one Spark task reads.  Not frozen and not slotted: InputPartition is neither."""
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class ReadTask(InputPartition):
 
 
 def cores() -> int:
-    """What this machine gives the process; a cluster says more with the option parallelism."""
+    """Returns how many cores this machine gives the process; of a cluster the option parallelism says it."""
     return len(os.sched_getaffinity(0))
 
 
@@ -69,7 +69,7 @@ def plan_tasks(tasks: Iterable[Sequence[OffsetRange]], topic_ids: Mapping[str, U
 
 
 def read_task(task: ReadTask, how: Reading) -> Iterator[pa.RecordBatch]:
-    """Raises DataLoss, Stuck, Refused for damaged records, or a ClientError when the brokers stay away."""
+    """Reads a task.  Raises DataLoss, Stuck, Refused for damaged records, or a ClientError when brokers stay away."""
     freeze_once()
     with Cluster(how.client) as cluster:
         for ranges in rounds(task.ranges):
@@ -77,13 +77,13 @@ def read_task(task: ReadTask, how: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def freeze_once() -> None:
-    """Spark's worker collects garbage after every task: 35 ms with pyarrow and pandas imported, unless it is frozen."""
+    """Freezes garbage once: Spark's worker collects after every task, 35 ms with pyarrow and pandas imported."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
 
 
 def rounds(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """A fetcher knows one position for each partition: a second range of the same one waits for the next round."""
+    """Parts ranges into rounds: a fetcher has one position for a partition, so its second range waits."""
     result: list[list[OffsetRange]] = []
     seen: dict[TopicPartition, int] = {}
     for span in sorted(ranges):

@@ -33,7 +33,7 @@ class Found:
 
 
 def find(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) -> Found:
-    """Raises NoSuchTopic for a topic or partition named but not there; a pattern may match none."""
+    """Finds the partitions.  Raises NoSuchTopic for a topic or partition that is named and not there."""
     names = _names(metadata, selection)
     topics = metadata.topics(names) if names else {}
     missing = [name for name in names if name not in topics]
@@ -72,7 +72,7 @@ def is_selected(at: TopicPartition, selection: Selection) -> bool:
 def offsets_at(
     metadata: Metadata, partitions: Iterable[TopicPartition], bound: Bound, option: str, missing_is_latest: bool
 ) -> dict[TopicPartition, int]:
-    """One offset for each partition.  `option` is named in errors: "starting" or "ending".  Raises BadOption."""
+    """Returns one offset for each partition; `option` is "starting" or "ending", for errors.  Raises BadOption."""
     wanted = _wanted(tuple(partitions), bound, option)
     to_ask = {at: value for at, value in wanted.items() if _is_question(value, bound)}
     answers = metadata.offsets(to_ask) if to_ask else {}

@@ -50,7 +50,7 @@ def session(
     quick: bool = False,
     log: Path | None = None,
 ) -> SparkSession:
-    """The process's Spark session; `settings` win over the ones above.
+    """Returns the process's Spark session; `settings` win over the ones above.
 
     quick: for tests, and for jobs whose data stays in Python.  log: where Java and the Python workers write their
     standard error, instead of into this process's.  Where a session runs already it is returned, with those settings
@@ -73,7 +73,7 @@ def ended(spark: SparkSession) -> None:
 
 @contextmanager
 def standard_error_to(log: Path | None) -> Iterator[None]:
-    """Java inherits the descriptor, and Spark offers no other way to say where its output goes."""
+    """Points standard error at the log: Java inherits the descriptor, and Spark offers no other way to redirect it."""
     if log is None:
         yield
         return

@@ -37,7 +37,7 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
 
 
 class BadRow(Exception):
-    """A row that cannot become a record; one sentence."""
+    """Raised for a row that cannot become a record; one sentence."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Written(WriterCommitMessage):
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Raises BadOption."""
+    """Checks the columns of the rows.  Raises BadOption."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         raise BadOption(f"There is no column value to write; there is {', '.join(types) or 'no column at all'}.")
@@ -61,7 +61,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 
 def _same_type(one: DataType, other: DataType) -> bool:
-    """Nullability aside, at any depth."""
+    """True if the types are equal but for nullability, at any depth."""
     return one.simpleString() == other.simpleString()
 
 
@@ -84,7 +84,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
-    """In a task.  Returns when every record is acknowledged by all in-sync replicas."""
+    """Writes rows, in a task; returns when every record is acknowledged by all in-sync replicas."""
     freeze_once()
     with Cluster(options.client) as cluster:
         writing = _Writing(Producer(cluster), options)
@@ -94,7 +94,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
 
 
 class _Writing:
-    """Rows on their way, by partition."""
+    """Rows that wait to be sent, by partition."""
 
     def __init__(self, producer: Producer, options: WriteOptions) -> None:
         self._producer = producer
@@ -117,7 +117,7 @@ class _Writing:
         return self._producer.records_sent
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-        """(topic, numbers of its rows)."""
+        """Yields (topic, numbers of its rows)."""
         numbers = pa.array(range(rows.num_rows), pa.int32())
         if self._options.topic is not None:
             yield self._options.topic, numbers
@@ -136,7 +136,7 @@ class _Writing:
             yield TopicPartition(TopicName(topic), number), chosen.filter(pc.equal(partitions, number))
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> pa.Array:
-        """Where each row goes: as it says itself, else by its key, else together with the others of this batch."""
+        """Returns each row's partition: its own, else by its key, else the one that others of this batch go to."""
         count = self._producer.partitions(topic)
         found = pa.nulls(rows.num_rows, pa.int32())
         if "partition" in rows.schema.names:

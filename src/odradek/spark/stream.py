@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Connects when it is first asked; what is pickled to the tasks has no connection."""
+    """Reads a stream; connects when it is first asked, and what is pickled to the tasks has no connection."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(plan_tasks(tasks_of(ranges, self._options.split, cores()), self._topic_ids))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint keeps the offsets.  Spark calls this one batch late, and for the last one never."""
+        """Does nothing: the checkpoint keeps the offsets.  Spark calls this one batch late, and never for the last."""
 
     def stop(self) -> None:
         if self._kafka is not None:
@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, ReadTask)
         return read_task(partition, self._options.reading)
 
-    # How far to go.
+    # The end of a batch.
 
     def _end(self, start: Offsets, limit: ReadLimit) -> dict[TopicPartition, int]:
         latest = self._without_recreated(start, self._reachable())
@@ -129,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rate_limited(start, latest, most)
 
     def _reachable(self) -> dict[TopicPartition, int]:
-        """The newest end offsets, or with Trigger.AvailableNow those of when the query started."""
+        """Returns the newest end offsets, or with Trigger.AvailableNow those of when the query started."""
         if self._target is None:
             return dict(self._latest)
         return {at: min(end, self._latest.get(at, end)) for at, end in self._target.items()}
@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return available < pace.min_offsets and waited_ms < pace.max_delay_ms
 
     def _without_recreated(self, start: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
-        """Reports what went away or went back.  A partition that went back restarts at 0, in the batch after this."""
+        """Reports partitions that went away or back; one that went back restarts at 0, in the batch after this."""
         for at in sorted(set(start) - set(latest)):
             self._lost(f"Partition {at} is gone; it was read up to offset {start[at]}.")
         ends = dict(latest)
@@ -163,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _log.warning(sentence)
 
     def _checked(self, offsets: dict[str, Any]) -> dict[TopicPartition, int]:
-        """Offsets as Spark's log has them.  Raises BadOption for a checkpoint that another query wrote."""
+        """Returns the offsets as Spark's log has them.  Raises BadOption for a checkpoint that another query wrote."""
         try:
             parsed = from_json(offsets)
         except BadOffsets as error:
@@ -176,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return parsed
 
-    # What the brokers say.
+    # Questions to the brokers.
 
     def _connected(self) -> Kafka:
         if self._kafka is None:
@@ -184,7 +184,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._kafka
 
     def _ask_latest(self) -> dict[TopicPartition, int]:
-        """The partitions there are now and their ends; also notices topics that were created again."""
+        """Asks for the present partitions and their ends; also notices topics that were created again."""
         found = find(self._connected(), self._options.selection, missing_ok=not self._options.reading.fail_on_data_loss)
         self._learn(found)
         self._latest = self._connected().offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}

@@ -54,11 +54,11 @@ class Broker:
         self._process = os.getpid()
         self._settings(Path("nowhere"), port)  # What is wrong with the configuration is said here.
 
-    # Where it is.
+    # Address and directory.
 
     @property
     def address(self) -> str:
-        """As clients take it for bootstrap.servers; the same from the first start to the end."""
+        """The address as clients take it for bootstrap.servers; the same from the first start to the end."""
         return f"{HOST}:{self.port}"
 
     bootstrap_servers = address
@@ -71,7 +71,7 @@ class Broker:
 
     @property
     def directory(self) -> Path:
-        """Where its data lies, in Kafka's own files: `directory / "orders-0"` is a partition."""
+        """The folder with the data, in Kafka's own files: `directory / "orders-0"` is a partition."""
         if self._directory is None:
             raise RuntimeError("a broker that was not started has no directory yet")
         return self._directory
@@ -80,10 +80,10 @@ class Broker:
     def is_running(self) -> bool:
         return self._host is not None
 
-    # Its life.
+    # Starting and stopping.
 
     def start(self) -> Self:
-        """Serve; after `stop` or `kill` with the same data on the same port.
+        """Starts serving; after `stop` or `kill` with the same data on the same port.
 
         Raises what keeps a broker from starting, each in words for a person: CannotListen, DirectoryInUse, ...
         """
@@ -106,14 +106,14 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Cleanly, as after SIGTERM: who waits is answered, the logs are closed.  Nothing happens if it is stopped."""
+        """Stops as after SIGTERM: parked requests are answered, the logs are closed.  Does nothing if it is stopped."""
         host, self._host = self._host, None
         if host is not None:
             host.stop()
             host.check()
 
     def kill(self) -> None:
-        """As kill -9: connections drop, nobody is answered, and no log is closed; the next start recovers them."""
+        """Stops as kill -9 does: connections drop, nobody is answered, no log is closed; the next start recovers."""
         host, self._host = self._host, None
         if host is not None:
             host.abandon()
@@ -124,7 +124,7 @@ class Broker:
         self.start()
 
     def close(self) -> None:
-        """Stop, give the port back, and remove the directory if it is a temporary one.  `with` does it."""
+        """Stops, gives the port back, and removes the directory if it is a temporary one.  `with` does it."""
         try:
             self.stop()
         finally:
@@ -156,10 +156,10 @@ class Broker:
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
-    # Its topics.
+    # Topics.
 
     def create_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, Value] = NO_CONFIGS) -> None:
-        """`partitions` None is `num.partitions` of the broker, which is 1 unless configured.
+        """Creates a topic; `partitions` None is `num.partitions` of the broker, which is 1 unless configured.
 
         Raises Refused, with the error code that a client would get.
         """
@@ -167,7 +167,7 @@ class Broker:
         self._live().ask(partial(topics.create_topic, name=name, partitions=partitions, configs=named))
 
     def delete_topic(self, name: str) -> None:
-        """Raises Refused."""
+        """Deletes a topic.  Raises Refused."""
         self._live().ask(partial(topics.delete_topic, name=name))
 
     def topics(self) -> list[str]:
@@ -178,7 +178,7 @@ class Broker:
             raise RuntimeError("the broker is not running")
         return self._host
 
-    # How it is put together.
+    # Settings and cleaning up.
 
     def _settings(self, directory: Path, port: int) -> Settings:
         return settings({**self._texts, **places(directory, port)})
@@ -197,7 +197,7 @@ class Broker:
             self._directory = None
 
     def _at_exit(self) -> None:
-        """For who did not close it.  A process that was forked off has the object, but not the broker."""
+        """Closes a broker that nobody closed; a forked process has the object, but not the broker."""
         if os.getpid() == self._process:
             with suppress(Exception):
                 self.close()

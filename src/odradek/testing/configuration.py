@@ -1,4 +1,4 @@
-"""What a test says of the broker's configuration, as the texts that a server.properties would have."""
+"""A test's configuration of the broker, as the texts that a server.properties would have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = {
     "metadata.log.dir": "directory=",
 }
 
-# A test has few groups and waits for each: a first member need not wait for others, and what takes no time is not made.
+# A test has few groups and waits for each: a first member need not wait for others, and state topics are small.
 _QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
@@ -30,7 +30,7 @@ _QUICK = {
 
 
 def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
-    """Keywords have '_' for '.', which no name of Kafka's has.  Raises ConfigError for what the broker sets itself."""
+    """Returns the texts; keywords have '_' for '.'.  Raises ConfigError for keys that the broker sets itself."""
     named = {**configs, **{name.replace("_", "."): value for name, value in keywords.items()}}
     for name in named:
         if name in _OURS:

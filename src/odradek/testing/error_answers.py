@@ -30,7 +30,7 @@ Answer = Encoded | Parked[Encoded]
 Serve = Callable[[Request], Answer]
 
 FETCH_ERROR_SINCE = 7
-# What Fetch says of the whole request, and not of a partition.
+# Errors that Fetch tells of the whole request, and not of a partition.
 _OF_THE_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -86,7 +86,7 @@ class ErrorAnswer:
         return merged(outcome)
 
     def _of_its_own(self, body: object) -> Request:
-        """A request in bytes of its own, as a connection would hand it on."""
+        """Returns the request as a connection would hand it on, in bytes of its own."""
         asked = self._request
         chunks = encode_request(body, asked.api_version, asked.correlation_id, asked.client_id)
         (request,) = Connection().receive_data(frame_of(chunks))
@@ -128,7 +128,7 @@ class ErrorAnswer:
         return encode_response(self._request, response)
 
     def _wanted(self, session_id: int) -> list[FetchKey]:
-        """All that the client asked for, now or earlier in its session."""
+        """Returns all that the client asked for, now or earlier in its session."""
         session = self._call.broker.sessions.find(session_id)
         if session is not None:
             return list(session.wanted)

@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
     api: str
     client_id: str
-    topics: tuple[str, ...]  # As many as the request names; none where it names none.
+    topics: tuple[str, ...]  # Those that the request names, if any.
     fault: Fault
 
 
@@ -74,7 +74,7 @@ class Fault:
         return sum(one.fault is self for one in self._faults.seen)
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Until it has hit all its `times`, or once if it has no end.  Raises TimeoutError."""
+        """Waits until it has hit all its `times`, or once if it has no end.  Raises TimeoutError."""
         self._faults.wait(self, seconds)
 
     def clear(self) -> None:
@@ -120,7 +120,7 @@ class Faults:
         topic: str | None = None,
         client_id: ClientId | None = None,
     ) -> Fault:
-        """Answer with this error instead of doing what was asked.
+        """Answers with this error instead of doing what was asked.
 
         With a `topic` the request's other topics are served.  Raises ValueError for names that nobody knows.
         """
@@ -135,7 +135,7 @@ class Faults:
         topic: str | None = None,
         client_id: ClientId | None = None,
     ) -> Fault:
-        """Do what was asked at once, and answer so much later than else.
+        """Does what was asked at once, and answers so much later than otherwise.
 
         Answers of one connection keep their order, so those behind it wait too.
         """
@@ -150,7 +150,7 @@ class Faults:
         topic: str | None = None,
         client_id: ClientId | None = None,
     ) -> Fault:
-        """Close the connection instead of answering.
+        """Closes the connection instead of answering.
 
         `after` False: nothing was done.  True: all was done, and the client can't know.
         """
@@ -158,13 +158,13 @@ class Faults:
         return self._add(api, effect, times=times, topic=topic, client_id=client_id)
 
     def clear(self) -> None:
-        """No more faults; what was seen is kept."""
+        """Removes all faults; what was seen is kept."""
         with self._changed:
             self._left.clear()
 
     @property
     def seen(self) -> list[Seen]:
-        """What every fault has hit, in order, since the broker was made."""
+        """Lists what every fault has hit, in order, since the broker was made."""
         with self._changed:
             return list(self._seen)
 
@@ -204,14 +204,14 @@ class Faults:
     # The loop's side.
 
     def is_armed(self, api_key: int) -> bool:
-        """Cheap: False for nearly every request."""
+        """True if a fault is armed for the API; cheap, as it is asked for every request and nearly always False."""
         if not self._left:
             return False
         with self._changed:
             return any(fault.api == api_key for fault in self._left)
 
     def take(self, api_key: int, client_id: str, topics: Collection[str]) -> Fault | None:
-        """The fault of this request, which counts from here on as seen."""
+        """Returns the fault of this request, which counts as seen from here on; None if there is none."""
         with self._changed:
             due = (one for one in self._left if one.api == api_key and one.matches(client_id, topics))
             fault = next(due, None)

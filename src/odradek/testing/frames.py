@@ -1,4 +1,4 @@
-"""Encoded messages as the bytes they are, slices of files read in: for what a test looks into."""
+"""Encoded messages as bytes, with slices of files read in, for tests that look into them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from odradek.wire.primitives import IN_MEMORY, Chunk
 
 
 def frame_of(chunks: Iterable[Chunk] | None) -> bytes:
-    """The whole frame, with its length."""
+    """Returns the whole frame, with its length."""
     assert chunks is not None, "a request that gets an answer"
     return b"".join(chunk if isinstance(chunk, IN_MEMORY) else cast(FileBytes, chunk).read() for chunk in chunks)

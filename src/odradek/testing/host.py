@@ -1,7 +1,7 @@
-"""One broker on a loop of its own, in a thread of its own: what the test's thread sees of it.
+"""One broker on a loop of its own, in a thread of its own, as the test's thread sees it.
 
-What escapes a callback there ends the process when `odradek serve` runs it.  Here the process is the user's: the
-broker stops as if it were killed, the error is logged, and `check` raises it in the test.
+An error that escapes a callback there ends the process when `odradek serve` runs it.  Here the process is the user's:
+the broker stops as if it were killed, the error is logged, and `check` raises it in the test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.app.config import Settings
 
 log = logging.getLogger(__name__)
 
-SECONDS_MAX = 60  # For whatever is asked of the loop; a test should end rather than hang.
+SECONDS_MAX = 60  # For any question to the loop; a test should end rather than hang.
 
 Result = TypeVar("Result")
 
@@ -57,16 +57,16 @@ class Host:
             raise BrokerFailed(f"the broker has stopped by itself: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[Running], Awaitable[Result]]) -> Result:
-        """The answer to a question that is put on the broker's loop.  Raises BrokerFailed."""
+        """Asks a question on the broker's loop and returns its answer.  Raises BrokerFailed."""
         self.check()
         return self._ask(self._put(question))
 
     def stop(self) -> None:
-        """Cleanly; raises what went wrong with it, and is stopped nevertheless."""
+        """Stops cleanly; raises what went wrong with that, and is stopped nevertheless."""
         self._leave(Running.stop)
 
     def abandon(self) -> None:
-        """As if the process were killed."""
+        """Stops as if the process were killed."""
         self._leave(Running.abandon)
 
     def _leave(self, way: Callable[[Running], Awaitable[None]]) -> None:
@@ -87,7 +87,7 @@ class Host:
         await abandoning
 
     def _ask(self, question: Coroutine[Any, Any, Result]) -> Result:
-        """It runs on the loop, and the caller waits."""
+        """Runs the question on the loop while the caller waits."""
         asked = asyncio.run_coroutine_threadsafe(question, self._loop)
         try:
             return asked.result(SECONDS_MAX)
@@ -114,7 +114,7 @@ class Host:
         self._thread.join(SECONDS_MAX)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What escaped a callback; which of it is fatal is said in app/server."""
+        """Handles an error that escaped a callback; app/server says which of them is fatal."""
         error = context.get("exception")
         is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
         if self._is_ending or self._failure is not None:
@@ -126,7 +126,7 @@ class Host:
 
 
 async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Who still waits for an answer of a broker that is gone is told so."""
+    """Cancels tasks: callers that still wait for an answer of a broker that is gone are told so."""
     tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()

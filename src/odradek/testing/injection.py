@@ -34,7 +34,7 @@ AFTERWARDS_MS = SECOND_MS
 
 
 class Injection:
-    """To be put into `shell.dispatch`, around what is there."""
+    """Takes the place of `shell.dispatch`, around the function that was there."""
 
     def __init__(self, faults: Faults, shell: Shell) -> None:
         self.faults = faults
@@ -80,14 +80,14 @@ class _Faulty:
             raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped before it is handled")
         outcome = self._served(self._request)
         if fault.effect is Effect.DELAY:
-            # Never early: of the millisecond that it is now, some has gone.
+            # Never early: some of the present millisecond has gone by.
             return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
         if isinstance(outcome, Parked):
             return Lost(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
 
     def _served(self, request: Request) -> Encoded | Parked[Encoded]:
-        """As dispatch serves it, and through with what was staged, and with what it would do in slices."""
+        """Serves the request as dispatch does, to its end: staged batches are written, slices are gone through."""
         outcome = self._dispatch(self._broker, self._peer, request, self._now)
         if isinstance(outcome, Generator):
             outcome = drained(outcome, self._now)
@@ -120,7 +120,7 @@ class Late:
     def __init__(self, shell: Shell, inner: Parked[Encoded], delay_ms: int) -> None:
         self._shell = shell
         self._delay_ms = delay_ms
-        # The latest time at which it can come about; brought forward when the real one is woken.
+        # The latest time at which it can come; brought forward when the real one is woken.
         self.parked = Parked(Nothing(), inner.deadline + delay_ms, inner.then)
         inner.owner = self
         shell.broker.lot.park(inner)
@@ -132,7 +132,7 @@ class Late:
         lot.park(self.parked)
 
     def send(self) -> None:
-        """The connection has nothing to send yet."""
+        """Does nothing: the connection has nothing to send yet."""
 
 
 class Breakable(Protocol):
@@ -155,4 +155,4 @@ class Lost:
         cast(Breakable, self.parked.owner).break_off()
 
     def send(self) -> None:
-        """There is nothing to send."""
+        """Does nothing: there is nothing to send."""

@@ -15,7 +15,7 @@ Number = TypeVar("Number", bound=IntEnum)
 
 
 def api_named(name: str | ApiKey) -> ApiKey:
-    """In any spelling: ListOffsets, list_offsets.  Raises ValueError, which lists those there are."""
+    """Returns the API of a name in any spelling: ListOffsets, list_offsets.  Raises ValueError, which lists all."""
     key = name if isinstance(name, ApiKey) else _find(name, ApiKey)
     answered = [ApiKey(number) for number in sorted(BY_KEY)]
     if key is None or key not in answered:
@@ -25,7 +25,7 @@ def api_named(name: str | ApiKey) -> ApiKey:
 
 
 def error_named(name: str | ErrorCode) -> ErrorCode:
-    """Raises ValueError, with what the name may have meant, or every error there is."""
+    """Returns the error code.  Raises ValueError, with what the name may have meant, or every error there is."""
     code = name if isinstance(name, ErrorCode) else _find(name, ErrorCode)
     if code is None:
         raise ValueError(f"{name!r} is no error of the protocol; {_meant(str(name), [one.name for one in ErrorCode])}")

@@ -74,6 +74,6 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _topic_name(test: str) -> str:
-    """The test's name with what no topic's name may have as '-', and a number that tells runs and retries apart."""
+    """Returns a topic name of the test's, with '-' for what may not be in it, and a number for runs and retries."""
     plain = re.sub(r"[^a-zA-Z0-9._-]+", "-", test).strip("-.")
     return f"{plain[:NAME_CHARACTERS_MAX]}-{os.getpid()}-{next(_numbers)}"

@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 class Port:
-    """Port 0 lets the system choose.  Raises OSError if it is in use."""
+    """A bound port; port 0 lets the system choose.  Raises OSError if it is in use."""
 
     def __init__(self, number: int = 0) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -49,7 +49,7 @@ async def create_topic(running: Running, name: str, partitions: int | None, conf
 
 
 async def names(running: Running) -> list[str]:
-    """Those that somebody made, without what coordinators keep for themselves."""
+    """Returns the topics that somebody made, without those that coordinators keep for themselves."""
     return sorted(running.shell.broker.view.topics.keys() - INTERNAL_TOPICS)
 
 
@@ -65,7 +65,7 @@ def _check(code: int, detail: str | None) -> None:
 
 
 async def _ask(running: Running, message: object, version: int, answer: type[Answer]) -> Answer:
-    """The answer to one request."""
+    """Returns the answer to one request."""
     shell, listener = running.shell, running.listeners[0]
     peer = Peer(listener.name, Endpoint(listener.name, listener.host, listener.port), None, "the test")
     told: asyncio.Future[Encoded] = shell.loop.create_future()
@@ -96,4 +96,4 @@ class _PastFaults:
         return False
 
     def answered(self, request: Request, began: float) -> None:
-        """Nobody counts."""
+        """Does nothing: nobody counts."""

@@ -15,7 +15,7 @@ from odradek.wire.api_keys import ApiKey
 
 
 class Fields(NamedTuple):
-    """Where the entries are."""
+    """The fields that hold topics."""
 
     request: tuple[str, ...]
     response: str
@@ -36,7 +36,7 @@ _NAMES = ("name", "topic", "resource_name")
 
 
 def name_of(broker: Broker, entry: Any) -> str:
-    """The topic of one entry; "" if nobody has it."""
+    """Returns the topic of one entry; "" if nobody has it."""
     if isinstance(entry, str):
         return entry
     for field in _NAMES:
@@ -48,7 +48,7 @@ def name_of(broker: Broker, entry: Any) -> str:
 
 
 def topics_of(broker: Broker, api: ApiKey, body: Any) -> tuple[str, ...]:
-    """In the order of the request, each once."""
+    """Returns the topics in the order of the request, each once."""
     if api not in FIELDS:
         return ()
     entries = [entry for field in FIELDS[api].request for entry in getattr(body, field) or ()]
@@ -66,7 +66,7 @@ def _name(broker: Broker, topic: str | Uuid) -> str:
 
 
 def parted(broker: Broker, api: ApiKey, body: Any, topic: str) -> tuple[Any, Any]:
-    """The request for this topic alone, and for all the others."""
+    """Parts a request into one for this topic alone, and one for all the others."""
     its, rest = copy.copy(body), copy.copy(body)
     for field in FIELDS[api].request:
         entries = getattr(body, field) or []

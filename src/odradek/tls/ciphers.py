@@ -1,4 +1,4 @@
-"""ssl.cipher.suites: Java has the names of the standard, OpenSSL its own for TLS 1.2.
+"""ssl.cipher.suites: Java uses the standard's names, OpenSSL its own for TLS 1.2.
 
 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384   ECDHE-RSA-AES256-GCM-SHA384
 TLS_AES_256_GCM_SHA384                  the same; a suite of TLS 1.3
@@ -19,7 +19,7 @@ _TLS_13 = "TLSv1.3"
 
 
 def choose(context: ssl.SSLContext, config: TlsConfig) -> None:
-    """Raises TlsConfigError for a suite that is unknown, and for a choice among those of TLS 1.3.
+    """Sets the cipher suites.  Raises TlsConfigError for one that is unknown, and for a choice among those of TLS 1.3.
 
     A protocol without any suite in the list is switched off: it would otherwise be spoken with all of its suites.
     """

@@ -51,7 +51,7 @@ TEXTS = frozenset(
         "ssl.truststore.type",
     }
 )
-# They choose among parts of Java, or rules for principals and dynamic changes that are not here.
+# These choose among parts of Java, or are rules for principals and dynamic changes that are not here.
 WITHOUT_EFFECT = frozenset(
     {
         "ssl.allow.dn.changes",
@@ -86,7 +86,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How keys were written: with a prefix, all of them, or those in `prefixed`."""
+    """The names under which keys were written: with a prefix, all of them, or those in `prefixed`."""
 
     prefix: str = ""
     prefixed: frozenset[str] | None = None
@@ -97,7 +97,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """What ssl.* says; `names` tells what its keys were called where they were written."""
+    """The ssl.* configuration of one listener or client; `names` tells how its keys were written."""
 
     keystore: Store = Store("keystore")
     truststore: Store = Store("truststore")
@@ -110,7 +110,7 @@ class TlsConfig:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str], names: Names = Names()) -> TlsConfig:
-        """From ssl.* keys without a prefix; others are not looked at.  Raises TlsConfigError."""
+        """Parses ssl.* keys without a prefix; others are not looked at.  Raises TlsConfigError."""
         written = _Written(texts, names)
         if written.text(ENGINE_FACTORY):
             raise TlsConfigError(
@@ -128,7 +128,7 @@ class TlsConfig:
         )
 
     def named(self, key: str) -> str:
-        """The key as it was written."""
+        """Returns the key as it was written."""
         return self.names.of(key)
 
     @property
@@ -145,7 +145,7 @@ class _Written:
         self.named = names.of
 
     def text(self, key: str) -> str | None:
-        """None also for an empty text, as Kafka has it for files and passwords."""
+        """Returns the key's text; None also for an empty text, as in Kafka for files and passwords."""
         return self._texts.get(key, "").strip() or None
 
     def is_given(self, key: str) -> bool:
@@ -226,7 +226,7 @@ def _client_auth(written: _Written) -> ClientAuth:
 
 
 def _enabled_protocols(written: _Written) -> tuple[str, ...]:
-    """TLS 1.0 and 1.1 may stand in an old file, and are not spoken, as by today's Java."""
+    """Returns the protocols to speak; an old file may name TLS 1.0 and 1.1, which are left out, as by today's Java."""
     key = "ssl.enabled.protocols"
     names = written.list(key) or SPOKEN_PROTOCOLS
     for name in names:

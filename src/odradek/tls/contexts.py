@@ -33,7 +33,7 @@ _VERIFY = {
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """Raises TlsConfigError."""
+    """Makes a server's context.  Raises TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _speak(context, config)
     own = stores.identity(config)
@@ -59,7 +59,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Raises TlsConfigError.  Without a truststore, the authorities that the system trusts are trusted."""
+    """Makes a client's context; without a truststore, the system's authorities are trusted.  Raises TlsConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _speak(context, config, newest=config.protocol)
     context.check_hostname = config.checks_host_name
@@ -86,7 +86,7 @@ class Contexts:
         make: Callable[[TlsConfig], ssl.SSLContext],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises TlsConfigError."""
+        """Makes the first context.  Raises TlsConfigError."""
         self._config = config
         self._make = make
         self._clock = clock
@@ -98,7 +98,7 @@ class Contexts:
         now = self._clock()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
-            # Before they are read: what changes while we read is seen as a change the next time.
+            # Looked at before they are read: a change while we read is noticed the next time.
             stamps = self._look()
             if stamps != self._stamps:
                 self._stamps = stamps
@@ -176,7 +176,7 @@ def _why_not(own: Identity, error: Exception) -> str:
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """A path under which this process reads `data`, and which is gone afterwards."""
+    """Yields a path under which this process reads `data`, and which is gone afterwards."""
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:  # Nobody else may read it.
             file.write(data)

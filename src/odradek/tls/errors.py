@@ -1,4 +1,4 @@
-"""What can be wrong with TLS, in sentences for a person.  No text holds a password or a part of a key."""
+"""Errors of TLS, in sentences for a person.  No text holds a password or a part of a key."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Pem(NamedTuple):
 
 
 def parse(text: str) -> Pem:
-    """What is between the blocks, and blocks of other kinds, are left out."""
+    """Returns a text's certificates and keys; blocks of other kinds, and what is between blocks, are left out."""
     certificates, keys = [], []
     for label, body in _BLOCK.findall(text):
         if label in _CERTIFICATES:

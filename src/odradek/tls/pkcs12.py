@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def parse(data: bytes, password: Secret | None, where: str, password_key: str) -> Pem:
-    """The first key, its certificate with the chain behind it, then all others.  Raises TlsConfigError."""
+    """Returns the first key, its certificate with the chain behind it, then all others.  Raises TlsConfigError."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -47,7 +47,7 @@ def parse(data: bytes, password: Secret | None, where: str, password_key: str) -
 
 
 def _chain(leaf: Certificate, others: Iterable[Certificate]) -> list[Certificate]:
-    """The leaf, who issued it, who issued that: a store has them in any order, a handshake in this one."""
+    """Orders the chain as a handshake wants it: the leaf, its issuer, that one's issuer; a store may have any order."""
     by_subject = {each.subject: each for each in others}
     chain = [leaf]
     while (issuer := by_subject.get(chain[-1].issuer)) is not None and issuer not in chain:

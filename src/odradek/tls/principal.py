@@ -32,7 +32,7 @@ Element = tuple[int, memoryview, memoryview]  # Tag, content, and both with thei
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """`certificate` is DER that OpenSSL has accepted."""
+    """Returns the subject of a certificate, given as DER that OpenSSL has accepted."""
     (_, outer, _) = next(_elements(memoryview(certificate)))
     (_, fields, _) = next(_elements(outer))
     parts = [part for part in _elements(fields) if part[0] != _VERSION_TAG]
@@ -80,7 +80,7 @@ def _dotted(number: bytes) -> str:
 
 
 def _elements(data: memoryview) -> Iterator[Element]:
-    """DER: tag, length, content; lengths of 128 and more take bytes of their own."""
+    """Yields DER elements: tag, length, content; lengths of 128 and more take bytes of their own."""
     while data:
         size, at = data[1], 2
         if size & 0x80:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from typing import NamedTuple
 
-# What OpenSSL calls a first record that is none.
+# OpenSSL's names for a first record that is not TLS.
 _NO_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
 )
@@ -37,7 +37,7 @@ _OF_ANOTHER = (62, 64)  # OpenSSL's codes for a host name and an IP address; onl
 
 
 class _Side(NamedTuple):
-    """What one side says of the other, where the two have different words."""
+    """The words of one side for the other, where the two sides differ."""
 
     not_trusted: str
     no_certificate: str
@@ -58,7 +58,7 @@ _CLIENT = _Side(
 
 
 def of(error: ssl.SSLError, *, is_server: bool) -> str:
-    """The reason, in the words of the side that met it."""
+    """Returns the reason, in the words of the side that met it."""
     side = _SERVER if is_server else _CLIENT
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OF_ANOTHER:

@@ -39,7 +39,7 @@ class Session:
         host_name: str | None = None,
         outgoing: ssl.MemoryBIO | None = None,
     ) -> None:
-        """Sessions of one thread may share `outgoing`, which is as large ever after as it had to be once."""
+        """Sessions of one thread may share `outgoing`, which never shrinks."""
         self._is_server = is_server
         self._incoming, self._outgoing = ssl.MemoryBIO(), outgoing or ssl.MemoryBIO()
         self._to_send = b""
@@ -52,7 +52,7 @@ class Session:
             self._shake_hands()
 
     def receive(self, data: Buffer) -> None:
-        """Take what the socket gave."""
+        """Takes bytes from the socket."""
         self._check()
         if not self._has_received and data:
             self._has_received = True
@@ -63,7 +63,7 @@ class Session:
             self._shake_hands()
 
     def receive_eof(self) -> None:
-        """The peer sends nothing any more.  Raises TlsFailed if it has not said so before, as TLS wants it."""
+        """Notes that the peer sends nothing more.  Raises TlsFailed if it has not said so before, as TLS demands."""
         self._check()
         if not self.is_established:
             raise self._failed(TlsFailed(self.unfinished("left")))
@@ -72,12 +72,12 @@ class Session:
             raise self._failed(TlsFailed("it left without a word"))
 
     def read_into(self, view: bytearray | memoryview) -> int:
-        """The next bytes that the peer said; 0 if there are none yet, or never will be."""
+        """Reads the next decrypted bytes into `view`; returns how many, 0 if there are none yet, or never will be."""
         self._check()
         if not self.is_established or self.has_peer_closed:
             return 0
         if not self._incoming.pending and not self._tls.pending():
-            return 0  # To ask would be answered with an exception, which takes longer than a small record.
+            return 0  # To ask would raise an exception, which takes longer than a small record.
         size = 0
         try:
             size = self._tls.read(len(view), view)  # type: ignore[assignment]  # Typeshed has the other read only.
@@ -93,7 +93,7 @@ class Session:
         return size
 
     def read(self) -> bytes:
-        """All that the peer said so far."""
+        """Returns all decrypted bytes so far."""
         parts = []
         space = bytearray(READ_BYTES)
         while size := self.read_into(space):
@@ -101,7 +101,7 @@ class Session:
         return b"".join(parts)
 
     def write(self, data: Buffer) -> None:
-        """Say something.  Records are made at once: the caller bounds how much waits to be sent."""
+        """Encrypts data.  Records are made at once: the caller bounds how much waits to be sent."""
         self._check()
         assert self.is_established, "nothing is said before the handshake is complete"
         view = memoryview(data)
@@ -114,7 +114,7 @@ class Session:
             self._collect()
 
     def close(self) -> None:
-        """Say that nothing more comes; `data_to_send` has it."""
+        """Says that nothing more comes; `data_to_send` has the record that tells it."""
         if self._failure is not None or not self.is_established:
             return
         with suppress(ssl.SSLError):  # The peer has not said the same yet, and need not.
@@ -131,7 +131,7 @@ class Session:
 
     @property
     def subject(self) -> str | None:
-        """Whom the peer's certificate names, as Java writes it: CN=...; None if it has shown none."""
+        """The subject of the peer's certificate, as Java writes it: CN=...; None if it has shown none."""
         der = self._tls.getpeercert(binary_form=True) if self.is_established else None
         return None if der is None else distinguished_name(der)
 
@@ -142,7 +142,7 @@ class Session:
         return f"{self._tls.version()} {cipher[0]}" if cipher is not None else "no TLS"
 
     def unfinished(self, what: str) -> str:
-        """The reason for a log line if the handshake is not complete: the peer "left", or "stopped"."""
+        """Returns the reason for a log line if the handshake is not complete: the peer "left", or "stopped"."""
         if self._has_received:
             return f"it {what} in the TLS handshake"
         return f"it {what} before it said anything"
@@ -159,7 +159,7 @@ class Session:
         self.is_established = True
 
     def _collect(self) -> None:
-        """After each call of OpenSSL, so that nothing of this session is left where the next one writes."""
+        """Takes the records after each call of OpenSSL, so that none are left where the next session writes."""
         if self._outgoing.pending:
             self._to_send += self._outgoing.read()
 

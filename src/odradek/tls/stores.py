@@ -30,7 +30,7 @@ class Identity:
 
 
 def identity(config: TlsConfig) -> Identity | None:
-    """Who this side is; None if no keystore is given.  Raises TlsConfigError."""
+    """Returns this side's certificate and key; None if no keystore is given.  Raises TlsConfigError."""
     store = config.keystore
     if not store.is_given:
         return None
@@ -52,7 +52,7 @@ def identity(config: TlsConfig) -> Identity | None:
 
 
 def trusted(config: TlsConfig) -> str | None:
-    """The certificates that this side trusts; None if no truststore is given.  Raises TlsConfigError."""
+    """Returns the certificates that this side trusts; None if no truststore is given.  Raises TlsConfigError."""
     store = config.truststore
     if not store.is_given:
         return None

@@ -139,7 +139,7 @@ def formatter(layout: Format, key_separator: str) -> Formatter:
 
 
 def partitions_of(cluster: Cluster, topics: Sequence[str], only: Sequence[int] | None) -> list[TopicPartition]:
-    """Every partition of the topics, or the ones asked for.  A topic that is not there is not waited for."""
+    """Returns every partition of the topics, or the ones asked for; a topic that does not exist is not waited for."""
     found = cluster.partitions(topics, timeout_ms=0)
     if not only:
         return found
@@ -152,7 +152,7 @@ def partitions_of(cluster: Cluster, topics: Sequence[str], only: Sequence[int] |
 
 
 def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: Formatter, most: int | None) -> None:
-    """What each answer of a broker brought, in order within each partition; for ever if there is no `until`."""
+    """Writes what each answer brought, in order within each partition; without `until`, for ever."""
     out = sys.stdout.buffer
     left = INT64_MAX if most is None else most
     while left and not fetcher.is_done:
@@ -167,7 +167,7 @@ def write(fetcher: Fetcher, until: Mapping[TopicPartition, int] | None, lines: F
 
 
 def write_as_member(consumer: GroupConsumer, lines: Formatter, most: int | None) -> None:
-    """The same as a member of a group; what was written is committed, so that nobody reads it again."""
+    """Writes as a member of a group, and commits what was written, so that nobody reads it again."""
     out = PatientOutput.standard(consumer.keep_alive)
     left = INT64_MAX if most is None else most
     while left and not consumer.is_done:
@@ -179,7 +179,7 @@ def write_as_member(consumer: GroupConsumer, lines: Formatter, most: int | None)
 
 
 def write_fetched(consumer: GroupConsumer, out: PatientOutput, fetched: Fetched, lines: Formatter, most: int) -> int:
-    """At most so many records of one partition; returns how many, and tells the consumer how far it got."""
+    """Writes at most so many records of one partition; returns how many, and tells the consumer how far it got."""
     end = consumer.until.get(fetched.partition, INT64_MAX)
     left = most
     for batch in intact(fetched):
@@ -194,7 +194,7 @@ def write_fetched(consumer: GroupConsumer, out: PatientOutput, fetched: Fetched,
 
 
 def offset_after(batch: Batch, start: int, count: int) -> int:
-    """The offset after the first so many records from `start` on, and there are more; a compacted batch has gaps."""
+    """Returns the offset after `count` records from `start` on, of which the batch has more; it may have gaps."""
     if not count:
         return max(start, batch.base_offset)
     offsets = (record.offset for record in iter_records(batch) if record.offset >= start)

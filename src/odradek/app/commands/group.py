@@ -92,7 +92,7 @@ def describe(
 
 
 def described_groups(cluster: Cluster, names: list[str], *, is_all: bool) -> list[GroupDescription]:
-    """In the order given.  Of all groups, one that has gone meanwhile, or is none of consumers, is left out."""
+    """Describes groups in the order given; of all groups, one that is gone or no consumers' is left out."""
     described = []
     for outcome in describe_groups(cluster, names).values():
         if not isinstance(outcome, ClientError):

@@ -142,7 +142,7 @@ def ago(text: str) -> Rule:
 
 
 def refuse_active(cluster: Cluster, groups: Sequence[str]) -> None:
-    """A group that does not exist may be given offsets, as with Kafka's tool."""
+    """Raises CommandFailed if a group has members; one that does not exist may get offsets, as in Kafka's tool."""
     for group, outcome in describe_groups(cluster, groups).items():
         if isinstance(outcome, ClientError):
             if not (isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
@@ -180,7 +180,7 @@ def refuse_missing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> No
 
 
 def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:
-    """Group by group; where one is refused, a line says which are done."""
+    """Writes group by group; where one is refused, a line says which are done."""
     done: list[str] = []
     for group, offsets in decided.items():
         try:

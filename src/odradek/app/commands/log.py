@@ -69,7 +69,7 @@ def dump(
 
 
 def dump_file(file: Path, with_records: bool, as_json: bool) -> int:
-    """How many faults it has."""
+    """Shows one file; returns how many faults it has."""
     parsed = parse_segment_file(file.name)
     if parsed is None or parsed[1] not in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         raise CommandFailed(f"{file} is none of 00000000000000000000.log, .index, .timeindex and .txnindex")
@@ -101,7 +101,7 @@ def fault_text(faults: int) -> str:
 
 
 def batch_line(each: DumpedBatch) -> str:
-    """@position  offsets  size  what it is."""
+    """Writes a batch as `@position  offsets  size  what it is`."""
     place, batch = each.place, each.batch
     words = [f"@{place.position}", f"{place.base_offset}..{place.last_offset}", f"{place.size} B"]
     if batch is None:
@@ -151,7 +151,7 @@ def record_line(batch: Batch, record: Record) -> str:
 
 
 def text_of(content: bytes | None) -> str:
-    """The beginning of it, as text where it is text; control characters never reach the terminal."""
+    """Returns the beginning of the content, as text where it is text; control characters never reach the terminal."""
     if content is None:
         return "null"
     beginning = content[:SHOWN_BYTES]

@@ -70,7 +70,7 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
 
 
 def faults_of(folder: Folder, partitions: Iterable[Path], counts: Counts, as_json: bool) -> Counter[TopicPartition]:
-    """How many each partition has that has any; all that is said is written on the way."""
+    """Counts the faults of each partition that has any, and writes all that is said on the way."""
     faulty: Counter[TopicPartition] = Counter()
     for partition in partitions:
         try:
@@ -79,7 +79,7 @@ def faults_of(folder: Folder, partitions: Iterable[Path], counts: Counts, as_jso
                 if said.is_fault:
                     faulty[said.partition] += 1
         except OSError:
-            if partition.exists():  # Else it was deleted meanwhile.
+            if partition.exists():  # If not, it was deleted meanwhile.
                 raise
     return faulty
 

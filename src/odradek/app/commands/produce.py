@@ -118,7 +118,7 @@ def produce(
 
 
 class Target(NamedTuple):
-    """Where records go."""
+    """The topic and partition that records go to."""
 
     topic: str
     partitions: int
@@ -126,7 +126,7 @@ class Target(NamedTuple):
     by_key: bool
 
     def partition_of(self, record: LineRecord) -> int | None:
-        """None: by its key.  A line's own partition comes before the command's."""
+        """Returns the line's own partition, else the command's; None: by its key."""
         if record.partition is None or self.by_key:
             return self.partition
         if record.partition >= self.partitions:
@@ -144,7 +144,7 @@ def counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
 def send_lines(
     producer: Producer, target: Target, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord]
 ) -> None:
-    """A line that is no record ends it, once all before it are written."""
+    """Sends lines as records; one that is no record ends this, once all before it are written."""
     number = 0
     try:
         for line in lines:
@@ -190,7 +190,7 @@ def unescaped(text: str) -> bytes:
 
 @contextmanager
 def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
-    """The file descriptor to read and, for a regular file, its size."""
+    """Opens the input: its file descriptor and, for a regular file, its size."""
     if file is None:
         if sys.stdin.isatty() and sys.stderr.isatty():
             sys.stderr.write("One record a line; Ctrl-D ends.\n")

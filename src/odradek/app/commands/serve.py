@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Serve(NamedTuple):
-    """What to start."""
+    """The arguments of `odradek serve`."""
 
     config_path: Path | None
     overrides: list[str]
@@ -26,9 +26,9 @@ _OPTIONS = frozenset({"--override", "--log-format", "--log-level"})
 
 
 def parse(arguments: Sequence[str]) -> Serve | None:
-    """[server.properties] [--insecure] and options with a value, as --name value or --name=value.
+    """Parses [server.properties] [--insecure] and options with a value, as --name value or --name=value.
 
-    None for anything else.
+    Returns None for anything else.
     """
     config_path: Path | None = None
     is_insecure = False
@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str]) -> Serve | None:
 
 
 def start(serve: Serve) -> int:
-    """Runs until it is told to stop; the exit status, 2 for a configuration that is not understood."""
+    """Runs the broker until it is told to stop; returns the exit status, 2 for a wrong configuration."""
     from odradek.core.configs.definition import ConfigError
 
     try:

@@ -91,7 +91,7 @@ def list_topics(
 
 
 def id_text(topic: Topic) -> str | None:
-    """None where the broker is too old to have ids."""
+    """Returns the topic's id, None where the broker is too old to have ids."""
     return None if topic.id == ZERO_UUID else to_text(topic.id)
 
 
@@ -110,7 +110,7 @@ def replicas_of(topic: Topic) -> int:
 
 
 def state_of(partitions: Sequence[Partition]) -> str:
-    """What an operator would want to know at a glance."""
+    """Says of the partitions what an operator wants to know at a glance."""
     leaderless = sum(partition.leader < 0 for partition in partitions)
     lagging = sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     if leaderless:
@@ -165,7 +165,7 @@ def description(cluster: Cluster, topic: Topic, configs: Iterable[admin.ConfigEn
 
 
 def bounds_of(cluster: Cluster, topic: Topic) -> tuple[dict[int, int], dict[int, int]]:
-    """First and next offset of each partition that has a leader."""
+    """Returns the first and the next offset of each partition that has a leader."""
     led = [TopicPartition(TopicName(topic.name), each.index) for each in topic.partitions if each.leader >= 0]
     starts = list_offsets(cluster, dict.fromkeys(led, EARLIEST))
     ends = list_offsets(cluster, dict.fromkeys(led, LATEST))

@@ -38,7 +38,7 @@ def root(
         typer.Option("--version", metavar="", callback=show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """What comes before a verb."""
+    """Takes the options that come before a verb."""
 
 
 def serve_command(
@@ -143,7 +143,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
 
 
 def build(verb: str | None) -> typer.Typer:
-    """The tree with this verb, or with all of them."""
+    """Builds the tree with this verb, or with all of them."""
     app = typer.Typer(
         name="odradek",
         help=PURPOSE,
@@ -161,7 +161,7 @@ def build(verb: str | None) -> typer.Typer:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, run, and say what went wrong in one sentence."""
+    """Parses, runs, and says what went wrong in one sentence; returns the exit status."""
     if sys.stdout is None:
         return say("odradek: standard output is closed", FAILED)
     command = get_command(build(arguments[0] if arguments else None))
@@ -177,7 +177,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough.  Python would complain once more when it flushes at exit.
+        # The reader of our output has seen enough.  Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except CommandFailed as error:
@@ -190,7 +190,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def misunderstood(error: Exception) -> int:
-    """The usage error in one line, with the command that explains."""
+    """Prints the usage error in one line, with the command that explains; returns the exit status."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "odradek"
     message = getattr(error, "format_message", error.__str__)()

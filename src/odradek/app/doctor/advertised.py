@@ -1,4 +1,4 @@
-"""Each broker at the address it advertises: that is where a client goes after its first question, wherever it came in.
+"""Checks each broker at the address it advertises: there a client goes after its first question, wherever it came in.
 
 The classic mistake is an address that means something else to whoever reads it: localhost, the name of a container, an
 address inside a container network, a port before it was mapped.
@@ -54,7 +54,7 @@ def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Findin
 
 
 def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> Finding:
-    """The first thing that is wrong with where it says it is."""
+    """Returns the first thing that is wrong with the address that the broker advertises, or that nothing is."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     advice = advice_for(broker, entrance, protocol_of(config))
     why = unusable(broker, entrance)
@@ -74,7 +74,7 @@ def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> 
 
 
 def examine_peer(broker: Broker, reached: Attempt, entrance: Entrance, config: ClientConfig) -> Finding:
-    """Whether the one who answers there is that broker of that cluster."""
+    """Checks that the one who answers there is that broker of that cluster."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     try:
         connection = Connection(reached.address, config, broker.host)
@@ -108,7 +108,7 @@ def examine_peer(broker: Broker, reached: Attempt, entrance: Entrance, config: C
 
 
 def unusable(broker: Broker, entrance: Entrance) -> str | None:
-    """Why an address cannot be right, whatever answers there; None if it may be."""
+    """Returns why an address cannot be right, whatever answers there; None if it may be."""
     ip = as_ip(broker.host)
     if not broker.host or not 0 < broker.port < 65536:
         return "no client can connect to that"
@@ -134,24 +134,24 @@ def network(ips: Iterable[str]) -> str:
 
 
 def protocol_of(config: ClientConfig) -> str:
-    """A listener that only its protocol gives a name is called so."""
+    """Returns the client's protocol, after which a listener is called that has no other name."""
     return "PLAINTEXT" if config.tls is None else "SSL"
 
 
 def advice_for(broker: Broker, entrance: Entrance, protocol: str = "PLAINTEXT") -> str:
-    """One sentence with the whole setting, where it is known what it has to be."""
+    """Returns one sentence with the whole setting, as far as it is known what it has to be."""
     if broker.id != entrance.node:
         setting = f"advertised.listeners={protocol}://HOST:{broker.port}"
         return f"Set {setting} on broker {broker.id}, HOST being where clients reach that broker, and restart it."
     setting = corrected(entrance.identity, broker.address, entrance.given, protocol)
     if broker.address == entrance.given:
-        # It is there for us, and is not what it says: nothing that this broker could say instead is known.
+        # It advertises the address that was given, and that is wrong: what else it could advertise is not known.
         return f"Give broker {broker.id} an address of its own in advertised.listeners, and restart it."
     return f"Set advertised.listeners={setting} on broker {broker.id} and restart it."
 
 
 def corrected(identity: Identity | None, present: Address, right: Address, protocol: str = "PLAINTEXT") -> str:
-    """The broker's setting with the one address replaced; what other listeners advertise stays."""
+    """Returns the broker's setting with the one address replaced; what other listeners advertise stays."""
     listeners = identity.configs if identity else {}
     entries = [entry.strip() for entry in listeners.get("advertised.listeners", "").split(",") if entry.strip()]
     wanted = f"://{text_of(present)}"

@@ -34,18 +34,18 @@ IDEMPOTENCE_ADVICE = "Set enable.idempotence=false in Java producers from 3.0 on
 
 
 class Client(NamedTuple):
-    """A client and the versions it has of what it needs."""
+    """A client and its versions of the APIs that it needs."""
 
     name: str
     ranges: Ranges
 
     def lacks(self, use: str, apis: Ranges) -> list[str]:
-        """The APIs of this use without a version that both sides have."""
+        """Returns the APIs of this use that have no version in common."""
         return [name_of(key) for key in USES[use] if not overlap(self.ranges[key], apis.get(key))]
 
 
 def client(name: str, ranges: str) -> Client:
-    """The ranges stand in the order of KEYS."""
+    """Makes a client of its version ranges, which stand in the order of KEYS."""
     pairs = (each.split("-") for each in ranges.split())
     return Client(name, {key: ApiRange(int(low), int(high)) for key, (low, high) in zip(KEYS, pairs, strict=True)})
 
@@ -68,7 +68,7 @@ def name_of(key: ApiKey) -> str:
 
 
 def examine_clients(apis: Ranges) -> Iterable[Finding]:
-    """Producing and consuming, then what some can do without."""
+    """Checks who can produce and consume, then who can use what not every client needs."""
     missing = {one.name: one.lacks("produce", apis) + one.lacks("consume", apis) for one in CLIENTS}
     fine = [name for name, lacks in missing.items() if not lacks]
     for name, lacks in missing.items():
@@ -87,7 +87,7 @@ def examine_clients(apis: Ranges) -> Iterable[Finding]:
 
 
 def optional_use(use: str, what: str, able: Sequence[Client], apis: Ranges, advice: str) -> Finding:
-    """What those who can produce and consume can do without."""
+    """Checks who can use what not every client needs."""
     without = {one.name: one.lacks(use, apis) for one in able}
     lacks = sorted({api for some in without.values() for api in some})
     if not lacks:

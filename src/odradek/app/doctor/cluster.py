@@ -43,7 +43,7 @@ class Identity(NamedTuple):
 
 
 def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
-    """Raises KafkaUnavailable, NotKafka; Unsupported for what is no broker's listener."""
+    """Asks for metadata.  Raises KafkaUnavailable, NotKafka; Unsupported at what is no broker's listener."""
     theirs = connection.apis.get(ApiKey.METADATA)
     if theirs is None:
         raise Unsupported("it does not tell its cluster (no Metadata)")
@@ -59,9 +59,9 @@ def ask_cluster(connection: Connection, *, with_topics: bool) -> Cluster:
 
 
 def ask_identity(connection: Connection, nodes: Iterable[int]) -> Identity | None:
-    """Which of these brokers is at the other end: only that one tells its own configuration.
+    """Finds out which of these brokers is at the other end: only that one tells its own configuration.
 
-    NO_BROKER if it is none of them; None if it does not say: too old, or this client may not ask.
+    Returns NO_BROKER if it is none of them; None if it does not say: too old, or this client may not ask.
     """
     resources = [
         DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=list(KEYS))

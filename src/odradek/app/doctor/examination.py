@@ -1,4 +1,4 @@
-"""The steps, in the order in which a client takes them."""
+"""The steps of an examination, in the order in which a client takes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMEOUT_ADVICE = "Look for a firewall or a security group that drops packets to 
 
 
 def examine(address: Address, timeout_seconds: float, tls: TlsConfig | None = None) -> Iterator[Finding]:
-    """Findings as they are made.  timeout_seconds bounds each single wait; without `tls` all is in plain text."""
+    """Yields findings as they are made; timeout_seconds bounds each wait, and without `tls` all is in plain text."""
     try:
         ips = resolve(address[0], address[1], timeout_seconds)
     except Unresolved as unresolved:
@@ -68,7 +68,7 @@ def connection_findings(address: Address, attempts: list[Attempt]) -> Iterable[F
 
 
 def examine_peer(address: Address, reached: Attempt, config: ClientConfig, timeout_seconds: float) -> Iterable[Finding]:
-    """From the first byte on."""
+    """Examines who answers, from the first byte on."""
     try:
         connection = Connection(reached.address, config, address[0])
     except TlsRefused as error:
@@ -109,7 +109,7 @@ def patient_for(address: Address, timeout_seconds: float, tls: TlsConfig | None)
 def examine_broker(
     address: Address, reached: Attempt, connection: Connection, config: ClientConfig, timeout_seconds: float
 ) -> Iterable[Finding]:
-    """What the broker tells of its cluster, and whether that is so."""
+    """Examines what the broker tells of its cluster, and whether that is so."""
     try:
         cluster = ask_cluster(connection, with_topics=True)
         identity = ask_identity(connection, [broker.id for broker in cluster.brokers])
@@ -127,7 +127,7 @@ def examine_broker(
 
 
 def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:
-    """It speaks Kafka, but does not answer Metadata: it wants to know who asks, or it is in trouble."""
+    """Says why a broker that speaks Kafka does not answer Metadata: it wants to know who asks, or it is in trouble."""
     mechanisms = sasl_mechanisms(address, timeout_seconds) if config.tls is None else None
     if mechanisms is None:
         return wrong("cluster", f"the broker does not tell its cluster: {error}", "Look into the broker's log.")

@@ -1,4 +1,4 @@
-"""What an examination finds: one sentence of what is, and where it helps one of what to change."""
+"""Findings of an examination: one sentence of what is, and where it helps one of what to change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def note(check: str, says: str, advice: str | None = None) -> Finding:
 
 
 def wrong(check: str, says: str, advice: str) -> Finding:
-    """What is wrong never comes without what to do."""
+    """Makes the finding of something wrong, which never comes without what to do."""
     return Finding(check, State.WRONG, says, advice)
 
 
@@ -42,6 +42,6 @@ def works(findings: Sequence[Finding]) -> bool:
 
 
 def listed(names: Sequence[object], shown_max: int = 5) -> str:
-    """a, b, c and 17 more."""
+    """Lists names as `a, b, c and 17 more`."""
     shown = ", ".join(map(str, names[:shown_max]))
     return shown if len(names) <= shown_max else f"{shown} and {len(names) - shown_max} more"

@@ -1,4 +1,4 @@
-"""What was set aside in a broker's data directories, where they can be looked at from here.
+"""Examines what was set aside in a broker's data directories, where they can be looked at from here.
 
 The broker tells their names, and meta.properties whether a directory of that name here is that broker's.
 """
@@ -19,14 +19,14 @@ ADVICE = "Look at what is set aside with odradek log dump, and delete what nobod
 
 
 def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[Finding]:
-    """Nothing is said of directories that are not here."""
+    """Examines the broker's data directories; nothing is said of those that are not here."""
     for directory in log_dirs(told.configs) if told is not None else ():
         assert told is not None
         try:
             if identity(RealDisk(), directory) == (told.node, cluster_id):
                 yield finding(directory)
         except (DiskFailed, WrongDirectory):
-            continue  # Another's, or not for us to read.
+            continue  # The directory is another broker's, or not for us to read.
 
 
 def log_dirs(configs: dict[str, str]) -> list[str]:
@@ -35,7 +35,7 @@ def log_dirs(configs: dict[str, str]) -> list[str]:
 
 
 def finding(directory: str) -> Finding:
-    """Raises DiskFailed."""
+    """Makes the finding of one directory.  Raises DiskFailed."""
     disk = RealDisk()
     strays, asides, size = 0, 0, 0
     for folder in disk.entries(directory):

@@ -17,12 +17,12 @@ UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOS
 
 
 class Unresolved(Exception):
-    """A name without addresses; the text is the reason."""
+    """Raised for a name without addresses; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One address and how connecting to it went: after so many milliseconds, or not, and why not."""
+    """One address and how connecting to it went: how many milliseconds it took, or why it failed."""
 
     ip: str
     port: int
@@ -39,7 +39,7 @@ class Attempt:
 
 
 def resolve(host: str, port: int, timeout_seconds: float) -> list[str]:
-    """The addresses of a name, in the order in which the system would try them.  Raises Unresolved."""
+    """Returns the addresses of a name, in the order in which the system would try them.  Raises Unresolved."""
     outcome: SimpleQueue[list[str] | Exception] = SimpleQueue()
     # Nothing can interrupt a lookup; one that takes too long is left behind, and does not keep the process.
     threading.Thread(target=_look_up, args=(host, port, outcome), daemon=True).start()
@@ -63,7 +63,7 @@ def _look_up(host: str, port: int, outcome: SimpleQueue[list[str] | Exception]) 
 
 
 def attempt(ip: str, port: int, timeout_seconds: float) -> Attempt:
-    """Connect, and hang up again."""
+    """Connects, and hangs up again."""
     began = time.monotonic()
     try:
         with socket.create_connection((ip, port), timeout_seconds) as connected:
@@ -85,7 +85,7 @@ def _failure(error: OSError, timeout_seconds: float) -> str:
 
 
 def as_ip(host: str) -> IPv4Address | IPv6Address | None:
-    """None for a name."""
+    """Returns the address, None for a name."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -93,7 +93,7 @@ def as_ip(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """True for what every machine takes for itself."""
+    """True for an address that every machine takes for itself."""
     ip = as_ip(host)
     if ip is None:
         return host.lower().rstrip(".") in ("localhost", "localhost.localdomain")

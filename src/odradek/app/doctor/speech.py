@@ -113,7 +113,7 @@ def told_by(heard: bytes) -> Speech | None:
 
 
 def exchange(address: Address, words: bytes, timeout_seconds: float) -> bytes | None:
-    """The first bytes of the answer; b"" if the connection was closed without any, None if nothing came in time."""
+    """Returns the answer's first bytes; b"" if the connection was closed without any, None if nothing came in time."""
     try:
         with socket.create_connection(address, timeout_seconds) as stream:
             return listen(stream, words, timeout_seconds)
@@ -139,7 +139,7 @@ def listen(stream: socket.socket, words: bytes, timeout_seconds: float) -> bytes
     return heard
 
 
-# Kafka, asked by hand: what no message of the wire layer is for.
+# Requests written by hand, for which the wire layer has no messages.
 
 
 def api_versions() -> bytes:
@@ -153,13 +153,13 @@ def _bytes(chunk: Chunk) -> bytes:
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
-    """A request with header version 1 and no client id."""
+    """Returns a request with header version 1 and no client id."""
     rest = _HEADER.pack(api_key, version, CORRELATION_ID, -1) + body
     return pack(">i", len(rest)) + rest
 
 
 def is_kafka(heard: bytes) -> bool:
-    """An answer's length and the correlation id that was asked with."""
+    """True if these are an answer's length and the correlation id that was asked with."""
     if len(heard) < _ANSWER.size:
         return False
     length, correlation_id = _ANSWER.unpack_from(heard)
@@ -167,7 +167,7 @@ def is_kafka(heard: bytes) -> bool:
 
 
 def client_hello() -> bytes:
-    """The first bytes that a TLS client says."""
+    """Returns the first bytes that a TLS client says."""
     said = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         _unchecked_tls().wrap_bio(ssl.MemoryBIO(), said).do_handshake()
@@ -186,7 +186,7 @@ def is_kafka_over_tls(address: Address, timeout_seconds: float) -> bool:
 
 
 def _unchecked_tls() -> ssl.SSLContext:
-    """Trusts anyone: nothing is told to the peer, and nothing it tells is used."""
+    """Makes a context that trusts anyone: nothing is told to the peer, and nothing it tells is used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -194,7 +194,7 @@ def _unchecked_tls() -> ssl.SSLContext:
 
 
 def sasl_mechanisms(address: Address, timeout_seconds: float) -> list[str] | None:
-    """What a listener that wants SASL has to offer; None if it wants none.
+    """Returns the mechanisms that a listener with SASL offers; None if it wants none.
 
     │ i32 length │ i32 correlation id │ i16 error │ i32 count │ each: i16 length, name │
     """

@@ -1,11 +1,11 @@
-"""What to do when a client and a broker do not come to speak TLS."""
+"""Advice for when a client and a broker do not come to speak TLS."""
 
 from __future__ import annotations
 
 from odradek.app.doctor.speech import PLAIN_ADVICE
 from odradek.client.errors import TlsRefused
 
-# The first whose words are in what the client says (tls/reasons.py).
+# The first whose words are in what the client says counts (tls/reasons.py).
 _ADVICE = (
     (
         "is not for this address",
@@ -30,6 +30,6 @@ _OTHERWISE = "Compare ssl.enabled.protocols and ssl.cipher.suites with the broke
 
 
 def tls_advice(refused: TlsRefused, host: str) -> str:
-    """`host` is the name that the certificate was held against."""
+    """Returns the advice; `host` is the name that the certificate was checked for."""
     text = str(refused)
     return next((advice for words, advice in _ADVICE if words in text), _OTHERWISE).format(host=host)

@@ -1,4 +1,4 @@
-"""Partitions that nobody leads, and replicas that are missing."""
+"""Examines which partitions nobody leads, and which replicas are missing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Compiled, and left out where there is no C compiler: net/moving.py says what happens then."""
+"""Compiled modules, left out where there is no C compiler: net/movers.py and net/syncs.py then do without."""
