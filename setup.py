@@ -7,6 +7,7 @@ in an editable installation, where a change of the source counts at once, nor wi
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -96,6 +97,7 @@ class Build(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
+        self.remove_earlier()
         made = [] if self.editable_mode or self.inplace or os.environ.get("ODRADEK_ROOMS") == "0" else rooms()
         self.extensions += made  # Not before: options are finalized for whoever asks for the metadata, too.
         self.swig_opts = None  # As it was before: it is read once more.
@@ -105,6 +107,13 @@ class Build(build_ext):
         if not all(path.exists() for path in built):
             for path in built:  # One needs the other.
                 path.unlink(missing_ok=True)
+
+    def remove_earlier(self) -> None:
+        """Removes what an earlier build compiled: Python would import it, and not the newer source beside it."""
+        folder = Path("src" if self.inplace else self.build_lib)
+        ending = sysconfig.get_config_var("EXT_SUFFIX")
+        for path in [*folder.glob(f"odradek/**/*{ending}"), *folder.glob(f"{SHARED_BY_ROOMS}__mypyc{ending}")]:
+            path.unlink()
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": Build})

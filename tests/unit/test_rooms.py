@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-
-
-def rooms() -> list[str]:
-    for statement in ast.parse((REPOSITORY / "setup.py").read_text()).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "ROOMS":
-            folders: dict[str, str] = ast.literal_eval(statement.value)
-            return [f"odradek.{folder}.{name}" for folder, names in folders.items() for name in names.split()]
-    raise AssertionError("setup.py names no rooms")
-
+from support.rooms import REPOSITORY, rooms
 
 ROOMS = rooms()
 
@@ -64,3 +53,9 @@ def test_their_heirs_are_compiled_with_them(room: str) -> None:
         for heir in one.__subclasses__():
             if heir.__module__.startswith("odradek."):
                 assert heir.__module__ in ROOMS, f"{heir.__qualname__} inherits from {one.__qualname__}"
+
+
+def test_none_is_compiled_beside_its_source() -> None:
+    """Python would import that, whatever the source says by now; only kernels and native modules belong there."""
+    made = [path for path in (REPOSITORY / "src").rglob("*.so") if path.parent.name not in ("kernels", "native")]
+    assert not made

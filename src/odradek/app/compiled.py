@@ -15,13 +15,13 @@ PARTS = {
 
 
 def are_compiled() -> dict[str, bool]:
-    """By name: what is done for each request, for each record, and by threads of their own (else there are none)."""
+    """Says of each part (for each request, for each record, threads of their own) whether it is compiled."""
     specs = {part: find_spec(module) for part, module in PARTS.items()}
     return {part: bool(spec and spec.origin and not spec.origin.endswith(".py")) for part, spec in specs.items()}
 
 
 def version_line() -> str:
-    """The version, and what of it is compiled."""
+    """Returns the version, and which parts are compiled."""
     missing = [part for part, is_compiled in are_compiled().items() if not is_compiled]
     how = "interpreted" if len(missing) == len(PARTS) else f"{' and '.join(missing)} not compiled"
     return f"odradek {__version__} ({how if missing else 'compiled'})"

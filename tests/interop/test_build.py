@@ -1,0 +1,180 @@
+"""What pip makes of a source distribution: all compiled where a C compiler is, and at work without one too.
+
+    checkout ──> source distribution ──> wheel ──> installed in a folder ──> odradek serve, produce, consume
+
+All wheels are built in the same folder, one after the other, so each build finds what the one before it left there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from odradek import __version__
+from support.rooms import REPOSITORY, rooms
+from support.serving import Serving
+
+SECONDS_MAX = 900
+NO_COMPILER = "exit 1"
+COMPILER = 'exec cc "$@" -O0 -g0'  # Optimising takes most of the time, and says no more.
+GENERATED = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info")
+# Nothing is in a wheel that only its build needs, or that was made on the way.
+ENDINGS_IN_WHEELS = {".py", ".pyi", ".typed"}
+OF_OTHERS = ("PYTHONPATH", "ODRADEK_ROOMS", "CFLAGS", "CXX")
+
+
+class Installed:
+    """A wheel that pip has installed in a folder of its own, and the errors of which its build told."""
+
+    def __init__(self, wheel: Path, folder: Path, errors: str) -> None:
+        self.wheel = wheel
+        self.errors = errors
+        self.environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+        self._program = folder / "bin" / "odradek"
+        pip("install", "-q", "--no-deps", "--no-compile", "--target", str(folder), str(wheel), at=wheel.parent)
+
+    def says(self, *arguments: str, given: str = "") -> str:
+        """Returns what the command `odradek` writes to standard output."""
+        return finished([str(self._program), *arguments], at=self.wheel.parent, given=given, **self.environment)
+
+    def version(self) -> str:
+        return self.says("--version")
+
+    def modules(self) -> set[str]:
+        """Returns the names of the modules that the wheel has compiled."""
+        ending = sysconfig.get_config_var("EXT_SUFFIX")
+        return {name.removesuffix(ending).replace("/", ".") for name in names(self.wheel) if name.endswith(ending)}
+
+
+def finished(command: list[str], at: Path, given: str = "", **environment: str) -> str:
+    """Returns the standard output of a process that has to succeed."""
+    done = subprocess.run(
+        command,
+        cwd=at,
+        env={**{key: value for key, value in os.environ.items() if key not in OF_OTHERS}, **environment},
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def pip(command: str, *arguments: str, at: Path, **environment: str) -> str:
+    alone = ["--no-index", "--disable-pip-version-check"]
+    return finished([sys.executable, "-m", "pip", command, *alone, *arguments], at=at, **environment)
+
+
+def names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if ".dist-info/" not in name]
+
+
+def compiler(folder: Path, script: str) -> str:
+    """Returns the path of a compiler that does what the shell script says."""
+    path = folder / "compiler"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def installed(source: Path, folder: Path, script: str) -> Installed:
+    """Builds a wheel with such a compiler and installs it."""
+    options = ["-v", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    told = pip("wheel", ".", *options, at=source, CC=compiler(folder, script))
+    (wheel,) = folder.glob("*.whl")
+    return Installed(wheel, folder / "installed", "\n".join(line for line in told.splitlines() if "error:" in line))
+
+
+def assert_works(one: Installed, folder: Path) -> None:
+    """Its broker takes a record from its producer and gives it to its consumer."""
+    broker = Serving(folder)
+    broker.environment = one.environment
+    with broker:
+        one.says("produce", "built", "-b", broker.address, given="a record\n")
+        assert one.says("consume", "built", "-b", broker.address) == "a record\n"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is needed of the repository, without what was built there."""
+    checkout = tmp_path_factory.mktemp("build") / "checkout"
+    shutil.copytree(REPOSITORY / "src", checkout / "src", ignore=GENERATED)
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, checkout / name)
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def source(checkout: Path) -> Path:
+    """The source distribution, unpacked."""
+    wanted = files(checkout / "src")  # Before setuptools leaves there what it makes on the way.
+    finished([sys.executable, "setup.py", "-q", "sdist", "-d", ".."], at=checkout)
+    with tarfile.open(checkout.parent / f"odradek-{__version__}.tar.gz") as archive:
+        archive.extractall(checkout.parent, filter="data")
+    source = checkout.parent / f"odradek-{__version__}"
+    assert files(source / "src") == wanted
+    return source
+
+
+def files(folder: Path) -> set[str]:
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {str(path) for path in found if not path.parts[0].endswith(".egg-info")}
+
+
+@pytest.fixture(scope="module")
+def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler here")
+    return installed(source, tmp_path_factory.mktemp("compiled"), COMPILER)
+
+
+def test_all_is_compiled_where_a_compiler_is(compiled: Installed, tmp_path: Path) -> None:
+    assert compiled.version() == f"odradek {__version__} (compiled)\n", compiled.errors
+    assert_works(compiled, tmp_path)
+
+
+def test_a_wheel_has_what_runs_and_nothing_that_was_made_on_the_way(compiled: Installed, source: Path) -> None:
+    package = source / "src" / "odradek"
+    kernels = [f"odradek.record.kernels.{path.stem}" for path in (package / "record" / "kernels").glob("[!_]*.py")]
+    native = [f"odradek.net.native.{path.stem}" for path in (package / "net" / "native").glob("*.pyx")]
+    assert kernels and native
+    assert compiled.modules() == {*rooms(), *kernels, *native, "odradek__mypyc"}
+    assert {Path(name).suffix for name in names(compiled.wheel)} == ENDINGS_IN_WHEELS | {".so"}
+
+
+@pytest.mark.parametrize("failing", ["__native_odradek___log___segment.c", "odradek/log/segment.c"])
+def test_no_room_is_compiled_if_one_is_not(source: Path, compiled: Installed, tmp_path: Path, failing: str) -> None:
+    """The first has the room's code, which lies with all others', the second the module that refers to it."""
+    assert list((source / "build" / "rooms").rglob(Path(failing).name)), "what mypyc calls its files"
+    broken = installed(source, tmp_path, f'case "$*" in *build/rooms/{failing}*) exit 1;; esac; {COMPILER}')
+    assert broken.version() == f"odradek {__version__} (rooms not compiled)\n"
+    assert not broken.modules() & {*rooms(), "odradek__mypyc"}
+    assert_works(broken, tmp_path)
+
+
+def test_it_runs_interpreted_where_no_compiler_is(source: Path, tmp_path: Path) -> None:
+    interpreted = installed(source, tmp_path, NO_COMPILER)
+    assert interpreted.version() == f"odradek {__version__} (interpreted)\n"
+    assert {Path(name).suffix for name in names(interpreted.wheel)} == ENDINGS_IN_WHEELS
+    assert_works(interpreted, tmp_path)
+
+
+def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path, tmp_path: Path) -> None:
+    """Python would import it, and not the source beside it."""
+    ending = sysconfig.get_config_var("EXT_SUFFIX")
+    for module in ("odradek__mypyc", "odradek/net/readers", "odradek/record/kernels/runs"):
+        (source / "src" / f"{module}{ending}").touch()
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    finished(command, at=source, CC=compiler(tmp_path, NO_COMPILER))
+    assert not list((source / "src").rglob(f"*{ending}"))
