@@ -14,6 +14,8 @@ PIPELINED_MIN = 4.0
 ONE_AT_A_TIME_MIN = 1.2
 CPU_MAX = 0.5
 P99_MAX = 1.0
+AT_LEAST_LEVEL = {"many": "many connections", "sessions": "several partitions"}  # With Kafka, in rate and in CPU.
+LEVEL = 1.0
 LOADED_MB_MAX = 150
 IDLE_MB_MAX = 80
 START_SECONDS_MAX = 0.5
@@ -21,6 +23,7 @@ RATE_AIMS = {
     "produce": PRODUCE_MIN,
     "consume": CONSUME_MIN,
     "transactions": aims_coordinated.TRANSACTIONS_MIN,
+    **dict.fromkeys(AT_LEAST_LEVEL, LEVEL),
 }
 COORDINATED = ("groups", "commits", "idempotent", "transactions")
 LOADED = ("small", "produce", "consume", "latency", "partitions")
@@ -37,6 +40,8 @@ def rate_aim(pair: Pair) -> float | None:
 
 def cpu_aim(group: str) -> float:
     """How much of Kafka's processor time this was to take at most."""
+    if group in AT_LEAST_LEVEL:
+        return LEVEL
     return aims_coordinated.TRANSACTION_CPU_MAX if group == "transactions" else CPU_MAX
 
 
@@ -64,6 +69,11 @@ def _rates(results: Results) -> Iterator[Verdict]:
 def _shared(results: Results) -> Iterator[Verdict]:
     pairs = [pair for group in LOADED for pair in results.pairs(group) if not pair.is_synced]
     yield from _at_most("broker CPU for the same work", CPU_MAX, pairs, lambda pair: pair.cpu)
+    for group, said in AT_LEAST_LEVEL.items():
+        of_group = results.pairs(group)
+        yield from _at_least(said, LEVEL, of_group)
+        yield from _at_most(f"{said}, broker CPU", LEVEL, of_group, lambda pair: pair.cpu)
+        pairs += of_group
     yield from _at_most("p99 no worse", P99_MAX, pairs, lambda pair: pair.p99)
 
 
@@ -80,7 +90,7 @@ def _alone(results: Results) -> Iterator[Verdict]:
             yield _below("memory, idle", IDLE_MB_MAX, ours["idle_rss_mb"], "MB")
     loaded = [
         found["odradek"]["rss_mb"]
-        for group in (*LOADED, *COORDINATED)
+        for group in (*LOADED, *AT_LEAST_LEVEL, *COORDINATED)
         for _, found in results.of(group)
         if "rss_mb" in found.get("odradek", {})
     ]

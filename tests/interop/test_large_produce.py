@@ -18,6 +18,7 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.net import intake
 from odradek.net.movers import Movers
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
@@ -41,6 +42,8 @@ from support.asking import (
 from support.large_requests import (
     BIG,
     CONFIGS,
+    NEVER_MS,
+    WITH_COMPANY,
     Here,
     Stalled,
     Ways,
@@ -86,7 +89,9 @@ def client(broker: Here) -> Iterator[RawClient]:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Serving]:
-    with Serving(tmp_path, **CONFIGS) as running:
+    running = Serving(tmp_path, **CONFIGS)
+    running.program = WITH_COMPANY
+    with running:
         yield running
     assert "Traceback" not in running.errors()
 
@@ -203,6 +208,37 @@ def test_it_is_what_the_mover_does(broker: Here, client: RawClient, ways: Ways) 
         assert produced(client, "t", value(seed=number)) == number
         assert (ways.begun, ways.done) == (number, number)
     assert values(client) == [value(seed=number) for number in range(5)]
+
+
+def test_the_loop_receives_what_comes_from_the_only_one_that_sends(
+    broker: Here, client: RawClient, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until another is heard, and unless it is very large."""
+    for number in range(2):
+        produced(client, "t", value(seed=number))
+    assert ways.begun == 1
+    monkeypatch.setattr(intake, "ALONE_MS", 0)
+    assert produced(client, "t", value(seed=2)) == 2
+    assert ways.begun == 1
+    assert produced(client, "t", value(3_000_000)) == 3
+    assert ways.begun == 2
+    monkeypatch.setattr(intake, "ALONE_MS", NEVER_MS)  # That is: another was heard just now.
+    assert produced(client, "t", value(seed=4)) == 4
+    assert ways.begun == ways.done == 3
+    assert values(client)[2:] == [value(seed=2), value(3_000_000), value(seed=4)]
+
+
+def test_another_that_is_heard_ends_being_alone(broker: Here, client: RawClient) -> None:
+    with RawClient(broker.port) as other:
+        heard = []
+        for one in (client, other, other, client):
+            produced(one, "t", b"x")
+            heard.append(broker.on_loop(lambda running: (running.shell.heard, running.shell.heard_another_at)))
+    assert heard[0][0] is heard[3][0] is not heard[1][0]
+    assert heard[1] == heard[2]
+    assert heard[0][1] <= heard[1][1] <= heard[3][1]
+    client.close()
+    until(lambda: broker.on_loop(lambda running: running.shell.heard) is None)
 
 
 def test_a_client_that_has_sent_all_it_will_gets_its_answer(client: RawClient, broker: Here, ways: Ways) -> None:

@@ -23,6 +23,7 @@ from support.asking import (
 from support.faults import Faults, Operations
 from support.large_requests import (
     CONFIGS,
+    WITH_COMPANY,
     Here,
     Stalled,
     Ways,
@@ -65,7 +66,9 @@ def client(broker: Here) -> Iterator[RawClient]:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Serving]:
-    with Serving(tmp_path, **CONFIGS) as running:
+    running = Serving(tmp_path, **CONFIGS)
+    running.program = WITH_COMPANY
+    with running:
         yield running
     assert "Traceback" not in running.errors()
 
@@ -151,7 +154,7 @@ def faults(tmp_path: Path) -> Faults:
 @pytest.fixture
 def failing(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
     running = Serving(tmp_path, **CONFIGS)
-    running.environment = faults.environment
+    running.environment, running.program = faults.environment, WITH_COMPANY
     with running:
         yield running
     assert "Traceback" not in running.errors()

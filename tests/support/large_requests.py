@@ -18,6 +18,7 @@ from odradek.app.building import Running
 from odradek.app.config import settings
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
+from odradek.net import intake
 from odradek.net.connection import ClientConnection
 from odradek.net.intake import Intake
 from odradek.net.movers import Movers
@@ -32,6 +33,12 @@ from support.waiting import until
 
 BIG = 900_000
 CONFIGS = {"message.max.bytes": "10000000"}
+NEVER_MS = 1 << 40
+# For Serving: nobody is taken to be alone, so what is large is received by a mover.
+WITH_COMPANY = (
+    "-c",
+    f"from odradek.net import intake; intake.ALONE_MS = {NEVER_MS}; from odradek.app.main import main; main()",
+)
 
 
 def can_store() -> bool:
@@ -39,10 +46,11 @@ def can_store() -> bool:
 
 
 class Ways:
-    """How often large requests began to be received by a mover, and how that ended."""
+    """How often large requests began to be received by a mover, and how that ended; nobody is taken to be alone."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
+        monkeypatch.setattr(intake, "ALONE_MS", NEVER_MS)
         begin = Intake.begin.__func__  # type: ignore[attr-defined]
         monkeypatch.setattr(Intake, "begin", classmethod(self._counted("begun", begin)))
         monkeypatch.setattr(Movers, "send", self._counted("sent", Movers.send))

@@ -25,7 +25,7 @@ from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.core.moment import Moment
 from odradek.net.gathering import REQUESTS_MAX
-from odradek.net.intake import LEFT_BYTES_MIN, Intake
+from odradek.net.intake import LEFT_BYTES_MIN, Intake, is_for_mover
 from odradek.net.outbox import outbox_of, principal_of
 from odradek.wire.connection import Connection
 from odradek.wire.errors import Malformed
@@ -74,6 +74,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._has_left = True
+        if self._shell.heard is self:
+            self._shell.heard = None
         self._drop_intake()
         if self._unmute is not None:
             self._unmute.cancel()
@@ -147,6 +149,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Takes one turn: handles requests until none is left, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
+        shell = self._shell
+        if shell.heard is not self:
+            shell.heard, shell.heard_another_at = self, now.steady
         talk = self._talk
         if self._is_behind:
             self._outbox.look()
@@ -270,7 +275,9 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _begin_intake(self) -> None:
         """Lets a mover receive the rest of a request whose front has been received, if that is a large produce."""
         self._shell.gathered.flush()  # A log with a staged batch can't begin a streaming append.
-        if self._is_closing or self._is_too_far_behind() or not self._shell.movers.can_store:
+        if self._is_closing or self._is_too_far_behind():
+            return
+        if not is_for_mover(self._shell, self._wire.missing_bytes, self.last_active):
             return
         if not self._outbox.is_bare:
             return  # The records have to be decrypted.

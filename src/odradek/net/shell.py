@@ -105,6 +105,8 @@ class Shell:
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
         self.busy_poll: BusyPoll | None = None  # Set in a process that has nothing else to do.
+        self.heard: object | None = None  # The connection that sent last,
+        self.heard_another_at = 0  # and when that was another one than before, on the steady clock.
         self.traffic = Traffic()
         self.answered = self.traffic.answered
         self.copies = Copies()

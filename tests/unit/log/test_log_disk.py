@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from odradek.log.disk import (
     EMPTY_SLICE,
+    WRITE_BYTES_MAX,
     DirectoryInUse,
     DiskFailed,
     Entry,
@@ -51,6 +55,29 @@ def test_many_buffers_are_one_after_the_other(tmp_path: Path) -> None:
     buffers = [b"%05d" % number for number in range(3000)]
     file.write_all(10, buffers)
     assert file.pread(10, 20_000) == b"".join(buffers)
+
+
+@pytest.mark.parametrize("sizes", [[700_000], [16_000] * 50, [100_000, 300_000, 5, 0, 131_072, 131_073], [0], []])
+def test_large_writes_are_cut_into_pieces(tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = [random.randbytes(size) for size in sizes]
+    written: list[int] = []
+    for name in ("pwrite", "pwritev"):
+        monkeypatch.setattr(f"os.{name}", noting(getattr(os, name), written))
+    file = DISK.create(f"{tmp_path}/f")
+    file.write_all(10, buffers)
+    assert file.pread(10, 1_000_000) == b"".join(buffers)
+    assert max(written, default=0) <= WRITE_BYTES_MAX and sum(written) == sum(sizes)
+    if len(sizes) == 1:
+        file.write(5, buffers[0])
+        assert file.pread(5, sizes[0]) == buffers[0]
+
+
+def noting(write: Callable[..., int], written: list[int]) -> Callable[..., int]:
+    def noted(*arguments: Any) -> int:
+        written.append(write(*arguments))
+        return written[-1]
+
+    return noted
 
 
 def test_a_write_cut_short_fails_with_the_reason(tmp_path: Path) -> None:
