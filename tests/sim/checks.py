@@ -3,6 +3,8 @@
 Records written with acks=all become visible once they are durable, so what was seen of a topic with such records alone
 is so for ever.  Records written with acks=1 are visible at once, and with them what lies before: a power failure may
 take from them what was seen, and put something else there.  An era is the time between two power failures.
+
+Whether transactions are whole, and what readers of committed records see, is judged by the checker (operations.py).
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from itertools import pairwise
 
 from odradek.base.units import TopicPartition
 from sim.history import NO_ERA, History, Seen, Sent
+from sim.operations import anomalies
 
 
 def problems(history: History) -> list[str]:
     """One line for each broken promise."""
-    found = (lost, doubled, out_of_order, changed, made_up, skipped, wrong_place, went_back)
+    found = (lost, doubled, out_of_order, changed, made_up, skipped, wrong_place, went_back, not_fenced, anomalies)
     return [line for check in found for line in check(history)]
 
 
@@ -96,7 +99,7 @@ def skipped(history: History) -> Iterator[str]:
     for reader, partitions in seen_by.items():
         if not reader.startswith("consumer"):
             continue
-        for partition, records in history.final.items():
+        for partition, records in (history.committed if reader in history.careful else history.final).items():
             missing = sorted({seen.offset for seen in records} - partitions[partition])
             if missing and partition not in loose:
                 yield f"{reader} has not read {partition}@{missing[0]} and {len(missing) - 1} more"
@@ -109,6 +112,23 @@ def wrong_place(history: History) -> Iterator[str]:
         place = places.get(sent.value)
         if place is not None and sent.acknowledged_us is not None and sent.offset not in (None, place.offset):
             yield f"{sent.value} was acknowledged at {sent.offset} and lies at {place.offset}"
+
+
+def not_fenced(history: History) -> Iterator[str]:
+    """Once a producer has an identity, nothing is written by an earlier one of the same transactional id."""
+    there = {seen.value for records in history.final.values() for seen in records}
+    for transaction in history.transactions:
+        mine = transaction.identity
+        fences = [
+            other
+            for other in history.identities
+            if other.transactional_id == mine.transactional_id
+            and other.producer > mine.producer
+            and other.told_us < transaction.invoked_us
+        ]
+        for sent in transaction.sent if fences else ():
+            if sent.value in there:
+                yield f"{sent.value} was written by {mine.producer} after {fences[0].producer} had begun"
 
 
 def went_back(history: History) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -14,6 +15,8 @@ from sim.simnet import SimNetwork
 PAUSE_US = (500 * MILLISECOND_US, 9 * SECOND_US)
 LASTS_US = (100 * MILLISECOND_US, 12 * SECOND_US)
 DOWN_US = (50 * MILLISECOND_US, 5 * SECOND_US)
+CALLS_BEFORE_MAX = 60  # That the disk still carries out.
+ROOM_BYTES_MAX = 4_000
 
 
 class Faults:
@@ -38,6 +41,7 @@ class Faults:
         self._broker = broker
         self._history = history
         self._until_us = 0
+        self._has_broken_disk = False
         kinds: dict[str, Callable[[], None]] = {
             "kill": self._kill,
             "power": self._lose_power,
@@ -47,6 +51,7 @@ class Faults:
             "cut": self._cut,
             "reset": self._reset,
             "wall": self._set_wall,
+            "disk": self._break_disk,
         }
         chosen = random.sample(list(kinds), random.randrange(1, 5))
         self._kinds = [kinds[name] for name in only or chosen]
@@ -54,12 +59,18 @@ class Faults:
     def begin(self, until_us: int) -> None:
         self._until_us = until_us
         self._broker.on_gone = self._restart_later
+        self._broker.on_dropped = self._note_loss
         self._next()
 
     def heal(self) -> None:
+        """Ends all faults; a broker whose disk has failed is started again, since offline logs stay offline."""
         self._network.heal_all()
         for node in self._network.nodes.values():
             node.go_on()
+        self._broker.disk.mend()
+        if self._has_broken_disk and self._broker.is_running:
+            self._tell("replaced", "the broker")
+            self._random.choice((self._broker.kill, self._broker.stop))()
 
     def _next(self) -> None:
         self._clock.after(self._random.randrange(*PAUSE_US), self._strike)
@@ -88,8 +99,11 @@ class Faults:
     def _lose_power(self) -> None:
         if self._broker.is_running:
             self._tell("power", "lost")
-            self._history.power_failures_us.append(self._clock.now_us)
+            self._note_loss()
             self._broker.lose_power()
+
+    def _note_loss(self) -> None:
+        self._history.power_failures_us.append(self._clock.now_us)
 
     def _stop(self) -> None:
         if self._broker.is_running and not self._broker.node.is_paused:
@@ -102,6 +116,33 @@ class Faults:
     def _restart(self) -> None:
         self._tell("restart")
         self._broker.start()
+
+    # Its disk.
+
+    def _break_disk(self) -> None:
+        """Lets one call fail, all that change something for a while, all syncs, or leaves little room."""
+        disk, before = self._broker.disk, self._random.randrange(CALLS_BEFORE_MAX)
+        kind = self._random.choice(("once", "on", "sync", "full"))
+        error = self._random.choice((errno.EIO, errno.ENOSPC))
+        disk.mend()
+        disk.reads_fail = error == errno.EIO and self._random.random() < 0.3
+        if kind == "once":
+            disk.fail_call(before, error)
+        elif kind == "on":
+            disk.fail_from(before, error)
+        elif kind == "sync":
+            disk.fails_to_sync = True
+        else:
+            disk.room = self._random.randrange(ROOM_BYTES_MAX)
+        self._has_broken_disk = True
+        self._tell("disk", f"{kind} {errno.errorcode[error]} after {before}")
+        self._lasts(self._mend_disk)
+
+    def _mend_disk(self) -> None:
+        self._tell("disk", "mended")
+        self._broker.disk.mend()
+        if self._broker.is_offline:
+            self._random.choice((self._kill, self._stop))()
 
     # Nodes and links.
 

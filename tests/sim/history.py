@@ -45,6 +45,23 @@ class Committed:
     acknowledged_us: int | None = None
 
 
+class Moved(NamedTuple):
+    """A consumer reads on from these positions, after the first `seen` records of the history."""
+
+    reader: str
+    seen: int
+    time_us: int
+    positions: dict[TopicPartition, int]
+
+
+class Identity(NamedTuple):
+    """What InitProducerId gave to a transactional producer."""
+
+    transactional_id: str
+    producer: tuple[int, int]  # Its id and epoch: a later producer has more.
+    told_us: int
+
+
 class Fetched(NamedTuple):
     """What a group was told to have committed; -1 for nothing."""
 
@@ -69,18 +86,40 @@ class Sent:
     acknowledged_us: int | None = None
     offset: int | None = None  # As acknowledged, if it was told.
     is_given_up: bool = False
+    transaction: Transaction | None = None
+
+
+@dataclass(eq=False)
+class Transaction:
+    """One transaction of a producer: what it read and sent counts as a whole, or not at all."""
+
+    client: str
+    identity: Identity
+    invoked_us: int
+    group: str | None = None  # Whose offsets it commits.
+    positions: dict[TopicPartition, int] = field(default_factory=dict)  # From which it reads.
+    read: list[Seen] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    commit_asked_us: int | None = None
+    is_committed: bool | None = None  # As EndTxn was answered.
+    ended_us: int | None = None  # When its client let go of it.
 
 
 @dataclass
 class History:
-    """Everything that clients saw of one world."""
+    """Everything that clients saw of one world.  `final` and `committed` are what can be read at its end."""
 
     seed: int
     now_us: Callable[[], int]
     lines: list[str] = field(default_factory=list)
     sent: dict[Value, Sent] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
+    careful: dict[str, None] = field(default_factory=dict)  # Readers of committed records only.
+    transactions: list[Transaction] = field(default_factory=list)
+    identities: list[Identity] = field(default_factory=list)
     final: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
+    committed: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
     commits: list[Committed] = field(default_factory=list)
     fetched: list[Fetched] = field(default_factory=list)
     owners: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)

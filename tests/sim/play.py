@@ -28,10 +28,11 @@ from sim.simconsumers import SimConsumer
 from sim.simdisk import Folder, SimDisk
 from sim.simgroups import SimMember
 from sim.simnet import SimNetwork
+from sim.simprocessors import SimProcessor, SimSuccessor
 from sim.simproducers import SimPlainProducer, SimProducer
 from sim.simtree import SimTreeServer
 
-DURABLE, LOOSE = TopicName("durable"), TopicName("loose")
+DURABLE, LOOSE, TRANSACTIONAL = TopicName("durable"), TopicName("loose"), TopicName("transactional")
 BROKER = "broker-1"
 FAULTS_US = (20 * SECOND_US, 50 * SECOND_US)
 DRAIN_US_MAX = 180 * SECOND_US
@@ -49,7 +50,11 @@ class World:
         delays = Random(f"watches {seed}")
         self.tree = SimTreeServer(self.clock, lambda: delays.randrange(20 * MILLISECOND_US))
         partitions = self.random.randrange(1, 4)
-        topics = {DURABLE: partitions, LOOSE: self.random.randrange(1, 3)}
+        topics = {
+            DURABLE: partitions,
+            LOOSE: self.random.randrange(1, 3),
+            TRANSACTIONAL: self.random.randrange(1, 4),
+        }
         segments = {"internal.segment.bytes": self.random.choice(("1500", "8000", "1073741824"))}
         self.around = Surroundings(self.clock, self.network, self.history, (BROKER, PORT), topics, segments)
         self.broker = SimBroker(
@@ -71,6 +76,7 @@ class World:
             "log.index.interval.bytes": choose(("100", "4096")),
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.num.partitions": "2",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": choose(("500", "10000")),
             "group.initial.rebalance.delay.ms": choose(("0", "300")),
             "max.incremental.fetch.session.cache.slots": choose(("1", "3", "1000")),
         }
@@ -91,13 +97,26 @@ class World:
             clients.append(SimPlainProducer("plain", self.node("plain"), self.around, LOOSE))
         for number in range(self.random.randrange(1, 3)):
             name = f"consumer-{number}"
-            is_careful = self.random.random() < 0.3  # Nobody has a transaction, so it reads the same.
+            is_careful = self.random.random() < 0.5
             node = self.node(name)
-            clients.append(SimConsumer(name, node, self.around, [DURABLE, LOOSE], read_committed=is_careful))
+            clients.append(SimConsumer(name, node, self.around, list(self.around.topics), read_committed=is_careful))
         for number in range(self.random.choice((0, 0, 1, 2, 3))):
             name = f"member-{number}"
             clients.append(SimMember(name, self.node(name), self.around, DURABLE))
+        for number in range(self.random.choice((0, 1, 1, 2))):
+            clients += self._transactors(number)
         return clients
+
+    def _transactors(self, number: int) -> list[SimClient]:
+        """One transactional id, and maybe two instances, of which the second takes over."""
+        name, transactional_id = f"transactor-{number}", f"transactions-{number}"
+        source = DURABLE if self.random.random() < 0.5 else None
+        first = SimProcessor(name, self.node(name), self.around, TRANSACTIONAL, transactional_id, source=source)
+        if self.random.random() < 0.5:
+            return [first]
+        name = f"successor-{number}"
+        second = SimSuccessor(name, self.node(name), self.around, TRANSACTIONAL, transactional_id, source=source)
+        return [first, second.take_over_from(first)]
 
     # Playing.
 
@@ -136,17 +155,18 @@ class World:
         return self._read_all()
 
     def _writers(self) -> list[SimClient]:
-        return [client for client in self.clients if isinstance(client, SimProducer)]
+        return [client for client in self.clients if client.writes]
 
     def _readers(self) -> list[SimClient]:
-        return [client for client in self.clients if not isinstance(client, SimProducer)]
+        return [client for client in self.clients if not client.writes]
 
     def _read_all(self) -> list[str]:
-        name = "final"
-        final = SimConsumer(name, self.node(name), self.around, [DURABLE, LOOSE], is_final=True)
-        final.begin()
-        if not self._goes_on(lambda: not final.is_done):
-            return ["not all could be read at the end"]
+        for name, is_careful in (("final", False), ("committed", True)):
+            topics, node = list(self.around.topics), self.node(name)
+            final = SimConsumer(name, node, self.around, topics, is_final=True, read_committed=is_careful)
+            final.begin()
+            if not self._goes_on(lambda final=final: not final.is_done):  # type: ignore[misc]
+                return [f"not all could be read at the end: {name}"]
         self.broker.on_gone = lambda: None
         self.broker.stop()
         self._goes_on(lambda: self.broker.is_running)

@@ -20,6 +20,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.entropy import Entropy
 from odradek.core.storage import Storage, log_config
 from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
 from odradek.net.metadata import Membership, Metadata
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
 from sim.simconnection import SimConnection
@@ -56,6 +57,7 @@ class SimBroker:
         self.id = broker_id
         self.node = node
         self.disk = SimDisk()
+        self.disk.drops_unsynced = True
         self.shell: SimShell | None = None  # While it serves.
         self._network = network
         self._tree_server = tree
@@ -68,6 +70,7 @@ class SimBroker:
         self._endpoint = Endpoint(LISTENER, node.name, PORT)
         self.starts = 0
         self.on_gone: Action = lambda: None  # Whoever looks after it.
+        self.on_dropped: Action = lambda: None  # Called when what a failed sync was to make safe is lost.
 
     # From outside.
 
@@ -82,13 +85,13 @@ class SimBroker:
         """As kill -9 does."""
         self.node.end_process()
         self._network.process_died(self.node)
-        self.disk = self.disk.kill()
+        self._let_go_of_disk()
         self._gone()
 
     def lose_power(self) -> None:
         self.node.lose_power()
         self._network.power_lost(self.node)
-        self.disk = self.disk.crash(self._random)
+        self._replace_disk(self.disk.crash(self._random))
         self._gone()
 
     def stop(self) -> None:
@@ -104,6 +107,11 @@ class SimBroker:
     def is_running(self) -> bool:
         return self.shell is not None
 
+    @property
+    def is_offline(self) -> bool:
+        """True if it serves without some of its logs."""
+        return self.shell is not None and not all(one.is_online for one in self.shell.broker.partitions.values())
+
     # Its life.
 
     def _serve(self) -> None:
@@ -111,9 +119,9 @@ class SimBroker:
         metadata = Metadata(self._tree)
         try:
             broker = self._open(metadata)
-        except TreeFailed:  # The session of the last process is still there.
+        except (TreeFailed, DiskFailed):  # The session of the last process is still there; or the disk fails.
             self._tree.close()
-            self.disk = self.disk.kill()
+            self._let_go_of_disk()
             self.node.after(TRIES_AGAIN_US, self._serve)
             return
         shell = self.shell = SimShell(self.node, self._random, broker, metadata)
@@ -174,13 +182,22 @@ class SimBroker:
             connection.close()
         shell.threads.finish()
         problems = shell.broker.stop(self.node.now())
-        assert not problems, problems
+        assert not problems or self.disk.failures, problems
         if self._tree is not None:
             self._tree.close()
         self.node.end_process()
         self._network.process_died(self.node)
-        self.disk = self.disk.kill()
+        self._let_go_of_disk()
         self._gone()
+
+    def _let_go_of_disk(self) -> None:
+        if self.disk.has_dropped:
+            self.on_dropped()
+        self._replace_disk(self.disk.kill())
+
+    def _replace_disk(self, survivor: SimDisk) -> None:
+        survivor.fail_as(self.disk)
+        self.disk = survivor
 
     def _gone(self) -> None:
         self.shell = None

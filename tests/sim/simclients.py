@@ -42,6 +42,8 @@ class Surroundings:
 class SimClient:
     """One process on one node."""
 
+    writes = False  # Who writes comes to an end before who reads.
+
     def __init__(self, name: str, node: SimNode, around: Surroundings) -> None:
         self.name = name
         self.node = node

@@ -162,7 +162,8 @@ class SimConnection:
             chunk = self._outbox[0]
             try:
                 data = self._shell.read_slice(chunk) if isinstance(chunk, FileSlice) else bytes(chunk)  # type: ignore[arg-type]
-            except DiskFailed:
+            except DiskFailed as failed:
+                self._take_offline(str(failed.filename))
                 self._abort()
                 return
             taken = self._socket.write(data)
@@ -174,6 +175,15 @@ class SimConnection:
         if self._has_left and not self._socket.is_over:
             self._socket.close()
             self._shell.forget(self)
+
+    def _take_offline(self, path: str) -> None:
+        """Takes the partition offline whose file can't be read, and wakes whoever waits for it."""
+        broker, directory = self._shell.broker, path.rpartition("/")[0]
+        for name, partition in broker.partitions.items():
+            if partition.is_online and partition.log.directory == directory:
+                partition.take_offline()
+                broker.lot.happened(name)
+                self._shell.soon(self._shell.settle)
 
     # The end.
 

@@ -63,6 +63,8 @@ class SimConsumer(SimClient):
     def _found(self, are_there: bool) -> None:
         if are_there and not self._has_topics:
             self._has_topics = True
+            if self._is_final:
+                self._final().update({partition: [] for partition in self.partitions})
             self.fetcher.assign(dict.fromkeys(self.partitions, 0))
         self.again()
 
@@ -88,11 +90,14 @@ class SimConsumer(SimClient):
         is_same, self._last = self._last == positions, positions
         return is_same
 
+    def _final(self) -> dict[TopicPartition, list[Seen]]:
+        return self.history.committed if self.name in self.history.careful else self.history.final
+
     def _read(self, partition: TopicPartition, offset: int, value: Value) -> None:
         history = self.history
         seen = Seen(self.name, self.fetcher.era, self.around.clock.now_us, partition, offset, value)
         if self._is_final:
-            history.final.setdefault(partition, []).append(seen)
+            self._final()[partition].append(seen)
         else:
             history.seen.append(seen)
         self.tell("read", f"{partition}@{offset} {value}")

@@ -9,115 +9,21 @@ the sync of its directory, and nothing orders the two.  `crash()` gives the disk
 
 `kill()` gives the disk after the process alone died: everything written is there.
 
-`fail_call(n)` lets the n-th call from then on fail once, having done nothing; `calls` counts them.
+Where `drops_unsynced` is set, a sync that fails takes what it was to make safe with it, as on Linux: the process still
+sees it, no later sync makes it safe, and the next process, for which the file is read anew, does not see it.
+
+`fail_call(n)` lets the n-th call from then on fail once, having done nothing; `calls` counts them.  Where
+`reads_fail` is False it is the first call from the n-th on that changes something.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from odradek.log.disk import Buffer, DirectoryInUse, DiskFailed, Entry, File, Lock
-
-SECTOR_BYTES = 512
-# Of a batch, base offset and leader epoch are under no checksum, in Kafka's format.  Its last bytes are.
-FLIPPED_BYTES = 40
-
-
-@dataclass
-class Node:
-    """One file's bytes: as the process sees them, as they were at the last sync, and what was done in between."""
-
-    live: bytearray = field(default_factory=bytearray)
-    synced: bytes = b""
-    pending: list[tuple[int, bytes | None]] = field(
-        default_factory=list
-    )  # (position, data), or (size, None): truncated.
-
-    def write(self, position: int, data: bytes) -> None:
-        apply(self.live, position, data)
-        self.pending.append((position, data))
-
-    def truncate(self, size: int) -> None:
-        apply(self.live, size, None)
-        self.pending.append((size, None))
-
-    def sync(self) -> None:
-        self.synced = bytes(self.live)
-        self.pending.clear()
-
-    def crashed(self, random: Random, *, may_flip: bool) -> Node:
-        content = bytearray(self.synced)
-        for position, data in self.pending:
-            fate = random.random()
-            if fate < 0.6:
-                apply(content, position, data)
-                if may_flip and data and random.random() < 0.05:
-                    end = position + len(data)
-                    content[random.randrange(max(end - FLIPPED_BYTES, position), end)] ^= 1 << random.randrange(8)
-            elif fate < 0.8 and data:
-                tear(content, position, data, random)
-        return Node(content, bytes(content))
-
-
-def apply(content: bytearray, position: int, data: bytes | None) -> None:
-    if data is None:
-        del content[position:]
-        content.extend(bytes(position - len(content)))
-    else:
-        if len(content) < position:
-            content.extend(bytes(position - len(content)))
-        content[position : position + len(data)] = data
-
-
-def tear(content: bytearray, position: int, data: bytes, random: Random) -> None:
-    """Some sectors of one write; the file may have grown to its full size all the same."""
-    start = position
-    while start < position + len(data):
-        end = min(start - start % SECTOR_BYTES + SECTOR_BYTES, position + len(data))
-        if random.random() < 0.5:
-            apply(content, start, data[start - position : end - position])
-        start = end
-
-
-class SimFile:
-    def __init__(self, disk: SimDisk, path: str, node: Node) -> None:
-        self._disk = disk
-        self._node = node
-        self.path = path
-
-    def write(self, position: int, data: Buffer) -> None:
-        self._disk.count(self.path)
-        allowed = self._disk.take_room(len(data))
-        self._node.write(position, bytes(data[:allowed]))
-        if allowed < len(data):
-            raise DiskFailed(errno.ENOSPC, "no room", self.path)
-
-    def write_all(self, position: int, buffers: Sequence[Buffer]) -> None:
-        self.write(position, b"".join(buffers))
-
-    def pread(self, position: int, size: int) -> bytes:
-        self._disk.count(self.path)
-        return bytes(self._node.live[position : position + size])
-
-    def truncate(self, size: int) -> None:
-        self._disk.count(self.path)
-        self._node.truncate(size)
-
-    def sync(self) -> None:
-        self._disk.count(self.path)
-        if self._disk.fails_to_sync:
-            raise DiskFailed(errno.EIO, "sync failed", self.path)
-        self._node.sync()
-
-    def size(self) -> int:
-        self._disk.count(self.path)
-        return len(self._node.live)
-
-    def fileno(self) -> int:
-        return -1
+from odradek.log.disk import DirectoryInUse, DiskFailed, Entry, File, Lock
+from sim.simfile import Node, SimFile
 
 
 class SimLock:
@@ -157,6 +63,9 @@ class SimDisk:
         self.folders: dict[str, Folder] = {"": Folder()}
         self.room: int | None = None  # Bytes that can still be written; None: any.
         self.fails_to_sync = False
+        self.drops_unsynced = False
+        self.reads_fail = True
+        self.failures = 0  # Of all kinds, so far.
         self.now_ms = 0
         self.calls = 0
         self._fails_at = -1
@@ -166,7 +75,7 @@ class SimDisk:
 
     def fail_call(self, number: int, error: int = errno.EIO) -> None:
         """Of the calls to come, 0 is the next; -1: none fails any more."""
-        self._fails_at, self._fails_with = self.calls + number, error
+        self._fails_at, self._fails_with = -1 if number < 0 else self.calls + number, error
         self._fails_on = False
 
     def fail_from(self, number: int, error: int = errno.EIO) -> None:
@@ -174,22 +83,39 @@ class SimDisk:
         self.fail_call(number, error)
         self._fails_on = True
 
-    def count(self, path: str) -> None:
+    def count(self, path: str, *, is_read: bool = False) -> None:
         number, self.calls = self.calls, self.calls + 1
-        if number == self._fails_at or (self._fails_on and number > self._fails_at):
-            raise DiskFailed(self._fails_with, "injected", path)
+        if not 0 <= self._fails_at <= number or (is_read and not self.reads_fail):
+            return
+        if not self._fails_on:
+            self._fails_at = -1
+        self.failures += 1
+        raise DiskFailed(self._fails_with, "injected", path)
+
+    def fail_as(self, other: SimDisk) -> None:
+        """Takes over what is wrong with the other disk: it was the same device before."""
+        self.room, self.reads_fail, self.fails_to_sync = other.room, other.reads_fail, other.fails_to_sync
+        self.calls = other.calls
+        self._fails_at, self._fails_on, self._fails_with = other._fails_at, other._fails_on, other._fails_with
+
+    def mend(self) -> None:
+        """No call fails any more."""
+        self.fail_call(-1)
+        self.room = None
+        self.fails_to_sync = False
 
     def take_room(self, size: int) -> int:
         if self.room is None:
             return size
         allowed = min(size, self.room)
         self.room -= allowed
+        self.failures += allowed < size
         return allowed
 
     # What the log asks of it.
 
     def open(self, path: str) -> File:
-        self.count(path)
+        self.count(path, is_read=True)
         folder, name = self._split(path)
         node = folder.live.get(name)
         if node is None:
@@ -208,7 +134,7 @@ class SimDisk:
         return SimFile(self, path, node)
 
     def entries(self, directory: str) -> list[Entry]:
-        self.count(directory)
+        self.count(directory, is_read=True)
         live = self._folder(directory).live
         return [Entry(name, -1 if node is None else len(node.live)) for name, node in live.items()]
 
@@ -216,7 +142,7 @@ class SimDisk:
         return self.open(path).size()
 
     def modified_ms(self, path: str) -> int:
-        self.count(path)
+        self.count(path, is_read=True)
         return self.now_ms
 
     def rename(self, old: str, new: str) -> None:
@@ -285,15 +211,27 @@ class SimDisk:
     # What the test does to it.
 
     def kill(self) -> SimDisk:
-        """The process is gone, with its locks; the kernel has everything."""
+        """Returns the disk after the process alone has died, with its locks."""
         survivor = SimDisk()
         survivor.folders = self.folders
         survivor.now_ms = self.now_ms
+        survivor.drops_unsynced = self.drops_unsynced
+        for folder in self.folders.values():
+            for node in folder.live.values():
+                if node is not None:
+                    node.reread()
         return survivor
+
+    @property
+    def has_dropped(self) -> bool:
+        """True if a failed sync has taken something from a file."""
+        nodes = (node for folder in self.folders.values() for node in folder.live.values())
+        return any(node is not None and node.has_dropped for node in nodes)
 
     def crash(self, random: Random) -> SimDisk:
         survivor = SimDisk()
         survivor.now_ms = self.now_ms
+        survivor.drops_unsynced = self.drops_unsynced
         nodes: dict[int, Node] = {}
         for path, folder in self.folders.items():
             states = [folder.durable, *folder.pending]

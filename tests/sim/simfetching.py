@@ -20,7 +20,7 @@ from odradek.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from sim.history import NO_ERA, Value
+from sim.history import NO_ERA, Moved, Value
 from sim.simclients import SimClient, batches_in, records_in
 
 FINAL_EPOCH = -1
@@ -57,6 +57,8 @@ class SimFetcher:
         self._era = 0  # When the fetch was sent whose answer is read.
         self._round = 0  # Another one when the positions are set anew: an answer to an old fetch says nothing then.
         self._is_committed = read_committed
+        if read_committed:
+            client.history.careful[client.name] = None
         self._version = client.random.choice((11, 12, 13, 17))
         self._max_bytes = client.random.choice((300, 5_000, 1_000_000))
 
@@ -66,6 +68,11 @@ class SimFetcher:
         self.high_watermarks.clear()
         self._session.forget()
         self._round += 1
+        self._moved(positions)
+
+    def _moved(self, positions: dict[TopicPartition, int]) -> None:
+        client, history = self._client, self._client.history
+        history.moved.append(Moved(client.name, len(history.seen), client.around.clock.now_us, dict(positions)))
 
     @property
     def era(self) -> int:
@@ -76,6 +83,7 @@ class SimFetcher:
         """One partition goes on from elsewhere; the next fetch names it."""
         self.positions[partition] = offset
         self.high_watermarks.pop(partition, None)
+        self._moved({partition: offset})
 
     def fetch(self, then: Callable[[bool], None], max_wait_ms: int = 500) -> None:
         """One fetch; `then` gets False if it was not answered."""
@@ -145,7 +153,7 @@ class SimFetcher:
         if data.error_code:
             self._refused(name, ErrorCode(data.error_code))
             return
-        self.high_watermarks[name] = data.last_stable_offset if self._is_committed else data.high_watermark
+        self.high_watermarks[name] = data.high_watermark  # Readers of committed records get there, too, in the end.
         aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
         undone: set[int] = set()
         records = data.records

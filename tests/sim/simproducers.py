@@ -62,6 +62,7 @@ class SimProducer(SimClient):
 
     acks = -1
     is_idempotent = True
+    writes = True
 
     def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName) -> None:
         super().__init__(name, node, around)

@@ -78,3 +78,44 @@ def test_a_full_disk_writes_what_fits() -> None:
         file.write(0, b"12345")
     assert failed.value.is_full
     assert file.pread(0, 10) == b"123"
+
+
+def test_what_a_failed_sync_drops_no_later_one_makes_safe() -> None:
+    disk = SimDisk()
+    disk.drops_unsynced = True
+    file = disk.create("/a")
+    disk.sync_directory("")
+    file.write(0, b"dropped")
+    disk.fails_to_sync = True
+    with pytest.raises(DiskFailed):
+        file.sync()
+    disk.mend()
+    file.write(7, b" kept")
+    file.sync()
+    assert file.pread(0, 20) == b"dropped kept", "the process sees it"
+    assert disk.has_dropped
+    assert crashed_contents(disk, "/a") == {bytes(7) + b" kept"}
+    assert disk.kill().open("/a").pread(0, 20) == bytes(7) + b" kept", "read anew"
+
+
+def test_reads_may_be_spared() -> None:
+    disk = SimDisk()
+    disk.create("/a").write(0, b"there")
+    disk.reads_fail = False
+    disk.fail_call(0)
+    assert disk.open("/a").pread(0, 10) == b"there"
+    with pytest.raises(DiskFailed):
+        disk.rename("/a", "/b")
+    disk.rename("/a", "/b")
+    assert disk.failures == 1
+
+
+def test_a_device_keeps_its_trouble_until_it_is_mended() -> None:
+    disk = SimDisk()
+    disk.fail_from(0)
+    survivor = disk.kill()
+    survivor.fail_as(disk)
+    with pytest.raises(DiskFailed):
+        survivor.create("/a")
+    survivor.mend()
+    survivor.create("/a")

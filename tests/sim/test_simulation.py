@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from odradek.base.units import TopicPartition
+from odradek.core.coordinators.durable import Written
 from odradek.core.effects import Sync, Synced
-from odradek.log.disk import FileSlice
+from odradek.core.moment import Moment
+from odradek.core.transactions.markers import Marker
+from odradek.log.disk import DiskFailed, FileSlice
 from sim.history import failure
 from sim.play import World
 from sim.simbroker import Prepare
@@ -86,10 +90,47 @@ def skips_an_offset(shell: SimShell) -> None:
     shell.read_slice = read
 
 
+def failed_and_told_as_done(shell: SimShell) -> None:
+    """Syncs that failed are reported as done."""
+
+    def lie(sync: Sync) -> Synced:
+        for name, ended in sync.run().flushes.items():
+            if isinstance(ended, DiskFailed):
+                sync.flushes[name].has_failed = False
+        return Synced(dict(sync.flushes))
+
+    shell.run_sync = lie
+
+
+def commits_what_is_aborted(shell: SimShell) -> None:
+    """Transactions end with a commit marker in their partitions, whatever was decided."""
+    completions = shell.broker.transactions.completions
+    write = completions._write_marker
+
+    def mark(name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+        return write(name, marker._replace(is_commit=True), now)
+
+    completions._write_marker = mark
+
+
+def forgets_a_marker(shell: SimShell) -> None:
+    """Of the partitions of a transaction the first gets no marker."""
+    completions = shell.broker.transactions.completions
+    write = completions._write_marker
+
+    def mark(name: TopicPartition, marker: Marker, now: Moment) -> Written | None:
+        return write(name, marker, now) if name.partition else None
+
+    completions._write_marker = mark
+
+
 BROKEN: list[tuple[Prepare, str, str]] = [
     (told_and_not_done, "power", ""),  # Groups are beside themselves before anybody looks for records.
     (forgets_producers, "kill", "times"),
     (skips_an_offset, "reset", "there is a gap"),
+    (failed_and_told_as_done, "disk", "is lost"),
+    (commits_what_is_aborted, "reset", "checker: aborted read"),
+    (forgets_a_marker, "reset", "not come to an end"),
 ]
 
 

@@ -307,7 +307,7 @@ class RealFile:
             raise DiskFailed.of(error, self.path) from None
 
     def _write_rest(self, position: int, rest: memoryview) -> None:
-        """Writes in pieces, also what a short write left: mostly the disk is full, and the next write fails with that."""
+        """Writes in pieces, also what a short write left: mostly the disk is full, and the next write says so."""
         while rest:
             written = os.pwrite(self._fd, rest[:WRITE_BYTES_MAX], position)
             if not written:

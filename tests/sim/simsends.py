@@ -1,0 +1,165 @@
+"""How a transactional producer sends: batches to several partitions, some requests at a time, until all have answers.
+
+By its seed it uses transactions with an epoch of their own (KIP-890), which partitions join by being written to, or
+those before, to which partitions are added.  What has no answer it sends again, with the same sequence numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from sim.history import Identity, Sent, Transaction
+from sim.simclients import RETRY_US, Surroundings, batch_of
+from sim.simclock import SimNode
+from sim.simproducers import PRODUCE_TIMEOUT_MS
+from sim.simsteps import PASSING, SimSteps, Spoilt, Steps
+
+GIVES_UP_SHARE = 0.15
+DONE = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+
+
+@dataclass
+class Unanswered:
+    """A batch for one partition that has no answer yet."""
+
+    records: list[Sent]
+    sequence: int
+
+
+Request = dict[TopicPartition, Unanswered]  # What is left of it.
+
+
+class SimSender(SimSteps):
+    """Sends values of its own, "name-number", to some partitions of one topic."""
+
+    writes = True
+
+    def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName, transactional_id: str) -> None:
+        super().__init__(name, node, around)
+        self.topic = topic
+        self.transactional_id = transactional_id
+        self.identity = Identity(transactional_id, (-1, -1), 0)
+        self.has_epochs = self.random.random() < 0.5
+        self.added: dict[TopicPartition, None] = {}  # To the transaction.
+        self._version = 12 if self.has_epochs else self.random.choice((9, 11))
+        self._values = 0
+        self._numbers: Counter[TopicPartition] = Counter()
+        self._sequences: Counter[TopicPartition] = Counter()
+
+    def identify(self, producer_id: int, epoch: int) -> None:
+        """Takes over an identity; with another epoch sequence numbers begin anew."""
+        if (producer_id, epoch) != self.identity.producer:
+            self._sequences.clear()
+        self.identity = Identity(self.transactional_id, (producer_id, epoch), self.around.clock.now_us)
+        self.tell("id", f"{producer_id} epoch {epoch}")
+
+    def send(self, transaction: Transaction) -> Steps[None]:
+        """Sends some requests, one behind the other, each with a batch for some partitions.  Raises Spoilt."""
+        partitions = self.around.partitions(self.topic)
+        chosen = self.random.sample(partitions, self.random.randrange(1, len(partitions) + 1))
+        yield from self._add(chosen)
+        requests = [self._new_request(transaction, chosen) for _ in range(self.random.choice((1, 1, 2, 4)))]
+        while requests:
+            messages = [self._produce(request) for request in requests]
+            answers: list[ProduceResponse | None] = yield self.ask_all(messages, self._version, ProduceResponse)
+            self._take_all(requests, answers)
+            requests = [request for request in requests if request]
+            if requests:
+                if self.random.random() < GIVES_UP_SHARE:
+                    raise Spoilt(ErrorCode.REQUEST_TIMED_OUT)
+                yield self.pause(RETRY_US)
+
+    def _add(self, partitions: list[TopicPartition]) -> Steps[None]:
+        """Adds partitions to the transaction, unless writing to them does.  Raises Spoilt."""
+        new = [partition for partition in partitions if partition not in self.added]
+        if self.has_epochs or not new:
+            return
+        producer_id, epoch = self.identity.producer
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=self.topic, partitions=[partition.partition for partition in new])
+            ],
+        )
+        _, code = yield from self.insist(request, 3, AddPartitionsToTxnResponse, _first_error)
+        if code is not ErrorCode.NONE:
+            raise Spoilt(code)
+        self.added.update(dict.fromkeys(new))
+
+    def _new_request(self, transaction: Transaction, partitions: list[TopicPartition]) -> Request:
+        return {partition: self._new_batch(transaction, partition) for partition in partitions}
+
+    def _new_batch(self, transaction: Transaction, partition: TopicPartition) -> Unanswered:
+        now_us, batch = self.around.clock.now_us, Unanswered([], self._sequences[partition])
+        for _ in range(self.random.choice((1, 1, 3))):
+            self._values += 1
+            value, number = f"{self.name}-{self._values}", self._numbers[partition]
+            self._numbers[partition] += 1
+            self._sequences[partition] += 1
+            sent = Sent(self.name, number, partition, value, True, True, now_us, transaction=transaction)
+            self.history.sent[value] = sent
+            batch.records.append(sent)
+        transaction.sent += batch.records
+        return batch
+
+    def _produce(self, request: Request) -> ProduceRequest:
+        producer_id, epoch = self.identity.producer
+        data: list[PartitionProduceData] = []
+        for partition, batch in request.items():
+            first, count = batch.records[0].value, len(batch.records)
+            self.tell("send", f"{partition} {first} +{count - 1} sequence {batch.sequence}")
+            records = batch_of(
+                [sent.value for sent in batch.records],
+                self.node.now().wall,
+                producer_id=producer_id,
+                epoch=epoch,
+                sequence=batch.sequence,
+                is_transactional=True,
+            )
+            data.append(PartitionProduceData(index=partition.partition, records=memoryview(records)))
+        topics = [TopicProduceData(name=self.topic, partition_data=data)]
+        return ProduceRequest(
+            transactional_id=self.transactional_id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=topics
+        )
+
+    def _take_all(self, requests: list[Request], answers: list[ProduceResponse | None]) -> None:
+        """Takes in what was answered, and leaves what has to be sent again.  Raises Spoilt."""
+        behind: dict[TopicPartition, None] = {}  # Where an earlier batch is not written.
+        spoils: ErrorCode | None = None
+        for request, answer in zip(requests, answers, strict=True):
+            for told in answer.responses[0].partition_responses if answer is not None else ():
+                partition, code = TopicPartition(self.topic, told.index), ErrorCode(told.error_code)
+                first = request[partition].records[0].value
+                self.tell("sent", f"{partition} {first} at {told.base_offset} {code.name}")
+                has_to_wait = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in behind
+                if code in DONE:
+                    self._acknowledged(request.pop(partition).records, told.base_offset)
+                elif code not in PASSING and not has_to_wait:
+                    spoils = spoils or code
+            behind.update(dict.fromkeys(request))
+        if spoils is not None:
+            raise Spoilt(spoils)
+
+    def _acknowledged(self, records: list[Sent], base_offset: int) -> None:
+        for place, sent in enumerate(records):
+            sent.acknowledged_us = self.around.clock.now_us
+            sent.offset = base_offset + place if base_offset >= 0 else None
+
+
+def _first_error(answer: AddPartitionsToTxnResponse) -> int:
+    """Returns the error that names a wrong partition: because of it the others are not even tried."""
+    topics = answer.results_by_topic_v3_and_below
+    codes = [part.partition_error_code for topic in topics for part in topic.results_by_partition]
+    wrong = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    return next(iter(wrong), ErrorCode.NONE)

@@ -1,0 +1,135 @@
+"""A client whose life is a generator: it yields what it waits for, and is sent what came of that.
+
+What is yielded is a function that begins the wait and is given whom to tell of its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from sim.simclients import RETRY_US, SimClient
+
+Result = TypeVar("Result")
+
+Told = Callable[[Any], None]
+Wait = Callable[[Told], object]
+Steps = Generator[Wait, Any, Result]
+
+# Errors after which the same request is sent again; and those that say that another producer has taken over.
+PASSING = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+}
+FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+class Spoilt(Exception):
+    """The transaction that is under way can't be committed."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        self.code = code
+
+
+class SimSteps(SimClient):
+    """A client that is done when its `live` returns."""
+
+    _steps: Steps[None] | None = None
+    _is_ended = False
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_ended
+
+    def live(self) -> Steps[None]:
+        """Does everything the client does, from its beginning to its end."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        self._steps = self.live()
+        self.node.soon(lambda: self._go_on(None))
+
+    def pump(self) -> None:
+        """Nothing: the generator sees by itself that the client drains."""
+
+    def end(self) -> None:
+        """Marks the client as done; no answer reaches it any more."""
+        self._is_ended = True
+        self.link.leave()
+
+    def _go_on(self, result: object) -> None:
+        assert self._steps is not None, "it has begun"
+        try:
+            wait = self._steps.send(result)
+        except StopIteration:
+            self.end()
+            return
+        wait(self._soon)
+
+    def _soon(self, result: object) -> None:
+        """Goes on in another turn: a link may tell of its end at once, while the generator is still running."""
+        self.node.soon(lambda: self._go_on(result))
+
+    # What can be waited for.
+
+    def ask(self, message: object, version: int, answer: type) -> Wait:
+        """Sends the request; what is told is its answer, or None if none will come."""
+        return lambda then: self.link.ask(message, version, answer, then)
+
+    def ask_all(self, messages: Sequence[object], version: int, answer: type) -> Wait:
+        """Sends some requests without waiting in between; what is told is a list, as `ask` tells of each."""
+
+        def begin(then: Told) -> None:
+            answers: dict[int, Any] = {}
+
+            def answered(place: int, told: object) -> None:
+                answers[place] = told
+                if len(answers) == len(messages):
+                    then([answers[place] for place in range(len(messages))])
+
+            for place, message in enumerate(messages):
+                self.link.ask(message, version, answer, partial(answered, place))
+
+        return begin
+
+    def pause(self, range_us: tuple[int, int]) -> Wait:
+        return lambda then: self.node.after(self.random.randrange(*range_us), lambda: then(None))
+
+    def insist(
+        self, message: object, version: int, answer: type, code_of: Callable[[Any], int], *, patience: float = 1.0
+    ) -> Steps[tuple[Any, ErrorCode]]:
+        """Sends the request until an answer has an error that does not pass by itself, or none; returns both.
+
+        With a `patience` below 1 the client may give up after a lost answer; the error is REQUEST_TIMED_OUT then.
+        """
+        while True:
+            told = yield self.ask(message, version, answer)
+            code = None if told is None else ErrorCode(code_of(told))
+            if code is not None and code not in PASSING:
+                return told, code
+            if code is None and self.random.random() >= patience:
+                return None, ErrorCode.REQUEST_TIMED_OUT
+            self.tell("again", f"{type(message).__name__} {'no answer' if code is None else code.name}")
+            yield self.pause(RETRY_US)
+
+    def find_coordinator(self, key: str, key_type: int) -> Steps[None]:
+        """Finds the coordinator; the first client that asks has its state topic created."""
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
+        _, code = yield from self.insist(request, 2, FindCoordinatorResponse, lambda told: told.error_code)
+        assert code is ErrorCode.NONE, f"{self.name} has no coordinator: {code.name}"
+
+    def find_all(self, topics: list[Any]) -> Steps[None]:
+        """Asks until all topics are there."""
+        while not (yield lambda then: self.find_topics(topics, then)):
+            yield self.pause(RETRY_US)

@@ -1,0 +1,127 @@
+"""A transactional producer: one transaction after another, each committed or aborted, until another takes its place.
+
+    InitProducerId ──> sends, maybe what it read and its offsets ──> EndTxn ──> the next transaction
+          ^______________________ whatever could not be resolved ______|
+
+Who is fenced stops if it has a successor; otherwise it begins anew, as one that is started again.
+"""
+
+from __future__ import annotations
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from sim.history import Transaction
+from sim.simclients import Surroundings
+from sim.simclock import MILLISECOND_US, SECOND_US, SimNode
+from sim.simsends import GIVES_UP_SHARE, SimSender
+from sim.simsteps import FENCED, Spoilt, Steps
+
+PAUSE_US = (MILLISECOND_US, 600 * MILLISECOND_US)
+TAKES_OVER_US = (3 * SECOND_US, 25 * SECOND_US)
+PAUSED_US = (10 * MILLISECOND_US, 12 * SECOND_US)
+TIMEOUTS_MS = (3_000, 20_000, 60_000)
+COMMITTED_SHARE = 0.75
+
+
+class SimTransactor(SimSender):
+    """Sends values of its own, "name-number", to some partitions of one topic in each transaction."""
+
+    writes = True
+
+    def __init__(self, name: str, node: SimNode, around: Surroundings, topic: TopicName, transactional_id: str) -> None:
+        super().__init__(name, node, around, topic, transactional_id)
+        self.is_succeeded = False  # Another instance has taken over, or is about to.
+        self._timeout_ms = self.random.choice(TIMEOUTS_MS)
+        self._end_version = 5 if self.has_epochs else self.random.choice((2, 4))
+        self._is_fenced = False
+
+    # Its life.
+
+    def live(self) -> Steps[None]:
+        yield from self.find_all([self.topic])
+        while not self.is_draining:
+            yield from self._begin()
+            while not self.is_draining and (yield from self._transact()):
+                yield self.pause(PAUSE_US)
+            if self._is_fenced and self.is_succeeded:
+                self.tell("fenced", "and has a successor")
+                return
+
+    def _begin(self) -> Steps[None]:
+        """Gets an identity from InitProducerId, which fences whoever had the transactional id before."""
+        yield from self.find_coordinator(self.transactional_id, 1)
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
+        told, code = yield from self.insist(request, 4, InitProducerIdResponse, lambda answer: answer.error_code)
+        assert code is ErrorCode.NONE, f"{self.name} gets no producer id: {code.name}"
+        self._is_fenced = False
+        self.identify(told.producer_id, told.producer_epoch)
+        self.history.identities.append(self.identity)
+        yield from self.begun()
+
+    def begun(self) -> Steps[None]:
+        """Called with each new identity: what a heir has to do first."""
+        yield from ()
+
+    # One transaction.
+
+    def _transact(self) -> Steps[bool]:
+        """Plays one transaction; returns True if the identity is good for another one."""
+        transaction = Transaction(self.name, self.identity, self.around.clock.now_us)
+        self.history.transactions.append(transaction)
+        self.added.clear()
+        try:
+            yield from self.fill(transaction)
+            yield from self._end(transaction, is_commit=self.random.random() < COMMITTED_SHARE)
+            return True
+        except Spoilt as spoilt:
+            self.tell("spoilt", spoilt.code.name)
+            yield from self._clear_up(transaction, spoilt.code)
+            return False
+        finally:
+            transaction.ended_us = self.around.clock.now_us
+
+    def fill(self, transaction: Transaction) -> Steps[None]:
+        """Sends what the transaction consists of.  Raises Spoilt."""
+        for _ in range(self.random.randrange(1, 4)):
+            yield from self.send(transaction)
+
+    def _clear_up(self, transaction: Transaction, code: ErrorCode) -> Steps[None]:
+        """Aborts the transaction, or leaves that to InitProducerId; a fenced producer asks for nothing any more."""
+        for sent in transaction.sent:
+            sent.is_given_up |= sent.acknowledged_us is None
+        self._is_fenced = code in FENCED
+        if self._is_fenced or transaction.commit_asked_us is not None or self.random.random() < 0.5:
+            return
+        try:
+            yield from self._end(transaction, is_commit=False)
+        except Spoilt as spoilt:
+            self._is_fenced = spoilt.code in FENCED
+
+    def _end(self, transaction: Transaction, *, is_commit: bool) -> Steps[None]:
+        """Commits or aborts the transaction.  Raises Spoilt if its outcome can't be known."""
+        producer_id, epoch = self.identity.producer
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=is_commit
+        )
+        self.tell("end", "commit" if is_commit else "abort")
+        if is_commit:
+            transaction.commit_asked_us = self.around.clock.now_us
+            self.asks_commit(transaction)
+        told, code = yield from self.insist(
+            request, self._end_version, EndTxnResponse, lambda one: one.error_code, patience=1 - GIVES_UP_SHARE
+        )
+        if code is not ErrorCode.NONE:
+            raise Spoilt(code)
+        transaction.is_committed = is_commit
+        self.tell("ended", "committed" if is_commit else "aborted")
+        if self.has_epochs:
+            self.identify(told.producer_id, told.producer_epoch)
+        self.ended(transaction)
+
+    def asks_commit(self, transaction: Transaction) -> None:
+        """Called before EndTxn asks for the commit for the first time."""
+
+    def ended(self, transaction: Transaction) -> None:
+        """Called when the transaction's outcome is known."""
