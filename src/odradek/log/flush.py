@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from odradek.base.units import Offset
 from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.segment import Segment
 
 
 class Flush:
     """Data first, then what says where it is: a name is never durable before the bytes it names.
 
     The open segment's indexes are not synced: recovery rebuilds the indexes of the segment the recovery point is in.
+    A segment that is sealed meanwhile is not covered, though all of its batches may be: its indexes are not.
     A truncation meanwhile lowers end_offset: what is appended after it was not part of this.
     """
 
@@ -33,17 +35,26 @@ class Flush:
         "end_offset",
         "epoch_changes",
         "has_failed",
+        "sealed",
         "was_put_off",
     )
 
     def __init__(
-        self, disk: Disk, end_offset: Offset, *, files: Iterable[File], paths: Iterable[str], directories: Iterable[str]
+        self,
+        disk: Disk,
+        end_offset: Offset,
+        *,
+        files: Iterable[File],
+        paths: Iterable[str],
+        directories: Iterable[str],
+        sealed: Iterable[Segment] = (),
     ) -> None:
         self._disk = disk
         self._files = tuple(files)
         self._paths = tuple(paths)  # Opened for the sync only; they may be gone by then.
         self._directories = tuple(directories)
         self.end_offset = end_offset
+        self.sealed = frozenset(sealed)  # The segments it covers with their indexes and the snapshot at their end.
         self.changes = 0  # How much of the log's directory and epochs it covers; for the log.
         self.epoch_changes = 0
         self.has_failed = False  # Then a later sync that succeeds says nothing: the kernel has dropped the pages.

@@ -419,7 +419,7 @@ class Log:
         for segment in self._unsynced:
             files.append(segment.file)
             paths += [segment.offsets.path, segment.times.path, segment.transactions.path]
-        paths += [self._snapshots.path(end) for end in self._unsynced_ends().values()]
+        paths += [self._snapshots.path(end) for end in self._unsynced_ends()]
         if self.recovery_point < self.end_offset or self._changes > self._synced_changes:
             files.append(self._active.file)
         if self._synced_changes < 0:
@@ -429,18 +429,25 @@ class Log:
             paths.append(f"{self.directory}/{LEADER_EPOCHS}")
         if paths or self._changes > self._synced_changes:
             directories.append(self.directory)
-        flush = Flush(self._disk, self.end_offset, files=files, paths=paths, directories=directories)
+        flush = Flush(
+            self._disk,
+            self.end_offset,
+            files=files,
+            paths=paths,
+            directories=directories,
+            sealed=self._unsynced,
+        )
         flush.changes, flush.epoch_changes = self._changes, self.epochs.changes
         assert self.recovery_point <= flush.end_offset, "a flush takes nothing back"
         self._flushing.append(flush)
         return flush
 
-    def _unsynced_ends(self) -> dict[int, Offset]:
-        """Returns the end offset of each sealed segment that a flush has to sync, by the segment's identity."""
+    def _unsynced_ends(self) -> list[Offset]:
+        """Returns the end offset of each sealed segment that a flush has to sync."""
         if not self._unsynced:
-            return {}
+            return []
         unsynced = {id(segment) for segment in self._unsynced}
-        return {id(s): following.base_offset for s, following in pairwise(self.segments) if id(s) in unsynced}
+        return [following.base_offset for one, following in pairwise(self.segments) if id(one) in unsynced]
 
     def flushed(self, flush: Flush, now_ms: TimestampMs | None = None) -> None:
         """Takes in a flush that ran: what it covered is durable, and the recovery point moves there."""
@@ -454,8 +461,7 @@ class Log:
             self.last_flush_ms = now_ms
         self.recovery_point = Offset(max(self.recovery_point, flush.end_offset))
         if self._unsynced:
-            ends = self._unsynced_ends()
-            self._unsynced = [segment for segment in self._unsynced if ends[id(segment)] > flush.end_offset]
+            self._unsynced = [segment for segment in self._unsynced if segment not in flush.sealed]
         self._synced_changes = max(self._synced_changes, flush.changes)
         self._synced_epoch_changes = max(self._synced_epoch_changes, flush.epoch_changes)
 
@@ -562,10 +568,11 @@ class Log:
         end = self.end_offset
         self.recovery_point = Offset(min(self.recovery_point, end))
         self.epochs.truncate_from_end(end)
-        kept = {id(segment) for segment in self.segments[:-1]}
-        self._unsynced = [segment for segment in self._unsynced if id(segment) in kept]
+        kept = frozenset(self.segments[:-1])
+        self._unsynced = [segment for segment in self._unsynced if segment in kept]
         for flush in self._flushing:
             flush.end_offset = Offset(min(flush.end_offset, end))
+            flush.sealed &= kept  # The last one is open again.
         self._changes += 1
         self.producers = producers
         self._owe(*works, self._snapshots.forgotten(self._snapshots.beyond(end)))

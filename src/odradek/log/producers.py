@@ -150,6 +150,10 @@ class Producers:
     def get(self, producer_id: ProducerId) -> ProducerStateEntry | None:
         return self._by_id.get(producer_id)
 
+    def open_transactions(self) -> list[ProducerStateEntry]:
+        """Returns the producers that have a transaction open."""
+        return [known for known in map(self._by_id.get, self._open) if known is not None]
+
     def _look(self) -> None:
         first_open = min(self._open.values(), default=NOTHING_UNSTABLE)
         self.first_unstable = min((ended.first_offset for ended in self._ended), default=first_open)

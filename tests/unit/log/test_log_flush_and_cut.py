@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from simdisk import SimDisk
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import Offset, TimestampMs
+from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.log import Log
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from odradek.record.markers import EndMarker, end_marker_batch
 from support.logs import T0, batch, put, stored
 
 DELAY = 60_000
@@ -62,6 +66,56 @@ def test_a_rolled_segment_stays_to_be_flushed() -> None:
     log.flush()
     assert log.recovery_point == 2
     assert not log.needs_flush(T0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_segment_that_is_sealed_during_a_flush_is_synced_by_the_next(seed: int) -> None:
+    """The flush covers all of its batches, and neither its indexes nor the snapshot at its end."""
+    disk = SimDisk()
+    log = new_log(LogConfig(index_interval_bytes=0), disk)
+    producer, epoch = ProducerId(7), ProducerEpoch(0)
+    records = [(None, b"aborted", (), T0)]
+    raw = encode_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+    log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T0)
+    log.append(end_marker_batch(EndMarker(False, 0), producer, epoch, T0), LeaderEpoch(0), T0)
+    early = log.begin_flush()
+    log.roll(T0)
+    early.run()
+    log.flushed(early)
+    assert log.recovery_point == 2
+    put(log, b"committed")
+    assert log.needs_flush(T0)
+    log.flush()
+    of_the_first = [name for name in disk.folders["/d/t-0"].live if name.startswith("0" * 20)]
+    assert len(of_the_first) == 4, "records and three indexes"
+    paths = [f"/d/t-0/{name}" for name in (*of_the_first, f"{2:020}.snapshot")]
+    before = [disk.open(path).pread(0, 999) for path in paths]
+    survivor = disk.crash(Random(seed))
+    assert [survivor.open(path).pread(0, 999) for path in paths] == before
+    again = Log.open(survivor, "/d/t-0", LogConfig(), T0, recovery_point=log.recovery_point)
+    (aborted,) = again.aborted(Offset(0), again.read(Offset(0), 999, Offset(3)), Offset(3))
+    assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (producer, 0, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_segment_that_is_cut_and_sealed_again_during_a_flush_is_synced_by_the_next(seed: int) -> None:
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    put(log, b"a")
+    put(log, b"b")
+    log.roll(T0)
+    put(log, b"c")
+    early = log.begin_flush()
+    early.run()
+    log.truncate_to(Offset(1), T0)
+    put(log, b"other", epoch=1)
+    log.roll(T0)
+    log.flushed(early)
+    assert log.recovery_point == 1
+    log.flush()
+    assert log.recovery_point == 2
+    again = Log.open(disk.crash(Random(seed)), "/d/t-0", LogConfig(), T0, recovery_point=log.recovery_point)
+    assert stored(again) == [(0, 0), (1, 1)]
 
 
 def test_flushes_may_end_in_any_order() -> None:
