@@ -252,6 +252,15 @@ def forgotten(world: World, arguments: list[str]) -> None:
     shard.remove(name, world.harness.now)
 
 
+def unjoined(world: World, arguments: list[str]) -> None:
+    """unjoined p t-1 ...: its coordinator loses that these joined, and so what came after."""
+    name, *places = arguments
+    shard, transaction = world.harness.broker.transactions.find(name)
+    left = transaction.partitions - set(map(place, places))
+    lost = transaction._replace(partitions=left, state=transaction.state if left else TransactionState.EMPTY)
+    shard.put(lost, world.harness.now)
+
+
 def exhausted(world: World, arguments: list[str]) -> None:
     """exhausted p: as after thirty thousand transactions."""
     (name,) = arguments
@@ -271,5 +280,6 @@ VERBS = {
     "read": read,
     "state": state,
     "forgotten": forgotten,
+    "unjoined": unjoined,
     "exhausted": exhausted,
 }

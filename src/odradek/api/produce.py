@@ -355,12 +355,13 @@ def admit(  # noqa: PLR0917
     if not batch.is_transactional or not batch.has_producer_id:
         return None
     assert transactional_id is not None, "it is checked"
-    if partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
+    if not partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
+        partition.check_producer_epoch(batch)  # A late batch must not become part of another transaction.
+        adds = version >= PRODUCE_ADDS_SINCE
+        if adds or broker.configs.bool("transaction.partition.verification.enable"):
+            partition.await_first(batch, now.wall, from_zero=adds)
+    elif not broker.transactions.may_hang:
         return broker.transactions.unsafe_join(transactional_id)
-    partition.check_producer_epoch(batch)  # A late batch must not become part of another transaction.
-    adds = version >= PRODUCE_ADDS_SINCE
-    if adds or broker.configs.bool("transaction.partition.verification.enable"):
-        partition.await_first(batch, now.wall, from_zero=adds)
     return broker.admit_transactional(partition, batch, transactional_id, version, now)
 
 

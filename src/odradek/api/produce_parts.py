@@ -51,7 +51,7 @@ def join_together(call: Call, body: ProduceRequest, producer: ProducerIdAndEpoch
         partition.topic_partition
         for topic in body.topic_data
         for partition in _written_to(call, topic)
-        if not partition.has_open_transaction(producer.id, producer.epoch)
+        if not call.broker.transactions.has_joined(partition, producer)
     ]
     if len(joining) > 1 and body.transactional_id is not None:
         with suppress(Refused):

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterView, TopicInfo
+from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.coordinators import state_topics
@@ -53,7 +52,7 @@ from odradek.core.timers import Timers
 from odradek.core.topic_plans import Planner
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, as_produce_is_told
 from odradek.core.transactions.coordinator import TransactionCoordinator
-from odradek.core.transactions.markers import Marker, all_known, hanging
+from odradek.core.transactions.markers import Marker
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.arrival import Arrival
 from odradek.log.disk import DiskFailed
@@ -112,7 +111,6 @@ class Broker:
         self.timers = Timers()
         self._asks_ids = False
         self._coordinates = False
-        self._may_hang = False
         self._steps = NextSteps()
         runtime = Runtime(configs, entropy, self.lot, self.timers, self._steps, lambda: self.view, self._append_state)
         self.groups = GroupCoordinator(runtime, self._loads.append)
@@ -333,7 +331,7 @@ class Broker:
         for topic in list(self.view.topics.values()):
             for _ in self._open(topic, now):
                 pass
-        self._may_hang = not all(directory.clean_shutdown for directory in self.storage)
+        self.transactions.may_hang = not all(directory.clean_shutdown for directory in self.storage)
 
     def _is_here(self, name: TopicPartition) -> bool:
         topic = self.view.topics.get(name.topic)
@@ -348,16 +346,6 @@ class Broker:
         self._coordinates = True
         for partition in list(self.partitions.values()):
             self._coordinate(partition, now)
-
-    def _end_hanging(self, now: Moment) -> None:
-        """Ends hanging transactions, once, when all transactions are loaded."""
-        topic = self.view.topics.get(TRANSACTION_STATE)
-        known = None if topic is None else all_known(self.transactions.shards, len(topic.partitions))
-        self._may_hang = self.transactions.shards.is_loading
-        for name, marker in list(hanging(self.partitions, known)) if known is not None else ():
-            _LOG.warning("%s has an open transaction of producer %d that nobody knows", name, marker.producer.id)
-            with suppress(Refused):
-                self.end_transaction(name, marker, now)
 
     def _open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
         """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""
@@ -516,8 +504,8 @@ class Broker:
         self._steps.keep_house(now)
         yield from self.groups.keep_house(now)
         yield from self.transactions.keep_house(now)
-        if self._may_hang:
-            self._end_hanging(now)
+        if self.transactions.may_hang:
+            yield from self.transactions.end_hanging(self.partitions, now)
 
     def release_files(self, count: int, below: int) -> int:
         """Has up to `count` logs close their files of descriptors below `below`; returns how many did.

@@ -314,6 +314,11 @@ class Partition:
         known = self._producer(producer_id)
         return known is not None and known.has_open_transaction and known.epoch == producer_epoch
 
+    def has_transaction_before(self, producer_id: ProducerId, producer_epoch: int) -> bool:
+        """True if the producer has a transaction open here, and all of it is of an older epoch."""
+        known = self._producer(producer_id)
+        return known is not None and known.has_open_transaction and known.epoch < producer_epoch
+
     def end_transaction(
         self,
         producer_id: ProducerId,

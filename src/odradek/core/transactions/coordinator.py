@@ -7,7 +7,7 @@ in rules.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 
 from odradek.base.errors import ErrorCode, Refused
@@ -24,6 +24,7 @@ from odradek.core.transactions import rules
 from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
 from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.ending import End, Ended, Ending
+from odradek.core.transactions.hanging import HangingTransactions, all_shards
 from odradek.core.transactions.markers import WriteMarker
 from odradek.core.transactions.producer_ids import ProducerIds
 from odradek.core.transactions.shard import TransactionShard
@@ -43,6 +44,8 @@ class TransactionCoordinator:
         self.runtime = runtime
         self.ids = ProducerIds(ask_ids)
         self.completions = Completions(runtime, write_marker)
+        self.may_hang = False  # Since a stop that was not clean, until what may have been lost is looked after.
+        self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
@@ -131,6 +134,13 @@ class TransactionCoordinator:
         written = self._joins.get(transactional_id)
         return None if written is None or written.is_safe else written
 
+    def has_joined(self, partition: Partition, producer: ProducerIdAndEpoch) -> bool:
+        """True if the partition's own log tells that it is part of the producer's transaction.
+
+        While transactions may hang it tells nothing: what is open there may be all that is left of it.
+        """
+        return not self.may_hang and partition.has_open_transaction(producer.id, producer.epoch)
+
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """Raises Refused if the partition is not part of the producer's open transaction (KIP-890)."""
         _, transaction = self.find(transactional_id)
@@ -147,13 +157,17 @@ class TransactionCoordinator:
         Raises Refused as touch and check_touched.
         """
         name = partition.topic_partition
-        if partition.has_open_transaction(producer.id, producer.epoch):
+        if self.has_joined(partition, producer):
             return self.unsafe_join(transactional_id)
+        written = None
         if adds:
-            return self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
-        if self._verifies:
+            written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
+        elif self._verifies:
             self.check_touched(transactional_id, producer, name)
-        return None
+        if self.may_hang and partition.has_transaction_before(producer.id, producer.epoch):
+            # It is ended within a second, and not by the end of this one.
+            raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction hangs in {name}")
+        return written
 
     # EndTxn.
 
@@ -169,6 +183,18 @@ class TransactionCoordinator:
         self.completions.decide(shard, rules.fenced(was, now.wall), now, then)
 
     # Periodic tasks.
+
+    def end_hanging(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Iterator[None]:
+        """Ends hanging transactions, in slices, once all shards are loaded; again until none is left."""
+        if self.shards.is_loading:
+            return
+        topic = self.runtime.view().topics.get(TRANSACTION_STATE)
+        shards = None if topic is None else all_shards(self.shards, len(topic.partitions))
+        if shards is None:
+            self.may_hang = False  # Whoever has the others would have to be asked.
+        else:
+            is_done = yield from HangingTransactions(shards, self.completions, self._write_marker).end(partitions, now)
+            self.may_hang = not is_done
 
     def keep_house(self, now: Moment) -> Iterator[None]:
         """Does the periodic tasks, about once a second, in slices: timeouts of transactions, expiry of ids."""

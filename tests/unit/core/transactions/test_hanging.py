@@ -1,27 +1,311 @@
-"""Transactions that are open in a partition, and that nobody knows."""
+"""Transactions that are open in a partition, and that nobody would end."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
-from odradek.core.transactions.markers import hanging
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import INT16_MAX, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.transactions.hanging import Fate, Open, fate
+from odradek.core.transactions.states import LAST_EPOCH, NO_ID, Transaction, TransactionState
+from odradek.log.disk import DiskFailed
+from odradek.log.producers import ProducerStateEntry
 from support.in_memory import Harness
-from support.transactional import Transactional, make_topic
+from support.transactional import Transactional, committed, last_stable, make_topic
+
+T0, T1, T2 = (TopicPartition(TopicName("t"), index) for index in range(3))
+ID, NEXT = ProducerId(7), ProducerId(8)
+EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+COMMITTING, ABORTING = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
+COMMITTED, ABORTED = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
 
 
-def test_their_end_does_not_fence_the_coordinator_that_writes_there_next(tmp_path: Path) -> None:
-    harness = Harness(tmp_path)
-    make_topic(harness, "t")
-    producer = Transactional(harness)
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path, transaction_state_log_num_partitions="2")
+    make_topic(harness, "t", 3)
+    return harness
+
+
+def begun(harness: Harness, *partitions: int, name: str = "t", version: int = 2) -> Transactional:
+    """A producer with a transaction that has written to these partitions."""
+    producer = Transactional(harness, name, version)
     producer.begin()
-    producer.write("t", b"a")
-    name = TopicPartition(TopicName("t"), 0)
-    partition = harness.broker.partitions[name]
+    for index in partitions:
+        if version < 2:
+            producer.add(("t", index))
+        assert producer.write("t", b"hangs", partition=index) == ErrorCode.NONE
+    return producer
+
+
+def lose(producer: Transactional, *names: TopicPartition) -> None:
+    """Takes from the coordinator that these joined, as a power failure does, and stops the broker."""
+    shard, was = producer.harness.broker.transactions.find(producer.id)
+    left = was.partitions - set(names)
+    shard.put(was._replace(partitions=left, state=was.state if left else EMPTY), producer.harness.now)
+    producer.harness.kill()
+
+
+def again(producer: Transactional, partition: int) -> ErrorCode:
+    """Sends the first batch once more, as for want of an answer."""
+    producer.sequences["t", partition] = 0
+    return producer.write("t", b"hangs", partition=partition)
+
+
+def step(harness: Harness) -> None:
+    """Does one look at what hangs, and all that comes of it."""
+    for _ in harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now):
+        pass
+    harness.settle()
+
+
+# What becomes of each.
+
+
+def test_the_end_of_what_nobody_knows_does_not_fence_the_coordinator_that_writes_there_next(harness: Harness) -> None:
+    begun(harness, 0)
+    partition = harness.broker.partitions[T0]
     partition.info = partition.info._replace(leader_epoch=LeaderEpoch(5))
-    ((_, marker),) = hanging({name: partition}, {})
-    assert marker.producer == producer.producer
-    assert marker.coordinator_epoch == 0, "that of the coordinator's own partition, not of this one"
-    assert list(hanging({name: partition}, {producer.producer.id: producer.state})) == []
-    harness.broker.end_transaction(name, marker, harness.now)
-    assert list(hanging({name: partition}, {})) == []
+    (seen,) = partition.log.producers.open_transactions()
+    one = Open(partition, seen)
+    assert one.marker.coordinator_epoch == 0, "that of the coordinator's own partition, not of this one"
+    assert one.is_open
+    harness.broker.end_transaction(T0, one.marker, harness.now)
+    assert not one.is_open
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize(
+    ("state", "epoch", "expected"),
+    [
+        (EMPTY, 5, Fate.JOINS),
+        (COMMITTED, 5, Fate.JOINS),
+        (ABORTED, 5, Fate.JOINS),
+        (ONGOING, 5, Fate.JOINS),
+        (COMMITTING, 5, Fate.WAITS),
+        (ABORTING, 5, Fate.WAITS),
+        *[(state, epoch, Fate.MARKED) for state in (EMPTY, ONGOING, COMMITTING, COMMITTED) for epoch in (4, 6)],
+    ],
+)
+def test_by_the_state_of_a_transaction_without_the_partition(
+    state: TransactionState, epoch: int, expected: Fate, version: int
+) -> None:
+    known = Transaction("t", ID, ProducerEpoch(5), state=state, partitions=frozenset({T1}), version=version)
+    if state not in (ONGOING, COMMITTING, ABORTING):
+        known = known._replace(partitions=frozenset())
+    assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(epoch)), known) is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "expected"),
+    [
+        (ONGOING, 5, Fate.HELD),
+        (ONGOING, 4, Fate.MARKED),  # Left of an older one: this one's end is not to be its end.
+        (COMMITTING, 4, Fate.HELD),  # The marker's epoch is above that of the records.
+        (COMMITTING, 5, Fate.WAITS),  # The next transaction has begun before a stop.
+    ],
+)
+def test_by_the_state_of_a_transaction_that_has_the_partition(
+    state: TransactionState, epoch: int, expected: Fate
+) -> None:
+    known = Transaction("t", ID, ProducerEpoch(5), state=state, partitions=frozenset({T0}), version=2)
+    assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(epoch)), known) is expected
+
+
+def test_what_is_prepared_is_not_aborted_for_what_is_not_part_of_it() -> None:
+    kept = Transaction(
+        "t",
+        ID,
+        ProducerEpoch(5),
+        state=ONGOING,
+        partitions=frozenset({T0}),
+        version=2,
+        next_id=ID,
+        next_epoch=ProducerEpoch(6),
+    )
+    assert fate(T0, kept.producer, kept) is Fate.HELD
+    assert fate(T1, kept.producer, kept) is Fate.MARKED
+    assert fate(T1, kept.client, kept) is Fate.WAITS
+
+
+def test_who_goes_on_with_another_id_is_known_by_both() -> None:
+    decided = Transaction(
+        "t", ID, ProducerEpoch(INT16_MAX), state=COMMITTING, partitions=frozenset({T0}), version=2, next_id=NEXT
+    )
+    assert fate(T0, ProducerIdAndEpoch(ID, ProducerEpoch(LAST_EPOCH)), decided) is Fate.HELD
+    assert fate(T0, ProducerIdAndEpoch(NEXT, ProducerEpoch(0)), decided) is Fate.WAITS
+    assert decided.next_id != NO_ID
+
+
+# In a broker.
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_producer_that_may_be_alive_hears_of_it(harness: Harness, version: int) -> None:
+    """The whole is aborted: it would be told that its batch is there, and commit without it."""
+    producer = begun(harness, 0, 1, version=version)
+    lose(producer, T1)
+    harness.keep_house()
+    assert producer.state.state is ABORTED
+    assert again(producer, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producer.end(commit=True) == (ErrorCode.PRODUCER_FENCED if version < 2 else ErrorCode.INVALID_TXN_STATE)
+    assert committed(harness, "t") == committed(harness, "t", 1) == []
+    assert [last_stable(harness, "t", index) for index in (0, 1)] == [2, 2], "no reader waits"
+    assert not harness.broker.transactions.may_hang
+
+
+def test_also_if_nothing_is_left_of_its_transaction(harness: Harness) -> None:
+    producer = begun(harness, 0)
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert producer.write("t", b"first") == ErrorCode.NONE
+    lose(producer, T0)
+    harness.keep_house()
+    assert producer.state.state is ABORTED
+    assert again(producer, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producer.end(commit=False) == ErrorCode.NONE
+    assert producer.write("t", b"next") == ErrorCode.NONE
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "t") == [b"hangs", b"next"]
+
+
+def test_all_partitions_of_a_transaction_are_aborted_by_one_decision(harness: Harness) -> None:
+    producer, other = begun(harness, 0, 1, 2), begun(harness, 0, name="other")
+    lose(producer, T1, T2)
+    before = producer.state.epoch
+    step(harness)
+    assert producer.state.state is ABORTED
+    assert producer.state.epoch == before + 1
+    assert last_stable(harness, "t", 1) == last_stable(harness, "t", 2) == 2
+    assert other.state.state is ONGOING
+    assert other.end(commit=True) == ErrorCode.NONE
+
+
+def test_who_is_quicker_than_the_look_at_it_has_its_partition_join_again(harness: Harness) -> None:
+    producer = begun(harness, 0, 1)
+    lose(producer, T1)
+    assert again(producer, 1) == ErrorCode.NONE
+    assert producer.state.partitions == {T0, T1}
+    harness.keep_house()
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "t", 1) == [b"hangs"]
+
+
+def test_also_with_several_partitions_at_once(harness: Harness) -> None:
+    producer = begun(harness, 0, 1, 2)
+    lose(producer, T1, T2)
+    producer.sequences.clear()
+    assert producer.write_all("t", {1: [b"hangs"], 2: [b"hangs"]}) == [ErrorCode.NONE] * 2
+    assert producer.state.partitions == {T0, T1, T2}
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "t", 1) == committed(harness, "t", 2) == [b"hangs"]
+
+
+def test_what_was_given_up_does_not_become_part_of_the_next(harness: Harness) -> None:
+    producer = begun(harness, 0, 1)
+    lose(producer, T1)
+    assert producer.end(commit=False) == ErrorCode.NONE
+    assert producer.write("t", b"next", partition=1) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert producer.write_all("t", {0: [b"x"], 1: [b"next"]}) == [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS]
+    assert T1 in producer.state.partitions
+    harness.keep_house()
+    assert producer.write("t", b"next", partition=1) == ErrorCode.NONE
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "t", 1) == [b"next"]
+
+
+def test_what_comes_after_a_decision_waits_for_its_completion(harness: Harness) -> None:
+    producer = begun(harness, 0)
+    assert producer.end(commit=True) == ErrorCode.NONE
+    assert producer.write("t", b"next", partition=1) == ErrorCode.NONE
+    shard, was = harness.broker.transactions.find(producer.id)
+    decided = was._replace(state=COMMITTING, partitions=frozenset({T0}))
+    shard.transactions[producer.id] = decided  # Its completion and the join are lost, and its markers on their way.
+    harness.broker.transactions.may_hang = True
+    step(harness)
+    assert harness.broker.transactions.may_hang
+    assert last_stable(harness, "t", 1) == 0
+    shard.transactions[producer.id] = was._replace(state=COMMITTED, partitions=frozenset())
+    step(harness)
+    assert producer.state.state is ABORTED
+    assert last_stable(harness, "t", 1) == 2
+    step(harness)
+    assert not harness.broker.transactions.may_hang
+
+
+def test_what_is_refused_is_tried_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, forgotten = begun(harness, 0, 1), begun(harness, 2, name="u")
+    shard, _ = harness.broker.transactions.find(forgotten.id)
+    shard.remove(forgotten.id, harness.now)
+    lose(producer, T1)
+
+    def full(*_: object) -> None:
+        raise DiskFailed(28, "full", "")
+
+    with monkeypatch.context() as patch:
+        for partition in harness.broker.partitions.values():
+            patch.setattr(partition.log.segments[-1], "append", full)
+        step(harness)
+        assert harness.broker.transactions.may_hang
+        assert producer.state.state is ONGOING
+    step(harness)
+    assert not harness.broker.transactions.may_hang
+    assert producer.state.state is ABORTED
+    assert last_stable(harness, "t", 2) == 2
+
+
+# In slices.
+
+
+def test_what_begins_and_ends_meanwhile_is_left_alone(harness: Harness) -> None:
+    """What is looked at is as it was at the beginning, what is done about it goes by what it is now."""
+    ending, joining, lost = begun(harness, 0, name="a"), begun(harness, 1, name="b"), begun(harness, 0, 2, name="c")
+    lose(joining, T1)
+    lose(lost, T2)
+    slices = harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now)
+    next(slices)
+    assert ending.end(commit=True) == ErrorCode.NONE
+    assert again(joining, 1) == ErrorCode.NONE
+    beginning = begun(harness, 0, 1, 2, name="d")
+    for _ in slices:
+        pass
+    harness.settle()
+    assert [one.state.state for one in (ending, joining, lost, beginning)] == [COMMITTED, ONGOING, ABORTED, ONGOING]
+    assert joining.end(commit=True) == beginning.end(commit=True) == ErrorCode.NONE
+    assert committed(harness, "t", 1) == [b"hangs", b"hangs"]
+    assert committed(harness, "t", 2) == [b"hangs"]
+
+
+def test_where_a_shard_goes_meanwhile_nothing_is_judged(harness: Harness) -> None:
+    producer = begun(harness, 0)
+    lose(producer, T0)
+    slices = harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now)
+    next(slices)
+    harness.broker.transactions.shards.resign(harness.broker.transactions.shards.partition_of(producer.id))
+    for _ in slices:
+        pass
+    assert harness.broker.partitions[T0].log.producers.open_transactions()
+    step(harness)
+    assert not harness.broker.transactions.may_hang, "whoever has the shard now would have to be asked"
+
+
+def test_many_are_looked_at_in_slices(harness: Harness) -> None:
+    producer = begun(harness, 0)
+    shard, was = harness.broker.transactions.find(producer.id)
+    for number in range(2000):
+        shard.transactions[f"t{number}"] = was._replace(id=f"t{number}", producer_id=ProducerId(10_000 + number))
+    log = harness.broker.partitions[T1].log
+    log.producers.put(
+        {
+            ProducerId(one): ProducerStateEntry(ProducerId(one), ProducerEpoch(0), first_offset=Offset(0))
+            for one in range(10_000, 12_000)
+        }
+    )
+    for transaction in list(shard.transactions.values()):
+        shard.transactions[transaction.id] = transaction._replace(partitions=frozenset({T0, T1}))
+    slices = harness.broker.transactions.end_hanging(harness.broker.partitions, harness.now)
+    assert 15 < sum(1 for _ in slices) < 50
+    assert not harness.broker.transactions.may_hang
+    assert producer.state.state is ONGOING
