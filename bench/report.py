@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def page(results: Results, drawn: dict[str, list[str]]) -> str:
     parts = [sections.opening(results), sections.verdict_table(verdicts(results))]
     parts += [sections.body(group, results, drawn.get(group, [])) for group in TITLES if results.of(group)]
-    parts += [sections.failures(results), METHOD, sections.machine(results)]
+    parts += [sections.behind(results), sections.failures(results), METHOD, sections.machine(results)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import sections_coordinated
-from aims import Verdict
+from aims import AT_LEAST_LEVEL, LOADED, Verdict
 from cells import both, one, per_second, table, time
 from compare import Pair, Results
-from texts import INTRODUCTIONS, TITLES
+from texts import BEHIND, INTRODUCTIONS, REASONS, TITLES
 from work import Numbers
+
+BEHIND_MIN = 0.97  # Closer is level: repetitions differ by as much.
 
 
 def opening(results: Results) -> str:
@@ -30,6 +32,27 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return ""
     return "## Aims\n\n" + table(("aim", "measured", ""), [(row.aim, row.found, row.verdict) for row in verdicts])
+
+
+def behind(results: Results) -> str:
+    """Every case in which Kafka has the higher rate, the lower p99 or the lower processor time, and why."""
+    groups = (*LOADED, *AT_LEAST_LEVEL)
+    rows = [row for group in groups for pair in results.pairs(group) for row in _behind(pair)]
+    if not rows:
+        return ""
+    return f"{BEHIND.strip()}\n\n" + table(("case", "rate", "p99", "CPU", "why"), rows)
+
+
+def _behind(pair: Pair) -> Iterator[tuple[str, ...]]:
+    p99, cpu = pair.p99 or 0.0, pair.cpu or 0.0
+    losses = {"rate": pair.rate < BEHIND_MIN, "p99": p99 > 1 / BEHIND_MIN, "CPU": cpu > 1 / BEHIND_MIN}
+    if any(losses.values()):
+        told = [
+            f"**{ratio:.2f}**" if loses else f"{ratio:.2f}" if ratio else ""
+            for ratio, loses in zip((pair.rate, p99, cpu), losses.values(), strict=True)
+        ]
+        why = [REASONS[key] for key in REASONS if key[0] == pair.group and key[1] in pair.label and losses[key[2]]]
+        yield f"{pair.group}: {pair.label}", *told, " ".join(why)
 
 
 def body(group: str, results: Results, plots: Sequence[str]) -> str:

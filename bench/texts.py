@@ -91,6 +91,14 @@ registers partitions itself, and when it is too early asks again after as long a
 that never pauses says much about that wait; the processor time is work.""",
 }
 
+BEHIND = """
+## Where Kafka is ahead
+
+The cases above in which Kafka's rate is higher, its p99 lower or its processor time lower (by more than 3 %)."""
+
+# By group, a part of the case's name, and what is behind: "rate", "p99" or "CPU".
+REASONS: dict[tuple[str, str, str], str] = {}
+
 METHOD = """
 ## How it is measured
 
