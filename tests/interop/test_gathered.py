@@ -19,6 +19,7 @@ from odradek.app.building import Running
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_MIN
 from odradek.base.uuids import ZERO_UUID
+from odradek.net.connection import READ_BYTES_PER_TURN
 from odradek.net.gathering import CONNECTIONS_MAX, REQUESTS_MAX
 from odradek.net.readers import DIRECT_MAX
 from odradek.wire.client import decode_response
@@ -41,6 +42,24 @@ def broker(tmp_path: Path) -> Iterator[Here]:
         with created_one:
             created(created_one, "t", partitions=COUNT)
         yield running
+
+
+def read_directly(broker: Here) -> int:
+    """How many connections the loop watches itself."""
+    direct: int = broker.on_loop(lambda running: len(running.listeners[0]._readers._direct))
+    return direct
+
+
+def test_one_that_asks_for_little_at_a_time_is_read_directly_however_much_that_is_in_all(broker: Here) -> None:
+    """The set costs a system call more for each request, and the loop does not stay awake for those in it."""
+    request = frame(produce_request("t", b"x" * 5_000, acks=LEADER), PRODUCE)
+    with RawClient(broker.port) as client:
+        client.ping()
+        assert read_directly(broker) == 1
+        for _ in range(2 * READ_BYTES_PER_TURN // len(request)):
+            client.send(request)
+            client.read_frame()
+        assert read_directly(broker) == 1
 
 
 def most_together(broker: Here) -> int:

@@ -54,6 +54,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_behind = False  # The peer was too far behind when the connection was last balanced.
         self._is_reading_paused = False
         self._read_in_turn = 0
+        self._space_bytes = 0  # Of the last read.
         self._has_read_enough = False  # The loop would go on reading this socket while there is something in it.
         self._is_going_on = False
         self._unmute: asyncio.TimerHandle | None = None
@@ -86,13 +87,16 @@ class ClientConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._is_gathered:
             self._shell.gathered.flush()  # The staged requests lie in the buffer.
-        return self._wire.get_buffer(sizehint)
+        space = self._wire.get_buffer(sizehint)
+        self._space_bytes = len(space)
+        return space
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
             return
         self._shell.traffic.bytes_in += nbytes
-        self._read_in_turn += nbytes
+        # A read that does not fill its space has emptied the socket, and the others have their turns.
+        self._read_in_turn = self._read_in_turn + nbytes if nbytes == self._space_bytes else 0
         if self._read_in_turn > READ_BYTES_PER_TURN and not self._has_read_enough:
             self._has_read_enough = True
             self._shell.soon(self._next_turn)
