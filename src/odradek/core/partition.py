@@ -314,6 +314,10 @@ class Partition:
         known = self._producer(producer_id)
         return known is not None and known.has_open_transaction and known.epoch == producer_epoch
 
+    def has_open_transactions(self) -> bool:
+        """True if any transaction is open in the log."""
+        return self.is_online and bool(self.log.producers.open_transactions())
+
     def has_transaction_before(self, producer_id: ProducerId, producer_epoch: int) -> bool:
         """True if the producer has a transaction open here, and all of it is of an older epoch."""
         known = self._producer(producer_id)

@@ -44,7 +44,7 @@ class TransactionCoordinator:
         self.runtime = runtime
         self.ids = ProducerIds(ask_ids)
         self.completions = Completions(runtime, write_marker)
-        self.may_hang = False  # Since a stop that was not clean, until what may have been lost is looked after.
+        self.may_hang = False  # What was open after a stop that was not clean is still to be looked at.
         self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
         configs = runtime.configs
