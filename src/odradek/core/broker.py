@@ -331,8 +331,8 @@ class Broker:
         for topic in list(self.view.topics.values()):
             for _ in self._open(topic, now):
                 pass
-        is_clean = all(directory.clean_shutdown for directory in self.storage)
-        self.transactions.may_hang = not is_clean and any(map(Partition.has_open_transactions, self.partitions.values()))
+        if not all(directory.clean_shutdown for directory in self.storage):
+            self.transactions.may_hang = any(one.has_open_transactions() for one in self.partitions.values())
 
     def _is_here(self, name: TopicPartition) -> bool:
         topic = self.view.topics.get(name.topic)
