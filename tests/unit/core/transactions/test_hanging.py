@@ -11,7 +11,7 @@ from odradek.base.units import INT16_MAX, LeaderEpoch, Offset, ProducerEpoch, Pr
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.transactions.hanging import Fate, Open, fate
 from odradek.core.transactions.states import LAST_EPOCH, NO_ID, Transaction, TransactionState
-from odradek.log.disk import DiskFailed
+from odradek.log.disk import DiskFailed, RealFile
 from odradek.log.producers import ProducerStateEntry
 from support.in_memory import Harness
 from support.transactional import Transactional, committed, last_stable, make_topic
@@ -245,8 +245,8 @@ def test_what_is_refused_is_tried_again(harness: Harness, monkeypatch: pytest.Mo
         raise DiskFailed(28, "full", "")
 
     with monkeypatch.context() as patch:
-        for partition in harness.broker.partitions.values():
-            patch.setattr(partition.log.segments[-1], "append", full)
+        for write in ("write", "write_all"):
+            patch.setattr(RealFile, write, full)
         step(harness)
         assert harness.broker.transactions.may_hang
         assert producer.state.state is ONGOING
