@@ -16,8 +16,8 @@ REGISTERED = any(one.value == PLUGIN for one in entry_points(group="pytest11"))
 SECONDS_MAX = 300
 
 
-def run(folder: Path, *arguments: str, **files: str) -> str:
-    """What pytest says of these files; `name_py` is the file name.py."""
+def run(folder: Path, *arguments: str, status: int = 0, **files: str) -> str:
+    """What pytest says of these files, and its status; `name_py` is the file name.py."""
     for name, content in files.items():
         path = folder / name.replace("_py", ".py").replace("_ini", ".ini")
         path.write_text(content)
@@ -32,7 +32,7 @@ def run(folder: Path, *arguments: str, **files: str) -> str:
         timeout=SECONDS_MAX,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode == status, ended.stdout + ended.stderr
     return ended.stdout
 
 
@@ -59,7 +59,7 @@ def test_one_broker_for_all(kafka):
     assert kafka.topics() == []
     with kafka.faults.drop("Metadata") as fault:
         assert repr(fault)
-    assert not kafka.faults.is_armed(1), "the faults of a test end with it"
+    assert not kafka.faults.left, "the faults of a test end with it"
 
 @pytest.mark.kafka_topic(partitions=3, configs={"retention.ms": 1000})
 def test_a_topic_as_wanted(kafka, kafka_topic):
@@ -141,7 +141,7 @@ import sys
 def test_loaded():
     ours = sorted(name for name in sys.modules if name.startswith("odradek"))
     assert ours == ["odradek", "odradek.testing", "odradek.testing.plugin"], ours
-    assert not any(name.partition(".")[0] in ("uvloop", "sqlite3", "crc32c", "cramjam") for name in sys.modules)
+    assert not any(name.partition(".")[0] in ("uvloop", "sqlite3", "fastcrc", "cramjam") for name in sys.modules)
 """
     assert "1 passed" in run(tmp_path, "-p", "no:xdist", test_it_py=test)
 
@@ -157,3 +157,173 @@ def test_what_is_said_of_it(tmp_path: Path) -> None:
     told = run(tmp_path, "--fixtures", test_it_py="")
     assert re.search(r"^kafka \[session scope\].*\n +A broker in this process", told, re.MULTILINE)
     assert re.search(r"^kafka_topic.*\n +The name of a topic that only this test has", told, re.MULTILINE)
+
+
+FAULTS_WITHOUT_A_TOPIC = """
+from confluent_kafka.admin import AdminClient
+import pytest
+
+@pytest.fixture
+def dropping(kafka):
+    kafka.faults.drop("Metadata", times=None)
+    yield
+    AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=30)
+    kafka.faults.drop("Metadata", times=None)
+
+@pytest.mark.parametrize("number", range(2))
+def test_which_leaves_faults(kafka, dropping, number):
+    assert len(kafka.faults.left) == 1
+    kafka.faults.drop("Fetch", times=None)
+
+def test_after_it(kafka):
+    assert kafka.faults.left == []
+    AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=30)
+"""
+
+
+def test_the_faults_of_a_test_end_with_it(tmp_path: Path) -> None:
+    """Those of its own fixtures too; they are gone when the fixtures end, which may need the broker."""
+    assert "3 passed" in run(tmp_path, test_it_py=FAULTS_WITHOUT_A_TOPIC)
+
+
+FAULTS_OF_FIXTURES = """
+import pytest
+
+@pytest.fixture(scope="module")
+def dropping(request):
+    kafka = request.getfixturevalue("kafka")
+    return kafka.faults.drop("Metadata", times=None)
+
+@pytest.mark.parametrize("number", range(2))
+def test_both(kafka, kafka_topic, slow, dropping, number):
+    assert kafka.faults.left == [slow, dropping]
+    kafka.faults.drop("Fetch", times=None)
+"""
+CONFTEST = """
+import pytest
+
+@pytest.fixture(scope="session")
+def slow(kafka):
+    return kafka.faults.delay("Fetch", seconds=1, times=None)
+"""
+FAULTS_LATER = "def test_other_module(kafka, slow):\n    assert kafka.faults.left == [slow]\n"
+
+
+def test_the_faults_of_a_fixture_end_with_it(tmp_path: Path) -> None:
+    assert "3 passed" in run(tmp_path, test_1_py=FAULTS_OF_FIXTURES, test_2_py=FAULTS_LATER, conftest_py=CONFTEST)
+
+
+STOPPING = """
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+import pytest
+
+@pytest.fixture(autouse=True, scope="module")
+def topic(kafka):
+    kafka.create_topic("kept")
+    return "kept"
+
+@pytest.fixture
+def stopped_for_the_test(kafka):
+    kafka.stop()
+    yield
+    kafka.start()
+
+def works(kafka):
+    producer = Producer({"bootstrap.servers": kafka.address})
+    producer.produce("kept", b"one")
+    assert producer.flush(60) == 0
+    assert "kept" in kafka.topics()
+
+@pytest.mark.parametrize("stop", ["stop", "kill"])
+def test_culprit(kafka, kafka_topic, stop):
+    getattr(kafka, stop)()
+
+def test_after_it(kafka, kafka_topic):
+    works(kafka)
+
+def test_which_may(kafka, stopped_for_the_test):
+    assert not kafka.is_running
+
+def test_which_starts_it_again(kafka):
+    kafka.stop()
+    kafka.start()
+
+def test_which_fails(kafka):
+    kafka.stop()
+    assert kafka.is_running, "as it should be"
+
+def broken(client_id):
+    raise AssertionError("an invariant is broken")
+
+def test_the_broker_fails(kafka):
+    kafka.faults.drop("ApiVersions", client_id=broken)
+    with pytest.raises(Exception):
+        AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=1)
+
+def test_after_that(kafka, kafka_topic):
+    works(kafka)
+
+def test_the_last(kafka):
+    kafka.stop()
+"""
+CULPRITS = ("test_culprit[stop]", "test_culprit[kill]", "test_which_fails", "test_the_last")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_who_stops_the_broker_is_told(tmp_path: Path, workers: str) -> None:
+    """And the broker is started again with its data, so that nobody else is."""
+    told = run(tmp_path, "-rEf", "-n", workers, "--dist=loadfile", status=1, test_it_py=STOPPING)
+    for test in CULPRITS:
+        assert f"{test} stopped the broker that all tests share: start it again before the test ends" in told
+    assert "the broker that all tests share failed in test_the_broker_fails: AssertionError('an invariant" in told
+    assert set(re.findall(r"^ERROR \S+::(\S+)", told, re.MULTILINE)) == {*CULPRITS, "test_the_broker_fails"}
+    assert set(re.findall(r"^FAILED \S+::(\S+)", told, re.MULTILINE)) == {"test_which_fails"}
+    assert "1 failed, 8 passed, 5 errors" in told
+
+
+def test_each_worker_starts_its_own_again(tmp_path: Path) -> None:
+    test = """
+import pytest
+
+@pytest.mark.parametrize("number", range(10))
+def test_it(kafka, kafka_topic, number):
+    assert kafka_topic in kafka.topics()
+    if number % 2:
+        kafka.kill()
+"""
+    assert "10 passed, 5 errors" in run(tmp_path, "-n", "2", status=1, test_it_py=test)
+
+
+def test_who_stops_the_broker_and_fails_in_a_fixture_is_told_both(tmp_path: Path) -> None:
+    test = """
+import pytest
+
+@pytest.fixture
+def failing():
+    yield
+    raise ValueError("of the fixture")
+
+def test_it(kafka, failing):
+    kafka.stop()
+
+def test_after_it(kafka):
+    assert kafka.topics() == []
+"""
+    told = run(tmp_path, status=1, test_it_py=test)
+    assert "2 passed, 1 error" in told
+    assert "ValueError: of the fixture" in told
+    assert "test_it stopped the broker that all tests share" in told
+
+
+def test_a_broker_whose_data_was_damaged_begins_anew(tmp_path: Path) -> None:
+    test = """
+def test_it(kafka):
+    kafka.create_topic("lost")
+    kafka.kill()
+    (kafka.directory / "metadata.sqlite").write_bytes(b"x" * 10_000)
+
+def test_after_it(kafka, kafka_topic):
+    assert kafka.topics() == [kafka_topic]
+"""
+    assert "2 passed, 1 error" in run(tmp_path, status=1, test_it_py=test)

@@ -163,6 +163,12 @@ class Faults:
             self._left.clear()
 
     @property
+    def left(self) -> list[Fault]:
+        """Lists the faults that may still hit a request, in the order they were asked for."""
+        with self._changed:
+            return list(self._left)
+
+    @property
     def seen(self) -> list[Seen]:
         """Lists what every fault has hit, in order, since the broker was made."""
         with self._changed:
