@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.api.call import Call
+from odradek.api.log_fields import of_call
 from odradek.api.outcome import Slices
 from odradek.api.parts import Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
@@ -15,6 +16,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.effects import Growth, GrowTopics
+from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -29,7 +31,8 @@ def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
     plans, growth = yield from _plans(call, body)
     if body.validate_only or not growth:
         return (yield from _answer(plans, lambda name: None))
-    change = call.broker.change(lambda token: GrowTopics(token, growth))
+    asker = of_call(call, ApiKey.CREATE_PARTITIONS)
+    change = call.broker.change(lambda token: GrowTopics(token, growth, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(plans, waiting.refusal)))

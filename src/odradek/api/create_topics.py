@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.api.call import Call
+from odradek.api.log_fields import of_call
 from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged, named_twice
@@ -19,6 +20,7 @@ from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import CreateTopics
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, UNSET, TopicSpec
+from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -38,7 +40,8 @@ def handle(call: Call, body: CreateTopicsRequest) -> Slices:
     planned = tuple(plan for plan in plans.values() if isinstance(plan, TopicInfo))
     if body.validate_only or not planned:
         return (yield from _answer(call, plans, {}, is_dry=body.validate_only))
-    change = call.broker.change(lambda token: CreateTopics(token, planned))
+    asker = of_call(call, ApiKey.CREATE_TOPICS)
+    change = call.broker.change(lambda token: CreateTopics(token, planned, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
     return (yield from parked(waiting, deadline, len(plans), lambda: _answer(call, plans, _refusals(planned, waiting))))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.api.call import Call
+from odradek.api.log_fields import of_call
 from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, parked
 from odradek.api.topic_changes import TopicsChanged
@@ -19,6 +20,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import TopicInfo
 from odradek.core.effects import DeleteTopics
+from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 DISABLED_SINCE = 3
@@ -52,7 +54,8 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
             yield PAUSE
     if not doomed:
         return (yield from _answer(found, {}))
-    change = call.broker.change(lambda token: DeleteTopics(token, doomed))
+    asker = of_call(call, ApiKey.DELETE_TOPICS)
+    change = call.broker.change(lambda token: DeleteTopics(token, doomed, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
 

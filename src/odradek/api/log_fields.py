@@ -6,7 +6,8 @@ nothing.
 
 from __future__ import annotations
 
-from odradek.api.call import Peer
+from odradek.api.call import Call, Peer
+from odradek.core.access import ANONYMOUS
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.request import Request
 
@@ -29,6 +30,18 @@ def of_request(peer: Peer, request: Request) -> Fields:
         "api_version": request.api_version,
         "correlation_id": request.correlation_id,
     }
+
+
+def of_call(call: Call, key: ApiKey) -> Fields:
+    """Returns the fields of a line about what a handler does; `principal` is there if the client has a name."""
+    fields = {
+        **of_peer(call.peer),
+        "client_id": call.client_id,
+        "api": key.title,
+        "api_version": call.version,
+        "correlation_id": call.correlation_id,
+    }
+    return fields if call.principal == ANONYMOUS else {**fields, "principal": str(call.principal)}
 
 
 def api_name(key: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
+from odradek.api.log_fields import of_call
 from odradek.api.outcome import Slices
 from odradek.api.parts import CHEAP, Parts, in_order, parked
 from odradek.api.topic_changes import TopicsChanged
@@ -26,6 +27,7 @@ from odradek.core.cluster import INTERNAL_TOPICS, TopicInfo
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
+from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -46,7 +48,8 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
     missing = yield from _to_create(call, body)
     if not missing:
         return (yield from _answer(call, body))
-    change = call.broker.change(lambda token: CreateTopics(token, tuple(missing)))
+    asker = of_call(call, ApiKey.METADATA)
+    change = call.broker.change(lambda token: CreateTopics(token, tuple(missing), asker, on_sight=True))
     count = len(body.topics) if body.topics is not None else len(call.broker.view.topics)
     deadline = call.now.steady + CREATION_MS_MAX
     return (yield from parked(TopicsChanged(change), deadline, count, lambda: _answer(call, body)))

@@ -216,7 +216,7 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
             _check_whose(disk, settings.log_dirs, metadata, wanted_id)
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
         storage = _open_storage(settings, metadata, membership, disk, now.wall)
-        storage.adopted(metadata.adopt(storage.topics(), membership.broker_id, _new_uuid))
+        _adopt(storage, metadata, membership)
         metadata.register(BrokerInfo(membership.broker_id, _endpoints(listeners), settings.rack), now.wall)
     except BaseException as error:
         tree.close()
@@ -298,6 +298,14 @@ def _open_storage(
             for path in settings.log_dirs
         ]
     )
+
+
+def _adopt(storage: Storage, metadata: Metadata, membership: Membership) -> None:
+    """Takes over topics whose logs another broker wrote."""
+    names = metadata.adopt(storage.topics(), membership.broker_id, _new_uuid)
+    storage.adopted(names)
+    if names:
+        log.info("topics found in the data directories, and added to the metadata: %s", ", ".join(sorted(names)))
 
 
 def _report(storage: Storage) -> None:

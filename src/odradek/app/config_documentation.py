@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import ConfigKey, to_text
-from odradek.core.configs.docs import DOCS
+from odradek.core.configs.docs import DOCS, NOT_COMPACTED
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
 # A topic's other keys have an effect if the broker's key for the same has one.
@@ -34,6 +34,18 @@ _METRICS = """\
 | `metrics.listener` | host:port | | Where Prometheus finds the metrics ([OPERATIONS.md](OPERATIONS.md)); \
 where not set, nowhere. Another address than a loopback one needs `--insecure`. |"""
 
+_COMPACTION = """\
+
+## Compaction
+
+Nothing is compacted yet. `compact` in `cleanup.policy` and `log.cleanup.policy` is accepted, since Kafka Connect and
+Kafka Streams ask for it, and the broker's log has a warning for each topic that is made with it. A record of such a
+topic must have a key, as in Kafka. With `compact` alone every record is kept for ever: neither its age nor the size of
+the log deletes it. With `compact,delete` retention deletes old segments as with `delete` alone. The broker's own topics
+are kept small in another way ([ARCHITECTURE.md](ARCHITECTURE.md)). What else is about compaction is checked, and has no
+effect:
+"""
+
 _DURABILITY = """\
 
 ## When an acknowledged record is on disk
@@ -47,6 +59,8 @@ synced to disk; one sync serves everything that waits. Whoever sets `log.flush.i
 def markdown(effective: Collection[str], defaults: Mapping[str, str]) -> str:
     broker = [key for name, key in sorted(BROKER_KEYS.items()) if name in effective]
     topic = [key for key in TOPIC_KEYS.values() if _is_effective(key.name, effective)]
+    every = {**TOPIC_KEYS, **BROKER_KEYS}
+    compaction = [key for name, key in sorted(every.items()) if DOCS[name].endswith(NOT_COMPACTED)]
     return "\n".join(
         [
             _HEAD,
@@ -60,6 +74,8 @@ def markdown(effective: Collection[str], defaults: Mapping[str, str]) -> str:
             "",
             *_table(topic, {}),
             _METRICS,
+            _COMPACTION,
+            *_table(compaction, defaults),
             _DURABILITY,
         ]
     )
@@ -74,6 +90,6 @@ def _table(keys: list[ConfigKey], defaults: Mapping[str, str]) -> list[str]:
     for key in keys:
         default = defaults.get(key.name, to_text(key.default))
         rule = key.rule.text if key.rule is not None else ""
-        cells = [f"`{key.name}`", key.type.name.lower(), default or "", rule, DOCS.get(key.name, "")]
+        cells = [f"`{key.name}`", key.type.name.lower(), default or "", rule, DOCS[key.name]]
         rows.append("| " + " | ".join(cells) + " |")
     return rows

@@ -26,6 +26,7 @@ from odradek.app.config import Settings, load
 from odradek.app.garbage import YOUNG_OBJECTS, Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
+from odradek.core.topic_log import not_compacted
 from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
 from odradek.net import processors
@@ -54,6 +55,9 @@ def run(
     logs.install(log_format, log_levels)
     if settings.without_effect:
         log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
+    policy = settings.configs.list("log.cleanup.policy")
+    if "compact" in policy:
+        log.warning("%s", not_compacted("log.cleanup.policy", policy))
     _allow_open_files()
     try:
         return uvloop.run(_serve(settings))

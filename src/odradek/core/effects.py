@@ -91,11 +91,17 @@ class Chores(NamedTuple):
         return failures
 
 
+Asker = Mapping[str, object]  # The fields of a log line about the client that asked; empty if the broker itself did.
+NOBODY: Asker = MappingProxyType({})
+
+
 class CreateTopics(NamedTuple):
-    """Write new topics to the metadata tree."""
+    """Write new topics to the metadata tree; `on_sight` if they were not asked for, but for something in them."""
 
     token: int
     topics: tuple[TopicInfo, ...]
+    asker: Asker = NOBODY
+    on_sight: bool = False
 
 
 class Growth(NamedTuple):
@@ -110,6 +116,7 @@ class GrowTopics(NamedTuple):
 
     token: int
     topics: Mapping[TopicName, Growth]
+    asker: Asker = NOBODY
 
 
 class DeleteTopics(NamedTuple):
@@ -117,6 +124,7 @@ class DeleteTopics(NamedTuple):
 
     token: int
     topics: Mapping[TopicName, Uuid]
+    asker: Asker = NOBODY
 
 
 class TakeProducerIds(NamedTuple):

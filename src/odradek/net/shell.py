@@ -25,6 +25,7 @@ from odradek.api.gate import Gate, OpenGate
 from odradek.api.outcome import Encoded
 from odradek.api.table import BY_KEY, Api
 from odradek.base.units import INT32_MAX, SECOND_MS
+from odradek.core import topic_log
 from odradek.core.broker import Broker
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.effects import (
@@ -332,7 +333,9 @@ class Shell:
                 self._when_done(changing, partial(self._change_ended, effect))
 
     def _change(self, change: Change) -> Changed:
-        return make_logs(self.broker, self._change_metadata(change), self.now().wall)
+        changed = self._change_metadata(change)
+        topic_log.tell(change, changed, self.broker.configs)
+        return make_logs(self.broker, changed, self.now().wall)
 
     def _synced(self, synced: Synced, seconds: float) -> None:
         self.traffic.syncs.add(seconds)

@@ -199,6 +199,6 @@ KNOWN = (
     Known("repeated-resources", "* / 18 times the same", "results[*].error_code", "NONE", "INVALID_REQUEST"),
     Known("partitions-at-once", "CreateTopics * / counts", "topics[*].error_code", "POLICY_VIOLATION"),
     Known("dry-run-id", "CreateTopics v7*", "topics[*].topic_id", ours=ABSENT),
+    Known("documentation", path="*configs[unstable.*.versions.enable].documentation", kafka=ABSENT),
     Known("trimmed-values", "CreateTopics * / configured badly", "topics[spaces].configs[*].value"),
-    Known("documentation", path="*.documentation", ours=None),
 )

@@ -6,6 +6,7 @@ names under the plug-in prefixes are kept as they are.
 
 from __future__ import annotations
 
+from odradek.base.nearest import did_you_mean
 from odradek.core.configs.broker_cluster import CLUSTER_KEYS
 from odradek.core.configs.broker_groups import GROUPS_KEYS
 from odradek.core.configs.broker_log import LOG_KEYS
@@ -58,10 +59,5 @@ def known(name: str) -> ConfigKey:
     """Returns the definition behind a name.  Raises ConfigError for an unknown one, with the nearest name if any."""
     key = broker_key(name)
     if key is None:
-        from difflib import get_close_matches  # Only where something is wrong already.
-
-        near = get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.75)
-        raise ConfigError(
-            f"{name} is no configuration of a Kafka broker" + (f"; did you mean {near[0]}?" if near else ".")
-        )
+        raise ConfigError(f"{name} is no configuration of a Kafka broker{did_you_mean(name, BROKER_KEYS) or '.'}")
     return key

@@ -1,59 +1,69 @@
-"""One sentence for each key that is worth one, for DescribeConfigs and for docs/CONFIGURATION.md."""
+"""One sentence for each key, for DescribeConfigs and for docs/CONFIGURATION.md.
+
+Those of keys without an effect are told with a note that says so; of the broker's they are in docs_unused_*.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from odradek.core.configs.docs_unused_cluster import UNUSED_CLUSTER
+from odradek.core.configs.docs_unused_groups import UNUSED_GROUPS
+from odradek.core.configs.docs_unused_network import UNUSED_NETWORK
 from odradek.core.configs.topic_keys import TOPIC_SYNONYMS
 
+UNUSED = "Without effect here."
+NOT_COMPACTED = "Without effect here: nothing is compacted yet."
+
 _TOPIC: dict[str, str] = {
-    "cleanup.policy": "What happens to old segments: delete removes them, compact keeps the last record of each key.",
+    "cleanup.policy": (
+        "What happens to old segments: delete removes them; compact is accepted, but nothing is compacted yet."
+    ),
     "compression.gzip.level": "How hard gzip tries, 1 to 9; -1 is gzip's own default.",
     "compression.lz4.level": "How hard lz4 tries, 1 to 17.",
     "compression.type": "How batches are stored: as the producer chose (producer), uncompressed, or by one codec.",
     "compression.zstd.level": "How hard zstd tries, -131072 to 22.",
-    "delete.retention.ms": "How long compaction keeps a tombstone, so that slow readers still see the deletion.",
     "file.delete.delay.ms": "How long a removed file stays on disk as .deleted, for readers still inside it.",
     "flush.messages": "Sync to disk after this many records; 1 is after every batch.",
     "flush.ms": "Sync to disk when the oldest record not yet synced is this old.",
-    "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, as partition:broker pairs, or *.",
     "index.interval.bytes": "Log bytes between two entries of the offset index.",
     "internal.segment.bytes": "Like segment.bytes without its lower bound; for tests.",
-    "leader.replication.throttled.replicas": "Replicas whose serving is throttled, as partition:broker pairs, or *.",
-    "local.retention.bytes": "Local bytes to keep of a tiered partition; -2 follows retention.bytes.",
-    "local.retention.ms": "Local time to keep of a tiered partition; -2 follows retention.ms.",
-    "max.compaction.lag.ms": "A record is compacted at the latest after this time.",
     "max.message.bytes": "The largest batch that is accepted, as it is stored: compressed, with its header.",
-    "message.downconversion.enable": "Whether old consumers get records converted to the format they know.",
-    "message.format.version": "The record format of the log, by Kafka release; ignored since Kafka 4.",
     "message.timestamp.after.max.ms": "How far ahead of the broker's clock a record's timestamp may be.",
     "message.timestamp.before.max.ms": "How far behind the broker's clock a record's timestamp may be.",
     "message.timestamp.difference.max.ms": "The older name for both the before and the after bound.",
     "message.timestamp.type": "Whose time a record has: the producer's (CreateTime) or the broker's (LogAppendTime).",
-    "min.cleanable.dirty.ratio": "The share of the log that must be uncompacted before compaction runs.",
-    "min.compaction.lag.ms": "A record stays uncompacted for at least this time.",
-    "min.insync.replicas": "Replicas that must be in sync for acks=all; with fewer, the batch is refused.",
     "preallocate": "Whether a new segment takes its whole size on disk at once.",
-    "remote.copy.lag.bytes": "Bytes a segment may stay local before it is copied to remote storage.",
-    "remote.copy.lag.ms": "Time a segment may stay local before it is copied to remote storage.",
-    "remote.log.copy.disable": "Whether copying to remote storage is stopped.",
-    "remote.log.delete.on.disable": "Whether remote data is deleted when remote storage is switched off.",
-    "remote.storage.enable": "Whether old segments move to remote storage; refused, since there is none here.",
     "retention.bytes": "Bytes to keep of each partition, in whole segments; -1 is no limit.",
     "retention.ms": "Time to keep records, by the newest of a segment; -1 is for ever.",
     "segment.bytes": "The size at which a new segment file is begun.",
     "segment.index.bytes": "The largest an index file gets; a full index begins a new segment.",
     "segment.jitter.ms": "A random time taken off segment.ms, so that not all partitions roll at once.",
     "segment.ms": "The age at which a new segment file is begun even if the old one is small.",
+}
+
+_TOPIC_UNUSED: dict[str, str] = {
+    "errors.deadletterqueue.group.enable": "Whether the topic takes records that share groups have given up.",
+    "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, as partition:broker pairs, or *.",
+    "leader.replication.throttled.replicas": "Replicas whose serving is throttled, as partition:broker pairs, or *.",
+    "local.retention.bytes": "Local bytes to keep of a tiered partition; -2 follows retention.bytes.",
+    "local.retention.ms": "Local time to keep of a tiered partition; -2 follows retention.ms.",
+    "message.downconversion.enable": "Whether old consumers get records converted to the format they know.",
+    "message.format.version": "The record format of the log, by Kafka release; ignored since Kafka 4.",
+    "min.insync.replicas": "Replicas that must be in sync for acks=all; with fewer, the batch is refused.",
+    "remote.copy.lag.bytes": "Bytes a segment may stay local before it is copied to remote storage.",
+    "remote.copy.lag.ms": "Time a segment may stay local before it is copied to remote storage.",
+    "remote.log.copy.disable": "Whether copying to remote storage is stopped.",
+    "remote.log.delete.on.disable": "Whether remote data is deleted when remote storage is switched off.",
     "unclean.leader.election.enable": "Whether a replica that is behind may lead when no other can, losing records.",
 }
 
 _BROKER: dict[str, str] = {
+    "advertised.host.name": "Before Kafka 0.9: the host clients are told; use advertised.listeners.",
     "advertised.listeners": (
         "The addresses clients are told; where not set, the hosts of listeners, or the address a client came in on."
     ),
-    "advertised.host.name": "Before Kafka 0.9: the host clients are told; use advertised.listeners.",
     "advertised.port": "Before Kafka 0.9: the port clients are told; use advertised.listeners.",
-    "allow.everyone.if.no.acl.found": "For an authorizer: whether what no rule covers is open to everyone.",
-    "authorizer.class.name": "Who decides what a principal may do; empty is no access control.",
     "auto.create.topics.enable": "Whether a topic is made when a client asks for one that is not there.",
     "broker.id": "The number of this broker in its cluster; the older name of node.id.",
     "broker.id.generation.enable": "Whether a broker without a number gets one above reserved.broker.max.id.",
@@ -63,6 +73,32 @@ _BROKER: dict[str, str] = {
     "default.replication.factor": "Replicas of a topic that is made without saying how many.",
     "delete.topic.enable": "Whether topics can be deleted.",
     "fetch.max.bytes": "The most a fetch answer holds, whatever the client asks; one batch is sent even if larger.",
+    "group.consumer.assignment.interval.ms": (
+        "A consumer group gets a new assignment at most this often; 0 is at every change."
+    ),
+    "group.consumer.assignors": (
+        "The assignors of the consumer protocol, uniform and range; groups that ask for none get the first."
+    ),
+    "group.consumer.heartbeat.interval.ms": "How often members of a consumer group are told to send heartbeats.",
+    "group.consumer.max.heartbeat.interval.ms": "The longest that group.consumer.heartbeat.interval.ms may be.",
+    "group.consumer.max.session.timeout.ms": "The longest that group.consumer.session.timeout.ms may be.",
+    "group.consumer.max.size": "Members that one group of the consumer protocol may have.",
+    "group.consumer.migration.policy": (
+        "Whether a group may change its protocol while it has members: to the newer one, the older, both or neither."
+    ),
+    "group.consumer.min.heartbeat.interval.ms": "The shortest that group.consumer.heartbeat.interval.ms may be.",
+    "group.consumer.min.session.timeout.ms": "The shortest that group.consumer.session.timeout.ms may be.",
+    "group.consumer.regex.refresh.interval.ms": (
+        "How often the regex of a subscription is matched against the topics anew, if no topic has changed."
+    ),
+    "group.consumer.session.timeout.ms": "A member of a consumer group that is not heard of for this long is removed.",
+    "group.coordinator.rebalance.protocols": "The protocols that groups may speak: classic and consumer.",
+    "group.initial.rebalance.delay.ms": (
+        "How long a new group of the classic protocol waits for more members before its first rebalance."
+    ),
+    "group.max.session.timeout.ms": "The longest session timeout that a member of a classic group may ask for.",
+    "group.max.size": "Members that one group of the classic protocol may have.",
+    "group.min.session.timeout.ms": "The shortest session timeout that a member of a classic group may ask for.",
     "host.name": "Before Kafka 0.9: the host to listen on; use listeners.",
     "listener.security.protocol.map": "The protocol of each listener, as NAME:PROTOCOL pairs.",
     "listeners": "Where to listen, as NAME://host:port; an empty host is every interface.",
@@ -71,31 +107,40 @@ _BROKER: dict[str, str] = {
     "log.flush.interval.messages": "Sync a log after this many records; if set, answers no longer wait for the disk.",
     "log.flush.interval.ms": "Sync a log at least this often; if set, answers no longer wait for the disk.",
     "log.flush.scheduler.interval.ms": "How often logs are looked through for some that are due to be synced.",
+    "log.initial.task.delay.ms": "How long after the start logs are first looked through for what is due.",
     "log.retention.check.interval.ms": "How often logs are looked through for segments to delete.",
     "log.retention.hours": "Hours to keep records; log.retention.minutes and log.retention.ms have precedence.",
     "log.retention.minutes": "Minutes to keep records; log.retention.ms has precedence.",
     "log.roll.hours": "Hours until a new segment is begun; log.roll.ms has precedence.",
     "log.roll.jitter.hours": "Hours of jitter taken off that; log.roll.jitter.ms has precedence.",
-    "max.connection.creation.rate": "New connections a second that are accepted.",
     "max.connections": "Connections this broker holds at once.",
     "max.connections.per.ip": "Connections from one address at once.",
-    "max.connections.per.ip.overrides": "The same for single addresses or names, as host:count pairs.",
     "max.incremental.fetch.session.cache.slots": "Fetch sessions (KIP-227) kept at once.",
     "max.request.partition.size.limit": "Partitions that one answer to DescribeTopicPartitions holds.",
     "metadata.log.dir": "The folder for the cluster's metadata; where not set, the first of log.dirs.",
-    "process.roles": "What a KRaft node is: broker, controller or both; a node here is a broker.",
     "node.id": "The number of this broker in its cluster.",
     "num.network.threads": "Threads that receive large batches; at most as many more send them. All else needs one.",
     "num.partitions": "Partitions of a topic that is made without saying how many.",
-    "num.recovery.threads.per.data.dir": "Threads that open the logs of a folder at start.",
+    "offset.metadata.max.bytes": "The longest text that a consumer may commit with an offset.",
+    "offsets.commit.timeout.ms": "How long a commit of offsets waits to be safe before it is refused.",
+    "offsets.retention.check.interval.ms": "How often committed offsets are looked through for some that have expired.",
+    "offsets.retention.minutes": (
+        "Minutes that committed offsets are kept once their group is empty or does not read the topic any more."
+    ),
+    "offsets.topic.num.partitions": "Partitions of __consumer_offsets when it is made; to be left as it is after that.",
+    "offsets.topic.replication.factor": (
+        "Replicas of __consumer_offsets when it is made; unless it is set, no more than there are brokers."
+    ),
+    "offsets.topic.segment.bytes": (
+        "The segment.bytes of __consumer_offsets when it is made: small ones are loaded sooner."
+    ),
     "port": "Before Kafka 0.9: the port to listen on; use listeners.",
+    "process.roles": "What a KRaft node is: broker, controller or both; a node here is a broker.",
+    "producer.id.expiration.check.interval.ms": "How often logs are looked through for producers that have expired.",
+    "producer.id.expiration.ms": "How long a partition remembers an idempotent producer that writes nothing.",
     "queued.max.request.bytes": "Bytes of requests waiting at once before reading stops; -1 is no limit.",
-    "queued.max.requests": "Requests waiting at once before reading stops.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks and recovery points are saved.",
-    "replica.lag.time.max.ms": "A follower that has not caught up for this long leaves the in-sync replicas.",
-    "request.timeout.ms": "How long a broker waits for an answer of another.",
     "reserved.broker.max.id": "Generated broker ids are greater than this.",
-    "security.inter.broker.protocol": "The protocol brokers speak with each other.",
     "socket.listen.backlog.size": "Connections the system keeps waiting to be accepted.",
     "socket.receive.buffer.bytes": "The system's receive buffer of a connection; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request that is accepted.",
@@ -103,28 +148,86 @@ _BROKER: dict[str, str] = {
     "ssl.cipher.suites": "The cipher suites of TLS that may be spoken, by Java's names; empty is all that are safe.",
     "ssl.client.auth": "Whether a client shows a certificate: none, requested, or required, else it is turned away.",
     "ssl.enabled.protocols": "The versions of TLS that may be spoken: TLSv1.2, TLSv1.3.",
-    "ssl.endpoint.identification.algorithm": "Whether a client checks the broker's name: https, or empty for no.",
     "ssl.key.password": "What opens an encrypted private key in PEM.",
     "ssl.keystore.certificate.chain": "The broker's certificate and those above it, as PEM text in place of a file.",
     "ssl.keystore.key": "The private key to that, as PEM text.",
     "ssl.keystore.location": "The file with the broker's certificate and its private key; read again when it changes.",
     "ssl.keystore.password": "What opens a PKCS12 store; PEM has ssl.key.password.",
     "ssl.keystore.type": "PEM or PKCS12; a PKCS12 store may also go by the name of JKS, as in Java.",
-    "ssl.protocol": "The newest version of TLS that a client speaks.",
     "ssl.truststore.certificates": "The certificates that are trusted, as PEM text in place of a file.",
     "ssl.truststore.location": "The file with the certificates that are trusted; read again when it changes.",
     "ssl.truststore.password": "What opens a PKCS12 store.",
     "ssl.truststore.type": "PEM or PKCS12; a PKCS12 store may also go by the name of JKS, as in Java.",
-    "super.users": "For an authorizer: principals that may do everything.",
-    "zookeeper.connect": "The ZooKeeper ensemble and chroot; where not set, metadata is one local file.",
-    "zookeeper.connection.timeout.ms": "How long to wait for the first connection to ZooKeeper.",
-    "zookeeper.session.timeout.ms": "ZooKeeper takes a broker for dead after this time without a sign of it.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+        "How often transactions that have lasted too long are looked for and aborted."
+    ),
+    "transaction.max.timeout.ms": "The longest transaction timeout that a producer may ask for.",
+    "transaction.partition.verification.enable": (
+        "Whether a partition asks the coordinator if a transaction is open before the first of its records is written."
+    ),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (
+        "How often transactional ids that have expired are looked for and forgotten."
+    ),
+    "transaction.state.log.min.isr": (
+        "The min.insync.replicas of __transaction_state when it is made; no more than it has replicas."
+    ),
+    "transaction.state.log.num.partitions": (
+        "Partitions of __transaction_state when it is made; to be left as it is after that."
+    ),
+    "transaction.state.log.replication.factor": (
+        "Replicas of __transaction_state when it is made; unless it is set, no more than there are brokers."
+    ),
+    "transaction.state.log.segment.bytes": (
+        "The segment.bytes of __transaction_state when it is made: small ones are loaded sooner."
+    ),
+    "transaction.two.phase.commit.enable": (
+        "Whether producers may prepare transactions that have no timeout, for a coordinator of their own (KIP-939)."
+    ),
+    "transactional.id.expiration.ms": "How long a transactional id without transactions is remembered.",
+}
+
+_COMPACTION: dict[str, str] = {
+    "delete.retention.ms": "How long compaction keeps a tombstone, so that slow readers still see the deletion.",
+    "log.cleaner.backoff.ms": "How long the cleaner sleeps when there is nothing to compact.",
+    "log.cleaner.dedupe.buffer.size": "Memory for the keys of the logs that are compacted, of all threads together.",
+    "log.cleaner.enable": "Whether logs are compacted.",
+    "log.cleaner.io.buffer.load.factor": "How full the memory for keys may get.",
+    "log.cleaner.io.buffer.size": "Memory of the cleaner for reading and writing, of all threads together.",
+    "log.cleaner.io.max.bytes.per.second": "Bytes a second that the cleaner reads and writes.",
+    "log.cleaner.threads": "Threads that compact logs.",
+    "max.compaction.lag.ms": "A record is compacted at the latest after this time.",
+    "min.cleanable.dirty.ratio": "The share of the log that must be uncompacted before compaction runs.",
+    "min.compaction.lag.ms": "A record stays uncompacted for at least this time.",
+}
+
+_REFUSED: dict[str, str] = {
+    "authorizer.class.name": (
+        "Who decides what a principal may do; refused without --insecure, since there is no access control here."
+    ),
+    "remote.storage.enable": "Whether old segments move to remote storage; refused, since there is none here.",
+    "ssl.engine.factory.class": "The class that makes Java's TLS; refused, since there is no Java here.",
+    "zookeeper.connect": "The ZooKeeper ensemble and chroot; refused, since the metadata is one local file here.",
 }
 
 
-def _of_synonyms() -> dict[str, str]:
+def _noted(sentences: Mapping[str, str], note: str) -> dict[str, str]:
+    return {name: f"{sentence} {note}" for name, sentence in sentences.items()}
+
+
+def _of_synonyms(topic: Mapping[str, str]) -> dict[str, str]:
     """Returns, for broker keys that are a topic key's default, the sentence of the topic key."""
-    return {synonyms[0]: _TOPIC[name] for name, synonyms in TOPIC_SYNONYMS.items() if synonyms[0] not in _TOPIC}
+    return {
+        synonyms[0]: topic[name]
+        for name, synonyms in TOPIC_SYNONYMS.items()
+        if name in topic and synonyms[0] not in topic
+    }
 
 
-DOCS: dict[str, str] = {**_of_synonyms(), **_TOPIC, **_BROKER}
+_OF_TOPICS = {**_TOPIC, **_noted(_TOPIC_UNUSED, UNUSED), **_noted(_COMPACTION, NOT_COMPACTED)}
+DOCS: dict[str, str] = {
+    **_of_synonyms(_OF_TOPICS),
+    **_noted({**UNUSED_CLUSTER, **UNUSED_GROUPS, **UNUSED_NETWORK}, UNUSED),
+    **_OF_TOPICS,
+    **_BROKER,
+    **_REFUSED,
+}

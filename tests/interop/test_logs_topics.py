@@ -1,0 +1,156 @@
+"""What a running broker logs of topics: who made, altered and deleted them, and that nothing is compacted yet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # Not in its stubs.
+from kafka_peer import free_port
+
+from odradek.base.uuids import ZERO_UUID
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from support.certificates import Authority, written
+from support.raw_client import RawClient
+from support.serving import Serving, serving
+
+SECONDS_MAX = 150
+KEPT_FOR_EVER = "but nothing is compacted yet: every record is kept for ever"
+ONLY_DELETED = "but nothing is compacted yet: segments are only deleted, by retention"
+
+Event = dict[str, object]
+
+
+def told(broker: Serving, level: str = "INFO", logger: str = "odradek.core.topic_log") -> list[Event]:
+    events = [json.loads(line) for line in broker.errors().splitlines()]
+    return [event for event in events if event["logger"] == logger and event["level"] == level]
+
+
+def messages(broker: Serving, level: str = "INFO", logger: str = "odradek.core.topic_log") -> list[str]:
+    return [str(event["message"]) for event in told(broker, level, logger)]
+
+
+def create(admin: AdminClient, topic: str, partitions: int = 1, **configs: str) -> None:
+    new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in configs.items()})
+    for made in admin.create_topics([new]).values():
+        made.result(SECONDS_MAX)
+
+
+def test_a_topic_from_its_begin_to_its_end(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format=json") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address, "client.id": "the admin"})
+        create(admin, "orders", 2, retention_ms="1000", segment_bytes="2000000")
+        with pytest.raises(Exception, match="already exists"):
+            create(admin, "orders")
+        for grown in admin.create_partitions([NewPartitions("orders", 5)]).values():
+            grown.result(SECONDS_MAX)
+        for deleted in admin.delete_topics(["orders"]).values():
+            deleted.result(SECONDS_MAX)
+        assert messages(broker) == [
+            "topic orders was created with 2 partitions, retention.ms=1000, segment.bytes=2000000",
+            "topic orders has 5 partitions now",
+            "topic orders was deleted",
+        ]
+        created, grown_, deleted_ = told(broker)
+        assert [event["api"] for event in (created, grown_, deleted_)] == [
+            "CreateTopics",
+            "CreatePartitions",
+            "DeleteTopics",
+        ]
+        for event in (created, grown_, deleted_):
+            assert event["client_id"] == "the admin"
+            assert event["listener"] == "PLAINTEXT"
+            assert str(event["connection"]).startswith("127.0.0.1:")
+            assert str(event["software"]).startswith("confluent-kafka-python")
+            assert "principal" not in event
+        assert messages(broker, "WARNING") == []
+
+
+def test_a_topic_that_is_made_on_sight(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format=json", num_partitions="3") as broker:
+        producer = Producer({"bootstrap.servers": broker.address, "client.id": "the producer"})
+        producer.produce("orders", b"one")
+        assert producer.flush(SECONDS_MAX) == 0
+        (event,) = told(broker)
+        assert event["message"] == "topic orders was auto-created with 3 partitions"
+        assert (event["client_id"], event["api"]) == ("the producer", "Metadata")
+
+
+def test_whom_the_certificate_names(tmp_path: Path) -> None:
+    authority, port = Authority(), free_port()
+    client = authority.known("client", common_name="client one")
+    texts = {
+        "listeners": f"SSL://127.0.0.1:{port}",
+        "advertised.listeners": f"SSL://localhost:{port}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": written(tmp_path / "broker.pem", authority.known("localhost").pem),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": written(tmp_path / "trust.pem", authority.pem),
+        "ssl.client.auth": "required",
+    }
+    with Serving(tmp_path, "--log-format=json", **texts) as broker:
+        keys = {"ssl.ca.pem": authority.pem, "ssl.certificate.pem": client.chain, "ssl.key.pem": client.key}
+        admin = AdminClient({"bootstrap.servers": f"localhost:{port}", "security.protocol": "ssl", **keys})
+        create(admin, "orders")
+        (event,) = told(broker)
+        assert str(event["principal"]).startswith("User:CN=client one,")
+
+
+def test_what_the_broker_makes_for_itself(tmp_path: Path) -> None:
+    """It is compacted, were there compaction, and nobody needs to be told that it is not."""
+    with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
+        client.ask(FindCoordinatorRequest(key="group"), 0, FindCoordinatorResponse)
+        (event,) = told(broker)
+        text = "internal topic __consumer_offsets was created with 50 partitions, cleanup.policy=compact"
+        assert str(event["message"]).startswith(text)
+        assert "connection" not in event
+        assert messages(broker, "WARNING") == []
+
+
+def test_topics_that_lay_in_the_data_directory(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format=json") as broker:
+        create(AdminClient({"bootstrap.servers": broker.address}), "orders")
+    shutil.copytree(tmp_path / "data", tmp_path / "copied", ignore=lambda *_: ["metadata.sqlite"])
+    with serving(tmp_path / "other", "--log-format=json", log_dirs=str(tmp_path / "copied")) as copy:
+        text = "topics found in the data directories, and added to the metadata: orders"
+        assert messages(copy, logger="odradek.app.building") == [text]
+
+
+def test_nothing_is_compacted_yet(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format=json") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address, "client.id": "the admin"})
+        create(admin, "kept", cleanup_policy="compact")
+        create(admin, "both", cleanup_policy="delete, compact")
+        create(admin, "deleted", cleanup_policy="delete")
+        assert messages(broker, "WARNING") == [
+            f"topic kept: cleanup.policy is compact, {KEPT_FOR_EVER}",
+            f"topic both: cleanup.policy is delete,compact, {ONLY_DELETED}",
+        ]
+        assert {event["client_id"] for event in told(broker, "WARNING")} == {"the admin"}
+
+
+def test_nothing_is_compacted_by_default_either(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-format=json", log_cleanup_policy="compact") as broker:
+        text = f"log.cleanup.policy is compact, {KEPT_FOR_EVER}"
+        assert messages(broker, "WARNING", "odradek.app.server") == [text]
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        create(admin, "default")
+        create(admin, "deleted", cleanup_policy="delete")
+        assert messages(broker, "WARNING") == [f"topic default: cleanup.policy is compact, {KEPT_FOR_EVER}"]
+
+
+def test_a_thousand_topics_have_a_thousand_lines(tmp_path: Path) -> None:
+    names = [f"topic-{number}" for number in range(1000)]
+    with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
+        one = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        new = [CreatableTopic(name=name, **one) for name in names]  # type: ignore[arg-type]
+        client.ask(CreateTopicsRequest(topics=new, timeout_ms=1000 * SECONDS_MAX), 7, CreateTopicsResponse)
+        assert messages(broker) == [f"topic {name} was created with 1 partition" for name in names]
+        old = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
+        client.ask(DeleteTopicsRequest(topics=old, timeout_ms=1000 * SECONDS_MAX), 6, DeleteTopicsResponse)
+        assert sorted(messages(broker)[1000:]) == sorted(f"topic {name} was deleted" for name in names)

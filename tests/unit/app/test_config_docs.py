@@ -1,0 +1,53 @@
+"""The sentences about configuration keys: each has one, and it says whether the key has an effect."""
+
+from __future__ import annotations
+
+import re
+
+from odradek.app.config import DEFAULTS
+from odradek.app.config_documentation import markdown
+from odradek.app.effective import EFFECTIVE
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.broker_keys import BROKER_KEYS
+from odradek.core.configs.docs import DOCS, NOT_COMPACTED, UNUSED
+from odradek.core.configs.topic_keys import TOPIC_KEYS
+
+REFUSED = {"authorizer.class.name", "remote.storage.enable", "ssl.engine.factory.class", "zookeeper.connect"}
+OF_COMPACTION = {"delete.retention.ms", "max.compaction.lag.ms", "min.cleanable.dirty.ratio", "min.compaction.lag.ms"}
+PAGE = markdown(EFFECTIVE, DEFAULTS)
+
+
+def test_every_key_has_its_sentence() -> None:
+    keys = set(BROKER_KEYS) | set(TOPIC_KEYS)
+    assert DOCS.keys() == keys
+    odd = {name for name, text in DOCS.items() if not re.fullmatch(r"[A-Z][^\n|]{10,}\.", text)}
+    assert not odd
+
+
+def test_what_is_answered_has_its_sentence() -> None:
+    configs = BrokerConfigs.parse({"controlled.shutdown.max.retries": "1", "ssl.key.password": "x"})
+    answered = [*configs.describe(), *configs.for_topic({"internal.segment.bytes": "100"}).describe()]
+    assert len(answered) > 300
+    assert not [entry.name for entry in answered if not entry.documentation]
+
+
+def test_a_sentence_says_whether_the_key_has_an_effect() -> None:
+    """One that gets an effect moves from docs_unused_*.py to docs.py."""
+    unused = {name for name in BROKER_KEYS if DOCS[name].endswith((UNUSED, NOT_COMPACTED))}
+    assert unused == BROKER_KEYS.keys() - EFFECTIVE - REFUSED
+    assert all("; refused" in DOCS[name] for name in REFUSED)
+
+
+def test_nothing_is_compacted_yet() -> None:
+    for name in ("cleanup.policy", "log.cleanup.policy"):
+        assert "nothing is compacted yet" in DOCS[name]
+    for name in {name for name in DOCS if name.startswith("log.cleaner.")} | OF_COMPACTION:
+        assert DOCS[name].endswith(NOT_COMPACTED)
+        assert f"| `{name}` |" in PAGE
+    assert "\n## Compaction\n\nNothing is compacted yet." in PAGE
+
+
+def test_no_row_of_the_page_is_without_its_sentence() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    assert len(rows) > 130
+    assert not [row for row in rows if not row.endswith(". |")]
