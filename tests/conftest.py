@@ -30,7 +30,18 @@ INTEROP_SECONDS_MAX = 1_800
 # With pytest-xdist files are dealt out in this order, the long ones first, so that no process is left alone with one at
 # the end.  Those of one group run one after the other in one process: they share its Spark session, and no two Sparks
 # want the same cores.
-SPARK = ("test_demo", "test_spark_load", "test_spark_read", "test_spark_write", "test_spark_peer", "test_spark_tls")
+SPARK = (
+    "test_demo",
+    "test_load_bad_days",
+    "test_load_faults",
+    "test_load_others",
+    "test_spark_load",
+    "test_spark_read",
+    "test_spark_write",
+    "test_spark_peer",
+    "test_spark_session",
+    "test_spark_tls",
+)
 LONGEST_FIRST = (
     *SPARK,
     "test_cli_groups",

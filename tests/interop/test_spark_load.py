@@ -33,7 +33,7 @@ def kafka(request: pytest.FixtureRequest) -> Kafka:
 class Loaded:
     """One run within this process and its session: the exit status and what it said."""
 
-    def __init__(self, broker: Kafka, lake: Path, *topics: str, **options: object) -> None:
+    def __init__(self, broker: Kafka, lake: Path | str, *topics: str, **options: object) -> None:
         spark()
         console = Console(record=True, width=1000, file=StringIO())
         self.status = run(LoadOptions(broker.address, lake, topics, **options), console)  # type: ignore[arg-type]
@@ -106,20 +106,22 @@ def test_what_cannot_be_loaded_is_said_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "holiday.jpg").touch()
     assert Loaded(kafka, tmp_path / "lake", topic).status == 0
-    nobody = Kafka("127.0.0.1:1", is_odradek=True)
+    nobody, ssl = Kafka("127.0.0.1:1", is_odradek=True), {"security.protocol": "SSL"}
     for loaded, status, says in (
         (Loaded(kafka, tmp_path / "lake", other), 1, "is loaded from"),
         (Loaded(kafka, tmp_path / "full", topic), 1, "is no Delta table"),
         (Loaded(kafka, tmp_path / "new", "no-such-topic"), 1, "topic 'no-such-topic' does not exist"),
-        (Loaded(nobody, tmp_path / "new", topic), 1, "nothing answers at 127.0.0.1:1"),
+        (Loaded(nobody, tmp_path / "new", topic, patience_ms=1), 1, "nothing answers at 127.0.0.1:1"),
         (Loaded(kafka, tmp_path / "new"), 2, "say what to load"),
+        (Loaded(kafka, "dbfs:/new", topic), 2, "neither a folder nor s3://"),
         (Loaded(kafka, tmp_path / "new", pattern="("), 2, "no regular expression"),
-        (Loaded(kafka, tmp_path / "new", topic, kafka={"security.protocol": "SSL"}), 1, "is it an SSL listener?"),
+        (Loaded(kafka, tmp_path / "new", topic, patience_ms=1, kafka=ssl), 1, "is it an SSL listener?"),
         (Loaded(kafka, tmp_path / "new", topic, kafka={"security.protocol": "SASL_SSL"}), 2, "PLAINTEXT and SSL"),
     ):
         assert loaded.status == status, loaded.said
         assert says in loaded.said
         assert loaded.said.count("\n") == 1
+    assert not Path("dbfs:").exists()
     assert not (tmp_path / "new").exists(), "nothing is made before it is known to be right"
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from spark_brokers import BROKERS
 from spark_support import Kafka, Message, connector_jars, spark, values
@@ -57,6 +58,69 @@ def test_the_same_rows(kafka: Kafka) -> None:
         rows = [frame.orderBy("partition", "offset").collect() for frame in (theirs, ours)]
         assert rows[0] == rows[1]
         assert rows[0]
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_the_same_ranges_are_refused(kafka: Kafka, loss: str) -> None:
+    """A start after its end, however it comes about; a start at its end is nothing to read."""
+    topic = kafka.topic(2)
+    kafka.produce(topic, (Message(b"%d" % n, partition=n % 2, timestamp=1000 + n // 2) for n in range(20)))
+
+    def offsets(first: int, second: int) -> str:
+        return json.dumps({topic: {"0": first, "1": second}})
+
+    def outcome(kind: str, options: dict[str, str]) -> object:
+        try:
+            return sorted(values(read(kafka, kind, subscribe=topic, failOnDataLoss=loss, **options)))
+        except Exception as error:
+            return {"kafka": "greater than", "odradek": f"{topic}-0 cannot be read"}[kind] in str(error)
+
+    at_its_end = {"startingOffsets": offsets(10, 8)}
+    assert outcome("odradek", at_its_end) == outcome("kafka", at_its_end) == [b"17", b"19"]
+    for options in (
+        {"startingOffsets": offsets(8, 0), "endingOffsets": offsets(3, 5)},
+        {"startingOffsets": offsets(100, 0)},
+        {"startingTimestamp": "1008", "endingTimestamp": "1002"},
+        {
+            "startingTimestamp": "9000",
+            "startingOffsetsByTimestampStrategy": "latest",
+            "endingOffsets": offsets(3, 10),
+        },
+    ):
+        assert outcome("odradek", options) is outcome("kafka", options) is True, options
+
+
+def test_a_stream_that_begins_beyond_the_end(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 10)
+
+    def run(kind: str, loss: str) -> list[int]:
+        folder = tmp_path / kind / loss
+        options = {
+            "kafka.bootstrap.servers": kafka.address,
+            "subscribe": topic,
+            "startingOffsets": json.dumps({topic: {"0": 1000}}),
+            "failOnDataLoss": loss,
+        }
+        query = (
+            spark()
+            .readStream.format(kind)
+            .options(**options)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(folder))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [json.loads(progress.sources[0].endOffset)[topic]["0"] for progress in query.recentProgress]
+
+    with pytest.raises(PySparkException, match="1000 to 10"):
+        run("kafka", "true")
+    says = f"startingOffsets begins partition {topic}-0 at offset 1000, but its log ends at 10"
+    with pytest.raises(PySparkException, match=says):
+        run("odradek", "true")
+    assert run("kafka", "false")[-1:] == run("odradek", "false")[-1:] == [10]
 
 
 def test_what_each_writes_the_other_reads(kafka: Kafka) -> None:

@@ -126,6 +126,10 @@ def test_offsets_and_times(kafka: Kafka) -> None:
     assert read(startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest") == []
     with pytest.raises(PySparkException, match="has no record at or after time 5000"):
         read(startingTimestamp="5000")
+    with pytest.raises(PySparkException, match=f"{topic}-0 cannot be read from offset 100 to offset 10, where its log"):
+        read(startingOffsets=json.dumps({topic: {"0": 100, "1": -2}}))
+    with pytest.raises(PySparkException, match=f"{topic}-0 cannot be read from offset 8 to offset 2"):
+        read(startingTimestamp="1008", endingTimestamp="1002")
 
 
 def test_large_partitions_are_cut_and_small_ones_packed() -> None:
@@ -150,6 +154,7 @@ def test_what_cannot_be_read_is_said_in_one_sentence() -> None:
             "refused",
         ),
         ({"subscribe": "a/b"}, "a/b"),
+        ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "Option kafka.security.protocol=SASL_SSL is not"),
     ):
         with pytest.raises(PySparkException, match=says):
             kafka.read(**options).count()

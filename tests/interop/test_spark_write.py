@@ -113,6 +113,13 @@ def test_a_topic_is_never_overwritten() -> None:
         frame.options(**{"kafka.bootstrap.servers": kafka.address, "topic": "t"}).save()
 
 
+def test_spark_lets_no_python_sink_do_without_a_mode() -> None:
+    """docs/SPARK.md says so where it says what changes for who comes from Spark's own sink."""
+    writing = spark().sql("SELECT 'x' AS value").write.format("odradek").option("topic", "t")
+    with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        writing.save()
+
+
 def test_aggregates_of_a_stream(tmp_path: Path) -> None:
     """complete writes all groups again; update is not there for Python sinks, and goes by foreachBatch."""
     kafka = odradek()

@@ -9,13 +9,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+
+from odradek.app.interrupts import end_quietly
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 0, 1 if it failed, 2 if it was not understood, 130 after Ctrl-C."""
+def main(arguments: tuple[str, ...] | list[str] | None = None) -> int:
+    """Runs the command; returns 0, 1 if it failed, 2 if it was not understood, 130 after Ctrl-C.
+
+    Without arguments it takes those of the process, and what Ctrl-C does there.
+    """
+    if arguments is not None:
+        return run(list(arguments))
+    end_quietly()
+    try:
+        return run(sys.argv[1:])
+    finally:
+        end_quietly()  # What a verb, or a loop, put in place for itself: the interpreter takes a while to end.
+
+
+def run(given: list[str]) -> int:
     fill_standard_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         from odradek.app.compiled import version_line
 

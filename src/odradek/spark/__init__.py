@@ -3,3 +3,19 @@
 Works against any Kafka broker through odradek.client, and needs no jar: Python, Arrow and the pyspark wheel.
 What was measured of PySpark, and why things are as they are: docs/SPARK.md.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the data source known to a session that does not find it by itself (DATA_SOURCE_NOT_FOUND)."""
+    from odradek.spark.session import register  # PySpark takes a second to import.
+
+    register(spark)

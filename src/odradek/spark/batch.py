@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from odradek.spark.kafka import Kafka
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.options import ReadOptions
+from odradek.spark.offsets import LATEST, OffsetRange
+from odradek.spark.options import BadOption, Everywhere, ReadOptions
 from odradek.spark.planning import tasks_of
 from odradek.spark.ports import Metadata
 from odradek.spark.reading import ReadTask, cores, plan_tasks, read_task
@@ -36,7 +36,11 @@ class BatchReader(DataSourceReader):
 
 
 def ranges_of(metadata: Metadata, found: Found, options: ReadOptions) -> list[OffsetRange]:
-    """Returns the ranges, never beyond the present end, and never before the beginning.  Raises BadOption."""
+    """Returns the ranges that are not empty.  Raises BadOption, as for a start that lies after its end."""
     start = offsets_at(metadata, found.partitions, options.starting, "starting", options.missing_time_is_latest)
     end = offsets_at(metadata, found.partitions, options.ending, "ending", True)
+    for at in found.partitions:
+        if start[at] > end[at]:
+            its_end = "where its log ends" if options.ending == Everywhere(LATEST) else "where it should end"
+            raise BadOption(f"Partition {at} cannot be read from offset {start[at]} to offset {end[at]}, {its_end}.")
     return [OffsetRange(at.topic, at.partition, start[at], end[at]) for at in found.partitions if start[at] < end[at]]

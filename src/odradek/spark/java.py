@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from zlib import crc32
 
+from odradek.base.extras import install_command
+
 JAVA_VERSION_MIN = 17
 ENOUGH_SECONDS = 60
 
@@ -45,7 +47,7 @@ def java_home() -> Path:
     except ImportError:
         found = f" ({'; '.join(seen)})" if seen else ""
         raise NoJava(
-            f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install one, or: pip install 'odradek[spark]'"
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer{found}: install one, or: {install_command('spark')}"
         ) from None
 
 

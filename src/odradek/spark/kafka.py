@@ -23,9 +23,10 @@ FETCH_DEFAULTS = {
 }
 
 
-def client_config(kafka: Mapping[str, str]) -> ClientConfig:
-    """Makes the client's configuration from settings without their kafka. prefix.  Raises ConfigurationError."""
-    return ClientConfig.from_options(FETCH_DEFAULTS | dict(kafka), prefix="")
+def client_config(kafka: Mapping[str, str], prefix: str = "") -> ClientConfig:
+    """Makes the client's configuration from settings whose names begin with the prefix.  Raises ConfigurationError."""
+    defaults = {prefix + name: value for name, value in FETCH_DEFAULTS.items()}
+    return ClientConfig.from_options(defaults | dict(kafka), prefix)
 
 
 class Kafka:

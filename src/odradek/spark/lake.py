@@ -16,34 +16,42 @@ Two loaders on one table: both read version n, both write files, one commits n+1
 for the txn odradek-load that it did not see ("Concurrent transaction failed").  It does NOT refuse an old or equal txn
 version from a handle that saw the newest one, so a commit must go through the very handle its start offsets came from:
 that is why a Lake hands out offsets and takes commits as one object, and forgets nothing in between.
+
+Others write as well: an ALTER TABLE, a DELETE, an OPTIMIZE may fail a commit that has nothing to fear of them, and an
+answer of the store may be lost after it did what it was asked.  So a commit that failed reads the table again: is it
+in there after all (each has a name of its own), has another loader moved the offsets, or else it is tried again.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, takewhile
+from typing import NamedTuple, TypeVar
+from uuid import uuid4
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from odradek.base.units import TopicPartition
+from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.spark.lake_making import opened, refuse_what_cannot_be_written, table_at
+from odradek.spark.lake_reasons import FAILURES, BadLake, failing_as, is_silence, reason_of
 from odradek.spark.offsets import Offsets, to_text
-from odradek.spark.options import Columns, Selection, Subscribe, SubscribePattern
-from odradek.spark.schema import arrow_schema, schema_of
+from odradek.spark.options import Selection
+from odradek.spark.place import Place
 
 LOADER = "odradek-load"
-SOURCE_KEY = "odradek.source"
-SCHEMA = arrow_schema(schema_of(Columns(headers=True)))
+COMMIT_KEY = "odradek.commit"
+NOTHING = -1  # Loaded of a partition: its topic was created again, with fewer of them.
+COMMIT_ATTEMPTS_MAX = 50
+RETRY_SECONDS = 0.5
+UNSYNCED_VERSIONS_MAX = 100  # How many commits another process may have left to the disk's own pace.
 
 
-class BadLake(Exception):
-    """Raised for a folder that cannot be loaded into; one sentence."""
+T = TypeVar("T")
 
 
 class Fenced(Exception):
@@ -66,23 +74,22 @@ class DataFile(NamedTuple):
 class Lake:
     """The table as of one version.  Not shared between threads."""
 
-    def __init__(self, path: Path, table: DeltaTable) -> None:
-        self.path = path
+    def __init__(self, place: Place, table: DeltaTable, patience_ms: int = 0) -> None:
+        self.place = place
+        self._patience_s = patience_ms / 1000
         self._table = table
+        self._read: dict[str, int | None] = {}  # Delta's log is searched for each txn: 1 ms and more, once a version.
+        self._read_of = self.version
+        self._synced = max(0, self.version - UNSYNCED_VERSIONS_MAX) - 1
+        self._sync()
 
     @classmethod
-    def open(cls, path: Path, selection: Selection) -> Lake:
-        """Opens the table, or creates it in a new or empty folder.  Raises BadLake."""
-        source = source_text(selection)
-        path = path.absolute()  # Tasks write into it, and may have another working directory.
-        if path.exists() and not path.is_dir():
-            raise BadLake(f"Lake {path} is a file; name a folder.")
-        with _failing_as(f"Lake {path} cannot be opened"):
-            if not DeltaTable.is_deltatable(str(path)):
-                _create(path, source)
-            table = DeltaTable(path)
-        _refuse_other_source(path, table, source)
-        return cls(path, table)
+    def open(cls, place: Place, selection: Selection, patience_ms: int = 0) -> Lake:
+        """Opens the table, or creates it in a new or empty place.  Raises BadLake.
+
+        patience_ms: how long an object store may be away from then on.
+        """
+        return cls(place, opened(place, selection), patience_ms)
 
     @property
     def version(self) -> int:
@@ -91,139 +98,150 @@ class Lake:
     @property
     def batch(self) -> int:
         """The number of the last batch; 0 before the first."""
-        return self._table.transaction_version(LOADER) or 0
+        return self._transaction(LOADER) or 0
 
     def next_offset(self, at: TopicPartition) -> int | None:
         """Returns the first offset of the partition that is not in the table; None if nothing was ever loaded of it."""
-        return self._table.transaction_version(f"{LOADER}:{at.topic}:{at.partition}")
+        offset = self._transaction(_offset_name(at))
+        return None if offset == NOTHING else offset
 
     def is_same_topic(self, topic: str, topic_id: Uuid) -> bool:
         """False only if both ids are known and differ: the topic was deleted and created again."""
-        known = self._table.transaction_version(f"{LOADER}:{topic}:id")
+        known = self._transaction(_id_name(topic))
         return not known or topic_id == ZERO_UUID or known == _id_number(topic_id)
+
+    def was_loaded(self, topic: str) -> bool:
+        """True if the table has anything of the topic, whatever became of it since."""
+        return self._transaction(_id_name(topic)) is not None or self._transaction(f"{LOADER}:{topic}:0") is not None
 
     def refresh(self) -> None:
         """Goes to the newest version.  Raises BadLake."""
-        try:
-            self._table.update_incremental()
-        except DeltaError:
-            # The log files in between are gone, cleaned up behind a checkpoint.
-            with _failing_as(f"Lake {self.path} cannot be read"):
-                self._table = DeltaTable(self.path)
+        with failing_as(f"Lake {self.place} cannot be read"):
+            self._patiently(self._update)
+        if self.version != self._read_of:
+            self._read, self._read_of = {}, self.version
+            refuse_what_cannot_be_written(self.place, self._table)
+        self._sync()
 
     def commit(self, files: Sequence[DataFile], start: Offsets, end: Offsets, topic_ids: Mapping[str, Uuid]) -> None:
-        """Adds the files, moves the offsets, goes on to the new version.  Raises Fenced, or BadLake for a bad disk."""
-        for at, offset in start.items():
-            # They are equal, but where retention was faster and that was allowed.
-            assert (self.next_offset(at) or 0) <= offset, f"{at} was planned from {offset}, not from this version"
-        properties = CommitProperties(
-            custom_metadata={"odradek.start": to_text(start), "odradek.end": to_text(end)},
-            app_transactions=self._transactions(end, topic_ids),
-        )
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(file.name, file.size, {}, file.modified_ms, True, file.stats) for file in files
-        ]
-        try:
-            self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
-        except CommitFailedError as error:
-            raise Fenced(
-                f"Another loader writes to {self.path}, so this one stops; nothing was loaded twice."
-            ) from error
-        except (OSError, DeltaError) as error:
-            raise BadLake(f"Lake {self.path} cannot be written: {_sentence(error)}") from error
-        _sync_folder(self.path / "_delta_log")
-        self.refresh()
+        """Adds the files, moves the offsets, goes on to the new version.
+
+        Raises Fenced, or BadLake for what the disk, the store or another writer did.
+        """
+        assert set(start) == set(end), "a batch begins and ends on the same partitions"
+        with failing_as(f"Lake {self.place} cannot be written"):
+            self.place.sync_names()
+        name, batch = uuid4().hex, self.batch
+        metadata = {COMMIT_KEY: name, "odradek.start": to_text(start), "odradek.end": to_text(end)}
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            if self._commit_once(files, metadata, self._transactions(end, topic_ids)):
+                return
+            if self.batch != batch:
+                raise Fenced(f"Another loader writes to {self.place}, so this one stops; nothing was loaded twice.")
+        raise BadLake(f"Lake {self.place} was changed by others at each of {COMMIT_ATTEMPTS_MAX} attempts to write.")
 
     def compact(self) -> int:
         """Merges small files into large ones in a commit of its own; returns how many went away."""
         self.refresh()
-        with _failing_as(f"Lake {self.path} cannot be compacted"):
+        with failing_as(f"Lake {self.place} cannot be compacted"):
             metrics = self._table.optimize.compact()
+            self.place.sync_files(self._table.file_uris() if metrics["numFilesAdded"] else ())
+        self.refresh()
         return int(metrics["numFilesRemoved"]) - int(metrics["numFilesAdded"])
 
     def rows(self) -> int:
         return int(self._table.count())
 
-    def _transactions(self, end: Offsets, topic_ids: Mapping[str, Uuid]) -> list[Transaction]:
-        moved = {at: offset for at, offset in end.items() if self.next_offset(at) != offset}
-        named = {name: _id_number(topic_id) for name, topic_id in topic_ids.items() if topic_id != ZERO_UUID}
-        return [
-            Transaction(LOADER, self.batch + 1),
-            *(Transaction(f"{LOADER}:{at.topic}:{at.partition}", offset) for at, offset in sorted(moved.items())),
-            *(
-                Transaction(f"{LOADER}:{name}:id", number)
-                for name, number in sorted(named.items())
-                if self._table.transaction_version(f"{LOADER}:{name}:id") != number
-            ),
+    def _commit_once(
+        self, files: Sequence[DataFile], metadata: Mapping[str, str], transactions: Sequence[Transaction]
+    ) -> bool:
+        """Tries once, and goes to the newest version.  Returns False if others changed the table; raises BadLake."""
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(file.name, file.size, {}, file.modified_ms, True, file.stats) for file in files
         ]
+        before = self.version
+        properties = CommitProperties(custom_metadata=dict(metadata), app_transactions=list(transactions))
+        try:
+            self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
+        except FAILURES as error:
+            self.refresh()
+            if self._has(metadata[COMMIT_KEY], before):
+                return True
+            if isinstance(error, CommitFailedError) and self.version > before:
+                return False
+            if is_silence(error) and self.place.folder is None:
+                return False  # The store is back, else it could not have been read.
+            raise BadLake(f"Lake {self.place} cannot be written: {reason_of(error)}") from error
+        read = self._read | {each.app_id: each.version for each in transactions}
+        self.refresh()
+        if self.version == before + 1:
+            self._read = read
+        return True
+
+    def _has(self, commit: str, since: int) -> bool:
+        """True if one of the versions after `since` is that commit."""
+        if self.version == since:
+            return False
+        with failing_as(f"Lake {self.place} cannot be read"):
+            newer = self._patiently(lambda: self._table.history(self.version - since))
+        return any(version.get(COMMIT_KEY) == commit for version in newer)
+
+    def _update(self) -> None:
+        try:
+            self._table.update_incremental()
+        except DeltaError:
+            # The log files in between are gone, cleaned up behind a checkpoint.
+            self._table = table_at(self.place)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Asks until the store answers.  delta-rs tries again by itself, but for seconds, and deaf to Ctrl-C."""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return ask()
+            except FAILURES as error:
+                if not is_silence(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
+
+    def _sync(self) -> None:
+        """What the next batch builds on is on disk before it does, whoever wrote it."""
+        if self.version > self._synced:
+            with failing_as(f"Lake {self.place} cannot be written"):
+                self.place.sync_log(self._synced + 1, self.version)
+            self._synced = self.version
+
+    def _transaction(self, name: str) -> int | None:
+        if name not in self._read:
+            self._read[name] = self._table.transaction_version(name)
+        return self._read[name]
+
+    def _transactions(self, end: Offsets, topic_ids: Mapping[str, Uuid]) -> list[Transaction]:
+        numbers = {_offset_name(at): NOTHING for name in topic_ids for at in self._forgotten(name, topic_ids[name])}
+        numbers |= {_offset_name(at): offset for at, offset in sorted(end.items())}
+        numbers |= {
+            _id_name(name): _id_number(topic_id)
+            for name, topic_id in sorted(topic_ids.items())
+            if topic_id != ZERO_UUID
+        }
+        moved = {name: number for name, number in numbers.items() if self._transaction(name) != number}
+        return [Transaction(LOADER, self.batch + 1), *(Transaction(*pair) for pair in moved.items())]
+
+    def _forgotten(self, topic: str, topic_id: Uuid) -> Iterator[TopicPartition]:
+        """Yields the partitions of a topic that was created again; they count up from 0."""
+        if not self.is_same_topic(topic, topic_id):
+            partitions = (TopicPartition(TopicName(topic), number) for number in count())
+            yield from takewhile(lambda at: self.next_offset(at) is not None, partitions)
 
 
-def source_text(selection: Selection) -> str:
-    """Returns the selection as the table's configuration keeps it."""
-    match selection:
-        case Subscribe(topics):
-            return json.dumps({"topics": sorted(topics)})
-        case SubscribePattern(pattern):
-            return json.dumps({"pattern": pattern})
-        case _:
-            raise BadLake("A lake is loaded from whole topics, by name or by pattern.")
+def _offset_name(at: TopicPartition) -> str:
+    return f"{LOADER}:{at.topic}:{at.partition}"
 
 
-def _create(path: Path, source: str) -> None:
-    try:
-        _refuse_other_content(path)
-        path.mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            path,
-            schema=Schema.from_arrow(SCHEMA),
-            mode="ignore",
-            description="Records of Kafka topics, each once, loaded by odradek load",
-            configuration={SOURCE_KEY: source},
-            raise_if_key_not_exists=False,
-        )
-    except (BadLake, DeltaError):
-        # Two loaders that start at once make the same table; delta-rs lets one of them fail, or make it again on top.
-        if not DeltaTable.is_deltatable(str(path)):
-            raise
-
-
-def _refuse_other_content(path: Path) -> None:
-    log = path / "_delta_log"
-    if log.is_dir() and any(log.glob("*.json")):
-        raise BadLake(f"Lake {path} has a damaged Delta log: its first version is missing.")
-    # A loader killed while it created the table leaves an empty _delta_log behind.
-    if path.is_dir() and any(entry.name != "_delta_log" for entry in path.iterdir()):
-        raise BadLake(f"Lake {path} holds files but is no Delta table; name a new or empty folder.")
-
-
-def _refuse_other_source(path: Path, table: DeltaTable, source: str) -> None:
-    loaded_from = table.metadata().configuration.get(SOURCE_KEY)
-    if loaded_from is None:
-        raise BadLake(f"Lake {path} is a Delta table that odradek load did not make; name another folder.")
-    if loaded_from != source:
-        raise BadLake(f"Lake {path} is loaded from {loaded_from}, not from {source}; name another folder.")
+def _id_name(topic: str) -> str:
+    return f"{LOADER}:{topic}:id"
 
 
 def _id_number(topic_id: Uuid) -> int:
     """Returns 63 of the id's 122 random bits, which tell two topics apart: a txn version is a signed 64-bit number."""
     return int.from_bytes(topic_id, "big") >> 65
-
-
-@contextmanager
-def _failing_as(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, DeltaError) as error:
-        raise BadLake(f"{what}: {_sentence(error)}") from error
-
-
-def _sentence(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].rstrip(".") + "."
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

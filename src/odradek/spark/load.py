@@ -6,33 +6,29 @@ status.  How exactness comes about is told in lake.py and loader.py, and argued 
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import FrameType
+from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
-from odradek.client.errors import ClientError
+from odradek.client.errors import ClientError, KafkaUnavailable
+from odradek.spark.load_session import comes_of_a_stop, spark_session, stoppable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from odradek.client.config import ClientConfig
+    from odradek.spark.kafka import Kafka
+    from odradek.spark.lake import Lake
     from odradek.spark.loader import Loader
     from odradek.spark.options import Selection
+    from odradek.spark.place import Place
 
 DONE, FAILED, BAD_REQUEST, INTERRUPTED = 0, 1, 2, 130
 POLL_SECONDS = 0.2
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,7 @@ class LoadOptions:
     """The options of the command line; exactly one of topics and pattern is given."""
 
     bootstrap_servers: str
-    lake: Path
+    lake: str | PathLike[str]  # A folder, or s3://bucket/path.
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     continuous: bool = False
@@ -52,6 +48,7 @@ class LoadOptions:
     master: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)  # Further client settings, without the prefix kafka.
     spark: Mapping[str, str] = field(default_factory=dict)  # Further Spark settings.
+    storage: Mapping[str, str] = field(default_factory=dict)  # How the object store is reached, besides AWS_*.
 
 
 class BadRequest(Exception):
@@ -65,7 +62,7 @@ def run(options: LoadOptions, console: Console | None = None) -> int:
     """
     out = console or Console(stderr=True, soft_wrap=True)
     try:
-        with _stoppable():
+        with stoppable():
             return _run(options, out)
     except KeyboardInterrupt:
         return _stopped(options, out)
@@ -81,21 +78,19 @@ def run(options: LoadOptions, console: Console | None = None) -> int:
 
 def _run(options: LoadOptions, out: Console) -> int:
     from odradek.spark.kafka import Kafka
-    from odradek.spark.lake import Lake
     from odradek.spark.options import Columns, Reading
-    from odradek.spark.resolve import find
 
-    selection = _selection(options)
-    client = _client(options)
+    selection, place, client = _selection(options), _place(options), _client(options)
     with Kafka(client) as kafka:
-        kafka.connect()
-        find(kafka, selection)
-        lake = Lake.open(options.lake, selection)
-        with _spark(options, out) as spark:
+        _await_brokers(kafka, options, out)
+        lake = _lake(kafka, selection, place, options.patience_ms)
+        with spark_session(options, out) as spark:
             from odradek.spark.loader import Loader
 
             reading = Reading(client, Columns(headers=True), options.fail_on_data_loss, options.patience_ms)
-            loader = Loader(spark, lake, kafka, reading, selection, options.max_records_per_batch)
+            loader = Loader(
+                spark, lake, kafka, reading, selection, options.max_records_per_batch, tell=partial(_warn, out)
+            )
             if options.continuous:
                 _load_for_ever(loader, options, out)
             else:
@@ -106,7 +101,7 @@ def _run(options: LoadOptions, out: Console) -> int:
         f"Loaded {loader.rows:,} records into {options.lake}; it holds {lake.rows():,} (version {lake.version}).",
         highlight=False,
     )
-    return DONE
+    return FAILED if loader.left_out else DONE
 
 
 def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
@@ -118,7 +113,8 @@ def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
     with bar(out, _title(options)) as progress:
         progress.waiting(plan.waiting)
         while plan.offsets:
-            progress.loaded(plan.offsets, loader.execute(plan))
+            if (rows := loader.execute(plan)) is not None:
+                progress.loaded(plan.offsets, rows)
             plan = loader.plan()
 
 
@@ -130,10 +126,45 @@ def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
             next_at = time.monotonic() + options.trigger_interval_ms / 1000
             plan = loader.plan()
             progress.waiting(plan.waiting)
-            if plan.offsets:
-                progress.loaded(plan.offsets, loader.execute(plan))
+            if plan.offsets and (rows := loader.execute(plan)) is not None:
+                progress.loaded(plan.offsets, rows)
             if plan.end == plan.latest:  # If behind, it goes on at once.
                 time.sleep(max(POLL_SECONDS, next_at - time.monotonic()))
+
+
+def _await_brokers(kafka: Kafka, options: LoadOptions, out: Console) -> None:
+    """Waits for brokers that are not up yet as long as for those that go away later.  Raises a ClientError."""
+    deadline = time.monotonic() + options.patience_ms / 1000
+    told = False
+    while True:
+        try:
+            kafka.connect()
+            return
+        except KafkaUnavailable as error:
+            if time.monotonic() + POLL_SECONDS >= deadline:
+                raise
+            if not told:
+                _warn(out, f"{error}; waiting up to {options.patience_ms / 1000:g} s")
+                told = True
+            time.sleep(POLL_SECONDS)
+
+
+def _lake(kafka: Kafka, selection: Selection, place: Place, patience_ms: int) -> Lake:
+    """Opens the lake, or makes it if every topic exists.  Raises NoSuchTopic for one that the lake never knew."""
+    from odradek.spark.lake import Lake
+    from odradek.spark.lake_making import is_table
+    from odradek.spark.lake_reasons import failing_as
+    from odradek.spark.ports import NoSuchTopic
+    from odradek.spark.resolve import absent, find
+
+    missing = absent(selection, find(kafka, selection, missing_ok=True))
+    with failing_as(f"Lake {place} cannot be opened"):
+        is_new = bool(missing) and not is_table(place)
+    lake = None if is_new else Lake.open(place, selection, patience_ms)
+    if unknown := [name for name in missing if lake is None or not lake.was_loaded(name)]:
+        raise NoSuchTopic(f"Topic {', '.join(map(repr, unknown))} does not exist on these brokers.")
+    assert lake is not None, "all topics exist, or the table knows them"
+    return lake
 
 
 def _selection(options: LoadOptions) -> Selection:
@@ -148,6 +179,15 @@ def _selection(options: LoadOptions) -> Selection:
             return SubscribePattern(checked_pattern(options.pattern))
         return Subscribe(tuple(sorted(set(options.topics))))
     except BadOption as error:
+        raise BadRequest(str(error)) from None
+
+
+def _place(options: LoadOptions) -> Place:
+    from odradek.spark.place import BadPlace, Place
+
+    try:
+        return Place.of(options.lake, options.storage)
+    except BadPlace as error:
         raise BadRequest(str(error)) from None
 
 
@@ -168,82 +208,9 @@ def _client(options: LoadOptions) -> ClientConfig:
         raise BadRequest(f"{error}.") from None
 
 
-@contextmanager
-def _spark(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
-    """Yields a session for this load, stopped after it; or the one this process has, left alone."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    from odradek.spark.loader import LoadFailed, reason_of
-    from odradek.spark.session import ended, session, standard_error_to
-
-    if existing := SparkSession.getActiveSession():
-        yield existing
-        return
-    with TemporaryDirectory(prefix="odradek-load-") as folder:
-        # Quick: records stay in Python, so what Java's second compiler would gain is not worth its start.
-        log = Path(folder, "log")
-        try:
-            with out.status("Starting Spark"):
-                spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
-        except (PySparkException, Py4JError) as error:
-            raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
-        _handle_stop_signals()  # PySpark put its own handler for Ctrl-C in their place.
-        logging.getLogger().addFilter(_is_not_py4j)
-        try:
-            yield spark
-        finally:
-            # A signal to the whole group may have ended Java already, which PySpark tells at length.
-            with standard_error_to(log):
-                ended(spark)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Has SIGTERM end a load as Ctrl-C does; a thread other than the main one has no signals to handle."""
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    _handle_stop_signals()
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _handle_stop_signals() -> None:
-    def stop(number: int, frame: FrameType | None) -> None:
-        # Not an exception of our own: py4j takes any Exception that comes while it waits for a broken connection.
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is threading.main_thread():
-        for number in STOP_SIGNALS:
-            signal.signal(number, stop)
-
-
-def comes_of_a_stop(error: BaseException) -> bool:
-    """True if a KeyboardInterrupt is behind the error: py4j then closes its connections, which may fail."""
-    at: BaseException | None = error
-    while at is not None and not isinstance(at, KeyboardInterrupt):
-        at = at.__cause__ or at.__context__
-    return at is not None
-
-
 def _stopped(options: LoadOptions, out: Console) -> int:
     out.print("Stopped; what is in the lake stays, and the next run goes on from there.")
     return DONE if options.continuous else INTERRUPTED
-
-
-def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """Leaves out py4j's traceback of a KeyboardInterrupt that it then raises."""
-    return record.module not in ("clientserver", "java_gateway")
-
-
-def _java_says(log: Path) -> str:
-    """Returns what spark-submit complained of; "" if nothing in its output looks like a complaint."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in lines if line.startswith(("Error", "Exception in"))), "")
 
 
 def _title(options: LoadOptions) -> str:
@@ -253,7 +220,8 @@ def _title(options: LoadOptions) -> str:
 def _sentences() -> tuple[type[Exception], ...]:
     """Returns the exceptions whose text is one sentence for a person; any other is a bug and keeps its traceback."""
     from odradek.spark.java import NoJava
-    from odradek.spark.lake import BadLake, Fenced
+    from odradek.spark.lake import Fenced
+    from odradek.spark.lake_reasons import BadLake
     from odradek.spark.loader import LoadFailed
     from odradek.spark.ports import NoSuchTopic
 
@@ -261,6 +229,9 @@ def _sentences() -> tuple[type[Exception], ...]:
 
 
 def _say(out: Console, error: Exception, status: int) -> int:
-    text = str(error)
-    out.print(f"[red]odradek:[/red] {escape(text[:1].lower() + text[1:].rstrip('.'))}", highlight=False)
+    _warn(out, str(error))
     return status
+
+
+def _warn(out: Console, sentence: str) -> None:
+    out.print(f"[red]odradek:[/red] {escape(sentence[:1].lower() + sentence[1:].rstrip('.'))}", highlight=False)

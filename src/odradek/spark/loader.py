@@ -11,9 +11,8 @@ broker's bytes to Parquet inside the task and never through the JVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -23,14 +22,16 @@ from pyspark.sql import SparkSession
 from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
 from odradek.client.errors import ClientError
+from odradek.spark import lake_reasons
 from odradek.spark.lake import DataFile, Lake
 from odradek.spark.offsets import EARLIEST, LATEST, Offsets, total
 from odradek.spark.options import Reading, Selection, Split
 from odradek.spark.parquet import ParquetFiles
+from odradek.spark.place import Place
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.ports import Metadata
 from odradek.spark.reading import DataLoss, ReadTask, Stuck, plan_tasks, read_task
-from odradek.spark.resolve import Found, find
+from odradek.spark.resolve import Found, absent, find
 
 RESULT = "name string, size long, modified_ms long, stats string, error string"
 
@@ -43,10 +44,11 @@ class LoadFailed(Exception):
 class Plan:
     """The offsets to load next, and those that could be loaded when this was planned."""
 
-    found: Found
+    found: Found  # Without the topics that are left out.
     start: Offsets
     end: Offsets
     latest: Offsets
+    version: int  # Of the table that it goes on from.
 
     @property
     def offsets(self) -> int:
@@ -62,70 +64,131 @@ class LoadTask:
     """Everything a task needs; pickled into it."""
 
     reading: Reading
-    folder: Path
+    place: Place
     batch: int
 
 
 @dataclass(slots=True)
 class Loader:
+    """Plans and executes one batch after the other.
+
+    A topic that was deleted, or deleted and created again, is left out and told of, once; the others go on.
+    """
+
     spark: SparkSession
     lake: Lake
     metadata: Metadata
     reading: Reading
     selection: Selection
     max_records: int
+    tell: Callable[[str], None]
     target: Offsets | None = None  # Never beyond these, for a load that is to end.
     rows: int = field(default=0, init=False)
+    left_out: dict[str, str] = field(default_factory=dict, init=False)  # Topics of the last plan, and why.
+    _told: set[str] = field(default_factory=set, init=False)
 
     def plan(self) -> Plan:
         """Plans the next batch.  Raises LoadFailed for what the table and the brokers disagree about."""
         self.lake.refresh()
-        found = find(self.metadata, self.selection)
-        self._refuse_recreated(found)
+        found = self._found()
         earliest = self.metadata.offsets(dict.fromkeys(found.partitions, EARLIEST)) if found.partitions else {}
         latest = self.metadata.offsets(dict.fromkeys(found.partitions, LATEST)) if found.partitions else {}
-        start = {at: self._start(at, earliest[at], latest[at]) for at in found.partitions}
+        start = {at: self._start(found, at, earliest[at], latest[at]) for at in found.partitions}
         if self.target is not None:
             latest = {at: max(start[at], min(end, self.target.get(at, 0))) for at, end in latest.items()}
-        return Plan(found, start, rate_limited(start, latest, self.max_records), latest)
+        return Plan(found, start, rate_limited(start, latest, self.max_records), latest, self.lake.version)
 
-    def execute(self, plan: Plan) -> int:
-        """Writes and commits; returns the number of rows.  Raises LoadFailed, Fenced or BadLake."""
-        tasks = tasks_of(ranges_between(plan.start, plan.end), Split(), self.spark.sparkContext.defaultParallelism)
-        work = LoadTask(self.reading, self.lake.path, self.lake.batch + 1)
-        files = self._run(plan_tasks(tasks, plan.found.topic_ids), work)
+    def execute(self, plan: Plan) -> int | None:
+        """Writes and commits; returns the number of rows.  Raises LoadFailed, Fenced or BadLake.
+
+        Returns None if topics went away meanwhile and nothing was loaded: the next plan is without them.
+        """
+        assert plan.version == self.lake.version, "offsets and commit are of one version of the table"
+        try:
+            files = self._run(plan)
+        except LoadFailed:
+            if self._found_anew(plan):
+                return None
+            raise
         self.lake.commit(files, plan.start, plan.end, plan.found.topic_ids)
         rows = sum(file.rows for file in files)
         self.rows += rows
         return rows
 
-    def _start(self, at: TopicPartition, earliest: int, latest: int) -> int:
-        loaded = self.lake.next_offset(at)
-        if loaded is None:
-            return earliest
-        if loaded > latest:
-            raise LoadFailed(
-                f"Partition {at} ends at offset {latest}, but the lake holds it up to {loaded}: it lost its end, or the"
-                f" lake was loaded from another cluster."
-            )
-        if loaded < earliest and self.reading.fail_on_data_loss:
-            raise LoadFailed(
-                f"Partition {at}: {earliest - loaded} offsets ({loaded} to {earliest - 1}) were removed before they"
-                f" were loaded; allow data loss to go on without them."
-            )
-        return max(loaded, earliest)
+    # Topics.
 
-    def _refuse_recreated(self, found: Found) -> None:
+    def _found(self) -> Found:
+        """Finds the topics, and leaves out those that cannot be loaded.  Raises LoadFailed if none is left."""
+        found = find(self.metadata, self.selection, missing_ok=True)
+        self.left_out = {
+            name: f"Topic {name!r} does not exist any more, so it is left out."
+            for name in absent(self.selection, found)
+        }
         for name, topic_id in found.topic_ids.items():
             if not self.lake.is_same_topic(name, topic_id):
-                raise LoadFailed(
-                    f"Topic {name!r} was deleted and created again since it was loaded into {self.lake.path}: its"
-                    f" offsets mean other records now, so load it into another lake."
-                )
+                self._note_recreated(name)
+        if self.left_out and len(self.left_out) >= len(found.topic_ids.keys() | self.left_out.keys()):
+            raise LoadFailed(" ".join(self.left_out.values()))
+        for sentence in self.left_out.values():
+            self._tell_once(sentence)
+        return Found(
+            tuple(at for at in found.partitions if at.topic not in self.left_out),
+            {name: topic_id for name, topic_id in found.topic_ids.items() if name not in self.left_out},
+        )
 
-    def _run(self, tasks: list[ReadTask], work: LoadTask) -> list[DataFile]:
-        frame = self.spark.range(0, len(tasks), 1, len(tasks))
+    def _note_recreated(self, name: str) -> None:
+        again = f"Topic {name!r} was deleted and created again since it was loaded into {self.lake.place}"
+        if self.reading.fail_on_data_loss:
+            self.left_out[name] = (
+                f"{again}: its offsets mean other records now, so it is left out; load it into another lake, or allow"
+                f" data loss to load it from its beginning."
+            )
+        else:
+            self._tell_once(f"{again}; it is loaded from its beginning.")
+
+    def _found_anew(self, plan: Plan) -> bool:
+        """True if topics of the plan went away meanwhile: what failed because of it is no failure of the others."""
+        now = find(self.metadata, self.selection, missing_ok=True).topic_ids
+        return any(now.get(name) != topic_id for name, topic_id in plan.found.topic_ids.items())
+
+    def _tell_once(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self.tell(sentence)
+
+    # Offsets.
+
+    def _start(self, found: Found, at: TopicPartition, earliest: int, latest: int) -> int:
+        loaded = self.lake.next_offset(at)
+        if loaded is None or not self.lake.is_same_topic(at.topic, found.topic_ids[at.topic]):
+            return earliest
+        if loaded > latest:
+            self._lost(
+                f"Partition {at} ends at offset {latest}, but the lake holds it up to {loaded}: it lost its end, or the"
+                f" lake was loaded from another cluster"
+            )
+        elif loaded < earliest:
+            self._lost(
+                f"Partition {at}: {earliest - loaded} offsets ({loaded} to {earliest - 1}) were removed before they"
+                f" were loaded"
+            )
+        return min(max(loaded, earliest), latest)
+
+    def _lost(self, what: str) -> None:
+        if self.reading.fail_on_data_loss:
+            raise LoadFailed(f"{what}; allow data loss to go on without them.")
+        self._tell_once(f"{what}.")
+
+    # Tasks.
+
+    def _run(self, plan: Plan) -> list[DataFile]:
         try:
+            cores = self.spark.sparkContext.defaultParallelism
+            ranges = tasks_of(ranges_between(plan.start, plan.end), Split(), cores)
+            tasks = plan_tasks(ranges, plan.found.topic_ids)
+            place = self.lake.place.patient(self.reading.poll_timeout_ms)
+            work = LoadTask(self.reading, place, self.lake.batch + 1)
+            frame = self.spark.range(0, len(tasks), 1, len(tasks))
             results = frame.mapInArrow(lambda batches: load(batches, tasks, work), RESULT).collect()
         except PySparkException as error:
             raise LoadFailed(f"A Spark task failed: {reason_of(str(error))}") from error
@@ -161,9 +224,12 @@ def load(batches: Iterable[pa.RecordBatch], tasks: list[ReadTask], work: LoadTas
 
 
 def load_task(task: ReadTask, number: int, work: LoadTask) -> list[DataFile]:
-    with ParquetFiles(work.folder, f"part-{work.batch:08d}-{number}") as writing:
-        for batch in read_task(task, work.reading):
-            writing.write(batch)
+    try:
+        with ParquetFiles(work.place, f"part-{work.batch:08d}-{number}") as writing:
+            for batch in read_task(task, work.reading):
+                writing.write(batch)
+    except OSError as error:
+        raise OSError(f"{work.place}: {lake_reasons.reason_of(error)}") from None
     return writing.files()
 
 

@@ -1,8 +1,8 @@
 """What a user may say with .option(...), checked once and turned into one frozen value.
 
 Names, defaults and precedence are those of Spark's own Kafka source, so that moving over is one word.  Spark hands the
-keys to a Python source in lower case; kafka.* keys go to the client with their prefix taken off.  Every refusal is one
-sentence that names the option.
+keys to a Python source in lower case; kafka.* keys are the client's.  Every refusal is one sentence that names the
+option as its user would write it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TypeVar
 
 from odradek.base.units import TopicPartition
-from odradek.client.config import ClientConfig
+from odradek.client.config import ClientConfig, addresses
 from odradek.client.errors import ConfigurationError
 from odradek.record.compression import Codec
 from odradek.spark.kafka import client_config
@@ -36,7 +36,7 @@ REFUSED_KAFKA_SETTINGS = {
 
 
 # Known to Spark's source or Kafka's clients and without a meaning here: there is no consumer group to name.
-IGNORED_KAFKA_SETTINGS = {"group.id", "compression.type", "acks"}
+IGNORED = {"kafka.group.id", "kafka.compression.type", "kafka.acks"}
 # How often and how long is the client's to say: kafka.retry.backoff.ms and kafka.default.api.timeout.ms.
 ACCEPTED_NUMBERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 
@@ -193,16 +193,19 @@ class _Options:
         return value
 
     def client(self) -> ClientConfig:
-        settings = {name[6:]: str(value) for name, value in self.raw.items() if name.startswith("kafka.")}
+        settings = {name: str(value) for name, value in self.raw.items() if name.startswith("kafka.")}
         for name, advice in REFUSED_KAFKA_SETTINGS.items():
-            if name in settings:
+            if f"kafka.{name}" in settings:
                 raise BadOption(f"Option kafka.{name} cannot be set: {advice}.")
-        if not settings.get("bootstrap.servers", "").strip():
+        servers = settings.get("kafka.bootstrap.servers", "").strip()
+        if not servers:
             raise BadOption("Option kafka.bootstrap.servers is missing: name a broker, as in localhost:9092.")
         try:
-            return client_config(
-                {name: value for name, value in settings.items() if name not in IGNORED_KAFKA_SETTINGS}
-            )
+            addresses(servers)
+        except ConfigurationError as error:
+            raise BadOption(f"Option kafka.bootstrap.servers: {error}.") from None
+        try:
+            return client_config({name: value for name, value in settings.items() if name not in IGNORED}, "kafka.")
         except ConfigurationError as error:
             raise BadOption(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from time import time_ns
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odradek.base.units import MIB
-from odradek.spark.lake import SCHEMA, DataFile
+from odradek.spark.lake import DataFile
+from odradek.spark.lake_making import SCHEMA
+from odradek.spark.place import Place, Store
 
 FILE_BYTES = 128 * MIB
 COMPRESSION = "zstd"
@@ -34,11 +34,12 @@ class ParquetFiles:
     """A context manager: files() is what was written when it was left without an error.
 
     A file is new and named by chance, so a task that runs twice writes two; which of them belongs to the table is for
-    the commit to say.  Each is on disk before its name leaves this process.
+    the commit to say.  Each is on disk, or in the store, before its name leaves this process.  What is left with an
+    error leaves no file.
     """
 
-    def __init__(self, folder: Path, prefix: str, file_bytes: int = FILE_BYTES) -> None:
-        self._folder = folder
+    def __init__(self, place: Place, prefix: str, file_bytes: int = FILE_BYTES) -> None:
+        self._store = place.store()
         self._prefix = prefix
         self._file_bytes = file_bytes
         self._open: _OneFile | None = None
@@ -50,14 +51,18 @@ class ParquetFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
+        if error is not None:
+            self._discard()
+            return
+        try:
             self._finish()
-        elif self._open is not None:
-            self._open.remove()
+        except BaseException:
+            self._discard()
+            raise
 
     def write(self, batch: pa.RecordBatch) -> None:
         if self._open is None:
-            self._open = _OneFile(self._folder, f"{self._prefix}-{uuid4()}.parquet")
+            self._open = _OneFile(self._store, f"{self._prefix}-{uuid4()}.parquet")
         self._open.write(batch)
         if self._open.bytes_so_far >= self._file_bytes:
             self._finish()
@@ -70,12 +75,17 @@ class ParquetFiles:
             self._files.append(self._open.finish())
             self._open = None
 
+    def _discard(self) -> None:
+        if self._open is not None:
+            self._open.discard()
+        self._store.remove(file.name for file in self._files)
+
 
 class _OneFile:
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
         self._name = name
-        self._path = folder / name
-        self._file = self._path.open("xb")
+        self._file = store.create(name)
         self._writer = pq.ParquetWriter(
             self._file, SCHEMA, compression=COMPRESSION, use_dictionary=REPEATING, write_statistics=list(COUNTED)
         )
@@ -98,16 +108,13 @@ class _OneFile:
     def finish(self) -> DataFile:
         self._write_group()
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
         size = self.bytes_so_far
-        self._file.close()
+        self._store.finish(self._file)
         return DataFile(self._name, size, time_ns() // 1_000_000, self._stats())
 
-    def remove(self) -> None:
-        self._writer.close()  # Else it would try when it is collected, on a closed file.
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+    def discard(self) -> None:
+        self._writer.is_open = False  # Else it would write its end when it is collected.
+        self._store.discard(self._name, self._file)
 
     def _write_group(self) -> None:
         if self._group:

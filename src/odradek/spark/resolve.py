@@ -48,6 +48,12 @@ def find(metadata: Metadata, selection: Selection, *, missing_ok: bool = False) 
     return Found(tuple(sorted(partitions)), {name: topic.id for name, topic in topics.items()})
 
 
+def absent(selection: Selection, found: Found) -> list[str]:
+    """Returns the topics that are named and not there; a pattern names none."""
+    names = selection.topics if isinstance(selection, Subscribe) else ()
+    return [name for name in names if name not in found.topic_ids]
+
+
 def _names(metadata: Metadata, selection: Selection) -> list[str]:
     match selection:
         case Assign(partitions):

@@ -1,13 +1,10 @@
 """A Spark session with the settings that measured well here, on whatever Java there is.
 
-Each setting, and what it gains on two cores:
-
-  Unix socket to the Python workers     40 ms a task (TCP with Nagle's algorithm and delayed acknowledgements)
-  RawLocalFs for file:                  36 ms a micro-batch of checkpoint writes (no .crc file beside each file)
-  local[*, 4]                           a failed task is tried again, which plain local[*] does not do
+Those of settings.py save time, and with local[*, 4] a failed task is tried again, which plain local[*] does not do.
 
 Spark starts its Python workers with `python3` of the PATH unless told otherwise, which need not be the one that runs
-this; and it passes on PYTHONPATH but not sys.path.
+this; and it passes on PYTHONPATH but not sys.path.  The Python that looks for data sources is PYSPARK_DRIVER_PYTHON,
+else PYSPARK_PYTHON, else `python3`, in the environment that Java started with: later only register() helps.
 """
 
 from __future__ import annotations
@@ -19,18 +16,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from odradek.spark.java import java_home
+from odradek.spark.settings import FAST
+from odradek.spark.source import OdradekDataSource
 
 TASK_ATTEMPTS = 4
 
-SETTINGS = {
+SETTINGS = FAST | {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.log.level": "ERROR",
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
@@ -56,13 +54,33 @@ def session(
     standard error, instead of into this process's.  Where a session runs already it is returned, with those settings
     applied that can change while it runs.  Raises NoJava.
     """
-    _prepare_environment()
+    is_running = SparkSession.getActiveSession() is not None
+    if not is_running:
+        _prepare_environment()
     chosen = SETTINGS | ({"spark.driver.extraJavaOptions": QUICK_START} if quick else {}) | dict(settings or {})
     builder = SparkSession.Builder().appName(name).master(master or f"local[*, {TASK_ATTEMPTS}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with standard_error_to(log):
-        return builder.getOrCreate()
+        made = builder.getOrCreate()
+    if is_running:
+        register(made)
+    return made
+
+
+def register(spark: SparkSession) -> None:
+    """Registers the data source, which must be done where the Python that Spark looks for it with does not have it."""
+    context = spark.sparkContext
+    python = context.pythonExec
+    if (context.master or "").startswith("local"):  # Elsewhere this path may not exist: there PYSPARK_PYTHON says it.
+        context.pythonExec = sys.executable
+    try:
+        spark.dataSource.register(OdradekDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+    finally:
+        context.pythonExec = python
 
 
 def ended(spark: SparkSession) -> None:
@@ -89,10 +107,12 @@ def standard_error_to(log: Path | None) -> Iterator[None]:
 
 
 def _prepare_environment() -> None:
-    if SparkSession.getActiveSession() is None:
-        os.environ["JAVA_HOME"] = str(java_home())
+    """Prepares what Java inherits when it starts."""
+    os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if os.environ.get("PYSPARK_DRIVER_PYTHON") != sys.executable:  # Jupyter, say, which can't look for data sources.
+        os.environ.pop("PYSPARK_DRIVER_PYTHON", None)
     source = str(Path(__file__).resolve().parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if source not in paths and "site-packages" not in source:

@@ -30,10 +30,11 @@ from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.kafka import Kafka
 from odradek.spark.offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
-from odradek.spark.options import BadOption, ReadOptions
+from odradek.spark.options import AtOffsets, BadOption, ReadOptions
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
 from odradek.spark.resolve import Found, find, is_selected, offsets_at
+from odradek.spark.settings import advise_once
 
 LONG_POLL_SECONDS = 0.5
 POLL_SECONDS_FIRST = 0.005
@@ -65,9 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kafka, options = self._connected(), self._options
             found = find(kafka, options.selection)
             self._learn(found)
-            self._initial = offsets_at(
-                kafka, found.partitions, options.starting, "starting", options.missing_time_is_latest
-            )
+            start = offsets_at(kafka, found.partitions, options.starting, "starting", options.missing_time_is_latest)
+            self._initial = self._within_logs(start) if isinstance(options.starting, AtOffsets) else start
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -80,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ask_latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        advise_once()
         begun = self._checked(start)
         deadline = time.monotonic() + LONG_POLL_SECONDS
         wait = POLL_SECONDS_FIRST
@@ -116,10 +117,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, ReadTask)
         return read_task(partition, self._options.reading)
 
+    def _within_logs(self, start: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Reports starting offsets beyond the ends of their logs; with failOnDataLoss=false those begin at the ends."""
+        ends = self._connected().offsets(dict.fromkeys(start, LATEST)) if start else {}
+        beyond = {at: ends[at] for at in sorted(start) if start[at] > ends[at]}
+        for at, end in beyond.items():
+            sentence = f"Option startingOffsets begins partition {at} at offset {start[at]}, but its log ends at {end}"
+            if self._options.reading.fail_on_data_loss:
+                raise BadOption(f"{sentence}; set failOnDataLoss to false to begin at its end.")
+            _log.warning("%s: the query begins there.", sentence)
+        return start | beyond
+
     # The end of a batch.
 
     def _end(self, start: Offsets, limit: ReadLimit) -> dict[TopicPartition, int]:
-        latest = self._without_recreated(start, self._reachable())
+        latest = self._reachable(start, self._without_recreated(start))
         available = total(ranges_between(start, latest))
         if self._is_too_little(available, limit):
             return dict(start)
@@ -128,11 +140,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return latest
         return rate_limited(start, latest, most)
 
-    def _reachable(self) -> dict[TopicPartition, int]:
+    def _reachable(self, start: Offsets, latest: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns the newest end offsets, or with Trigger.AvailableNow those of when the query started."""
-        if self._target is None:
-            return dict(self._latest)
-        return {at: min(end, self._latest.get(at, end)) for at, end in self._target.items()}
+        target = self._target
+        if target is None:
+            return latest
+        # startingOffsets=latest is asked for after the target, and may be beyond it.
+        return {
+            at: min(end, max(target.get(at, 0), start.get(at, 0)))
+            for at, end in latest.items()
+            if at in target or at in start
+        }
 
     def _is_too_little(self, available: int, limit: ReadLimit) -> bool:
         pace = self._options.pace
@@ -141,8 +159,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_ms = (time.monotonic() - self._last_batch) * 1000
         return available < pace.min_offsets and waited_ms < pace.max_delay_ms
 
-    def _without_recreated(self, start: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
+    def _without_recreated(self, start: Offsets) -> dict[TopicPartition, int]:
         """Reports partitions that went away or back; one that went back restarts at 0, in the batch after this."""
+        latest = self._latest
         for at in sorted(set(start) - set(latest)):
             self._lost(f"Partition {at} is gone; it was read up to offset {start[at]}.")
         ends = dict(latest)

@@ -174,7 +174,9 @@ def _keystore(written: _Written) -> Store:
         there, missing = "ssl.keystore.key", "ssl.keystore.certificate.chain"
         if key is None:
             there, missing = missing, there
-        raise TlsConfigError(f"{written.named(there)} is set without {missing}: a certificate and its key go together.")
+        raise TlsConfigError(
+            f"{written.named(there)} is set without {written.named(missing)}: a certificate and its key go together."
+        )
     _check_pem_texts(written, store, "ssl.keystore.key")
     return store
 

@@ -1,21 +1,37 @@
 """The table: data and offsets in one commit, one loader at a time, and clear words for a folder that will not do."""
 
 import json
+import os
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
 
+from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.spark.lake import SCHEMA, BadLake, Fenced, Lake, source_text
+from odradek.spark.lake import Fenced, Lake
+from odradek.spark.lake_making import SCHEMA, source_text, vacuum
+from odradek.spark.lake_reasons import BadLake
 from odradek.spark.options import Subscribe, SubscribePattern
 from odradek.spark.parquet import ParquetFiles
+from odradek.spark.place import Place
 
 T = Subscribe(("t",))
 AT = TopicPartition(TopicName("t"), 0)
 ID, OTHER_ID = Uuid(bytes(range(16))), Uuid(bytes(range(1, 17)))
+
+
+def opened(folder, selection=T):
+    return Lake.open(Place.of(folder), selection)
+
+
+def folder_of(lake):
+    return lake.place.folder
 
 
 def batch(first, count, topic="t", partition=0):
@@ -34,14 +50,14 @@ def batch(first, count, topic="t", partition=0):
 
 
 def written(folder, first, count, **how):
-    with ParquetFiles(folder, "part", **how) as files:
+    with ParquetFiles(Place.of(folder), "part", **how) as files:
         for start in range(first, first + count, 10):
             files.write(batch(start, min(10, first + count - start)))
     return files.files()
 
 
 def load(lake, first, count):
-    lake.commit(written(lake.path, first, count), {AT: first}, {AT: first + count}, {"t": ID})
+    lake.commit(written(folder_of(lake), first, count), {AT: first}, {AT: first + count}, {"t": ID})
 
 
 def offsets(path):
@@ -49,63 +65,219 @@ def offsets(path):
 
 
 def test_a_commit_moves_rows_and_offsets(tmp_path):
-    lake = Lake.open(tmp_path / "lake", T)
+    lake = opened(tmp_path / "lake")
     assert (lake.version, lake.batch, lake.next_offset(AT)) == (0, 0, None)
     load(lake, 5, 20)
     load(lake, 25, 5)
-    for seen in (lake, Lake.open(tmp_path / "lake", T)):
+    for seen in (lake, opened(tmp_path / "lake")):
         assert (seen.version, seen.batch, seen.next_offset(AT), seen.rows()) == (2, 2, 30, 25)
-    assert offsets(lake.path) == list(range(5, 30))
-    newest = DeltaTable(lake.path).history(1)[0]
+    assert offsets(folder_of(lake)) == list(range(5, 30))
+    newest = DeltaTable(folder_of(lake)).history(1)[0]
     assert (newest["odradek.start"], newest["odradek.end"]) == ('{"t":{"0":25}}', '{"t":{"0":30}}')
 
 
 def test_offsets_outlive_checkpoints_and_log_cleanup(tmp_path):
-    lake = Lake.open(tmp_path / "lake", T)
+    lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
-    table = DeltaTable(lake.path)
+    table = DeltaTable(folder_of(lake))
     table.create_checkpoint()
-    (lake.path / "_delta_log" / f"{0:020d}.json").unlink()
-    reopened = Lake.open(lake.path, T)
+    (folder_of(lake) / "_delta_log" / f"{0:020d}.json").unlink()
+    reopened = opened(folder_of(lake))
     assert (reopened.next_offset(AT), reopened.is_same_topic("t", OTHER_ID)) == (10, False)
     load(reopened, 10, 10)
-    assert offsets(lake.path) == list(range(20))
+    assert offsets(folder_of(lake)) == list(range(20))
 
 
 def test_the_slower_of_two_loaders_is_refused(tmp_path):
-    first, second = Lake.open(tmp_path / "lake", T), Lake.open(tmp_path / "lake", T)
+    first, second = opened(tmp_path / "lake"), opened(tmp_path / "lake")
     load(first, 0, 10)
     with pytest.raises(Fenced, match="nothing was loaded twice"):
         load(second, 0, 10)
-    assert offsets(first.path) == list(range(10))
+    assert offsets(folder_of(first)) == list(range(10))
     second.refresh()
     assert second.next_offset(AT) == 10
     load(second, 10, 10)
     with pytest.raises(Fenced):
         load(first, 10, 10)
-    assert offsets(first.path) == list(range(20))
+    assert offsets(folder_of(first)) == list(range(20))
 
 
 def test_optimize_by_somebody_else_does_not_fence(tmp_path):
-    lake = Lake.open(tmp_path / "lake", T)
+    lake = opened(tmp_path / "lake")
     load(lake, 0, 10)
     load(lake, 10, 10)
-    DeltaTable(lake.path).optimize.compact()
+    DeltaTable(folder_of(lake)).optimize.compact()
     load(lake, 20, 10)
-    assert Lake.open(lake.path, T).compact() == 1
-    assert offsets(lake.path) == list(range(30))
+    assert opened(folder_of(lake)).compact() == 1
+    assert offsets(folder_of(lake)) == list(range(30))
+
+
+OTHERS_CHANGES = {
+    "delete": lambda table: table.delete("offset < 5"),
+    "update": lambda table: table.update(updates={"value": "'x'"}, predicate="offset < 5"),
+    "add column": lambda table: table.alter.add_columns([Field("extra", PrimitiveType("string"))]),
+    "properties": lambda table: table.alter.set_table_properties({"delta.appendOnly": "true"}),
+    "optimize": lambda table: table.optimize.compact(),
+    "vacuum": lambda table: table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True),
+    "append": lambda table: write_deltalake(table, pa.Table.from_batches([batch(900, 10)]), mode="append"),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS_CHANGES)
+def test_what_another_writer_did_meanwhile_is_no_other_loader(tmp_path, change):
+    lake = opened(tmp_path / "lake")
+    load(lake, 0, 10)
+    load(lake, 10, 10)
+    OTHERS_CHANGES[change](DeltaTable(folder_of(lake)))
+    load(lake, 20, 10)
+    load(lake, 30, 10)
+    assert [offset for offset in offsets(folder_of(lake)) if 20 <= offset < 900] == list(range(20, 40))
+    assert (lake.next_offset(AT), lake.batch) == (40, 4)
+    assert (opened(folder_of(lake)).next_offset(AT), opened(folder_of(lake)).batch) == (40, 4)
+
+
+def test_a_table_that_would_be_written_wrongly_is_left_alone(tmp_path):
+    lake = opened(tmp_path / "lake")
+    load(lake, 0, 10)
+    DeltaTable(folder_of(lake)).alter.add_constraint({"small": "offset < 100"})
+    with pytest.raises(BadLake, match="constraint"):
+        load(lake, 10, 10)
+    with pytest.raises(BadLake, match="constraint"):
+        opened(folder_of(lake))
+    DeltaTable(folder_of(lake)).alter.drop_constraint("small")
+    load(opened(folder_of(lake)), 10, 10)
+    assert offsets(folder_of(lake)) == list(range(20))
+
+
+def test_a_commit_whose_answer_was_lost_is_found_in_the_table(tmp_path):
+    """As with a store that goes away after it did what it was asked: the table says so, and nobody else wrote."""
+    lake = opened(tmp_path / "lake")
+    load(lake, 0, 10)
+    table = lake._table
+    lake._table = Forgetful(table)
+    load(lake, 10, 10)
+    lake._table = table
+    load(lake, 20, 10)
+    assert offsets(folder_of(lake)) == list(range(30))
+    assert (lake.version, lake.batch) == (3, 3)
+
+
+class Forgetful:
+    """A table that does what it is asked, and then says that the store did not answer."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __getattr__(self, name):
+        return getattr(self._table, name)
+
+    def create_write_transaction(self, *arguments, **options):
+        self._table.create_write_transaction(*arguments, **options)
+        raise OSError("Generic S3 error: operation timed out")
+
+
+def test_a_topic_made_again_with_fewer_partitions_is_forgotten_as_a_whole(tmp_path):
+    lake = opened(tmp_path / "lake")
+    parts = [TopicPartition(TopicName("t"), number) for number in range(3)]
+    lake.commit([], dict.fromkeys(parts, 0), dict.fromkeys(parts, 7), {"t": ID})
+    lake.commit([], {parts[0]: 0}, {parts[0]: 2}, {"t": OTHER_ID})
+    for seen in (lake, opened(tmp_path / "lake")):
+        assert [seen.next_offset(at) for at in parts] == [2, None, None]
+        assert seen.is_same_topic("t", OTHER_ID)
+
+
+def test_files_that_no_version_needs_are_found_and_removed(tmp_path):
+    lake = opened(tmp_path / "lake")
+    load(lake, 0, 10)
+    (lost,) = written(folder_of(lake), 10, 10)
+    (running,) = written(folder_of(lake), 10, 10)
+    load(lake, 10, 10)
+    week_ago = time.time() - 8 * 86_400
+    os.utime(folder_of(lake) / lost.name, (week_ago, week_ago))
+    for execute in (False, True):
+        assert vacuum(lake.place, 168, execute=execute) == [lost.name]
+    assert vacuum(lake.place, 168, execute=True) == []
+    assert (folder_of(lake) / running.name).exists()
+    load(lake, 20, 10)
+    assert offsets(folder_of(lake)) == list(range(30))
+    write_deltalake(tmp_path / "other", pa.table({"x": [1]}))
+    for name, says in (("nothing", "no lake"), ("other", "did not make")):
+        with pytest.raises(BadLake, match=says):
+            vacuum(Place.of(tmp_path / name), 168, execute=True)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The names of files and folders that were told to go to disk, in order."""
+    names, sync = [], os.fsync
+
+    def noted(descriptor):
+        names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return names
+
+
+def test_what_the_next_batch_builds_on_is_on_disk(tmp_path, synced):
+    lake = opened(tmp_path / "lake")
+    assert f"{0:020d}.json" in synced
+    synced.clear()
+    load(lake, 0, 10)
+    data, *rest = synced
+    assert data.endswith(".parquet")
+    assert rest == ["lake", f"{1:020d}.json", "_delta_log"], "names, then the version, then its name"
+    others = DeltaTable(folder_of(lake))
+    others.alter.set_table_description("by somebody who syncs nothing")
+    others.create_checkpoint()
+    synced.clear()
+    lake.refresh()
+    assert synced == [f"{2:020d}.json", f"{2:020d}.checkpoint.parquet", "_last_checkpoint", "_delta_log"]
+    synced.clear()
+    load(lake, 10, 10)
+    lake.compact()
+    (merged,) = (Path(uri).name for uri in DeltaTable(folder_of(lake)).file_uris())
+    assert merged in synced
+    synced.clear()
+    opened(folder_of(lake))
+    assert [f"{version:020d}.json" for version in range(5)] == [name for name in synced if name.endswith(".json")]
+
+
+def test_the_command_lists_and_then_removes(tmp_path, capsys):
+    lake = opened(tmp_path / "lake")
+    load(lake, 0, 10)
+    (lost,) = written(folder_of(lake), 10, 10)
+    day_ago = time.time() - 86_400
+    os.utime(folder_of(lake) / lost.name, (day_ago, day_ago))
+    command = ["lake", "vacuum", str(folder_of(lake))]
+    for options, out, err in (
+        ((), "", "0 files can be removed, by --execute.\n"),
+        (("--older-than-hours", "12"), f"{lost.name}\n", "1 file can be removed, by --execute.\n"),
+        (("--older-than-hours", "12", "--execute"), f"{lost.name}\n", "1 file removed.\n"),
+    ):
+        assert main([*command, *options]) == 0
+        assert capsys.readouterr() == (out, err)
+    assert not (folder_of(lake) / lost.name).exists()
+    for place, status, says in (
+        ("s3:x", 2, "neither a folder nor s3://"),
+        (str(tmp_path / "no"), 1, "there is no lake"),
+    ):
+        assert main(["lake", "vacuum", place]) == status
+        error = capsys.readouterr().err
+        assert says in error
+        assert error.count("\n") == 1
 
 
 def test_files_of_a_lost_attempt_are_not_in_the_table(tmp_path):
-    lake = Lake.open(tmp_path / "lake", T)
-    written(lake.path, 0, 10)
+    lake = opened(tmp_path / "lake")
+    written(folder_of(lake), 0, 10)
     load(lake, 0, 10)
-    assert offsets(lake.path) == list(range(10))
-    assert len(list(lake.path.glob("*.parquet"))) == 2
+    assert offsets(folder_of(lake)) == list(range(10))
+    assert len(list(folder_of(lake).glob("*.parquet"))) == 2
 
 
 def test_an_unfinished_file_is_taken_away(tmp_path):
-    with pytest.raises(ZeroDivisionError), ParquetFiles(tmp_path, "part") as files:
+    with pytest.raises(ZeroDivisionError), ParquetFiles(Place.of(tmp_path), "part") as files:
         files.write(batch(0, 5))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
@@ -125,14 +297,14 @@ def test_files_are_cut_to_size_and_described(tmp_path):
 
 def test_times_that_python_cannot_tell_are_left_out_of_the_description(tmp_path):
     far = batch(0, 3).set_column(5, SCHEMA.field(5), pa.array([0, 1, 2**63 - 1], pa.timestamp("us", tz="UTC")))
-    with ParquetFiles(tmp_path, "part") as files:
+    with ParquetFiles(Place.of(tmp_path), "part") as files:
         files.write(far)
     stats = json.loads(files.files()[0].stats)
     assert stats["maxValues"] == {"topic": "t", "partition": 0, "offset": 2}
 
 
 def test_a_topic_that_was_created_again_is_known(tmp_path):
-    lake = Lake.open(tmp_path / "lake", T)
+    lake = opened(tmp_path / "lake")
     assert lake.is_same_topic("t", ID)
     load(lake, 0, 10)
     assert lake.is_same_topic("t", ID)
@@ -141,11 +313,11 @@ def test_a_topic_that_was_created_again_is_known(tmp_path):
 
 
 def test_only_the_same_topics_go_into_a_table(tmp_path):
-    Lake.open(tmp_path / "lake", Subscribe(("b", "a")))
-    Lake.open(tmp_path / "lake", Subscribe(("a", "b")))
+    opened(tmp_path / "lake", Subscribe(("b", "a")))
+    opened(tmp_path / "lake", Subscribe(("a", "b")))
     for other in (T, SubscribePattern("a|b")):
         with pytest.raises(BadLake, match="is loaded from"):
-            Lake.open(tmp_path / "lake", other)
+            opened(tmp_path / "lake", other)
     assert source_text(SubscribePattern("a|b")) == '{"pattern": "a|b"}'
 
 
@@ -163,12 +335,12 @@ def test_folders_that_are_no_lake(tmp_path):
         ("torn", "damaged|cannot be opened"),
     ):
         with pytest.raises(BadLake, match=says) as refused:
-            Lake.open(tmp_path / name, T)
+            opened(tmp_path / name)
         assert "\n" not in str(refused.value)
     with pytest.raises(BadLake, match="cannot be opened"):
-        Lake.open(tmp_path / "file" / "below", T)
+        opened(tmp_path / "file" / "below")
 
 
 def test_a_loader_killed_while_it_made_the_table_is_no_obstacle(tmp_path):
     (tmp_path / "lake" / "_delta_log").mkdir(parents=True)
-    assert Lake.open(tmp_path / "lake", T).version == 0
+    assert opened(tmp_path / "lake").version == 0

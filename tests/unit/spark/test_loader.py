@@ -1,6 +1,6 @@
 """The parts of the loader that need no Spark."""
 
-from odradek.spark.load import comes_of_a_stop
+from odradek.spark.load_session import comes_of_a_stop
 from odradek.spark.loader import LoadFailed, reason_of
 
 

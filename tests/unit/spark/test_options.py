@@ -66,8 +66,10 @@ def test_a_time_for_all_wins_over_times_and_they_over_offsets():
     assert parsed(endingOffsets=offsets).ending == AtOffsets({TopicPartition(TopicName("t"), 0): 9})
 
 
-def test_kafka_settings_go_to_the_client_without_their_prefix():
+def test_kafka_settings_go_to_the_client():
     client = parsed(**{"kafka.isolation.level": "read_committed", "kafka.group.id": "g"}).reading.client
+    assert client.client_id == "odradek-spark"
+    assert parsed(**{"kafka.client.id": "mine"}).reading.client.client_id == "mine"
     assert client.isolation_level == READ_COMMITTED
     assert client.bootstrap_servers == "localhost:9092"
 
@@ -108,9 +110,26 @@ def test_the_rest():
         (BASE | {"subscribe": "t", "kafka.enable.auto.commit": "true"}, "cannot be set"),
         (
             BASE | {"subscribe": "t", "kafka.isolation.level": "serializable"},
-            "neither read_committed nor read_uncommitted",
+            "Option kafka.isolation.level='serializable' is neither read_committed nor read_uncommitted",
         ),
-        (BASE | {"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "PLAINTEXT and SSL"),
+        (
+            BASE | {"subscribe": "t", "kafka.security.protocol": "SASL_SSL"},
+            "^Option kafka.security.protocol=SASL_SSL",
+        ),
+        (BASE | {"subscribe": "t", "kafka.sasl.mechanism": "PLAIN"}, "^Option kafka.sasl.mechanism is not supported"),
+        (BASE | {"subscribe": "t", "kafka.fetch.max.bytes": "many"}, "^Option kafka.fetch.max.bytes='many' is no"),
+        (
+            BASE | {"subscribe": "t", "kafka.security.protocol": "SSL", "kafka.ssl.keystore.key": "k"},
+            "^Option kafka.ssl.keystore.key is set without option kafka.ssl.keystore.certificate.chain",
+        ),
+        (
+            {"subscribe": "t", "kafka.bootstrap.servers": "here"},
+            "^Option kafka.bootstrap.servers: 'here' is no",
+        ),
+        (
+            {"subscribe": "t", "KAFKA.bootstrap.servers": "here"},
+            "^Option kafka.bootstrap.servers: 'here' is no",
+        ),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(given, says):

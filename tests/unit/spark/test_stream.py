@@ -71,6 +71,21 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise():
     assert reader(cluster).initialOffset() == {"t": {"0": 0, "1": 0}}
 
 
+def test_a_start_beyond_the_end_of_a_log(caplog):
+    """That is no topic that was created again: nothing was read of it."""
+    given = {"startingOffsets": '{"t":{"0":10,"1":1000}}'}
+    with pytest.raises(BadOption, match="startingOffsets begins partition t-1 at offset 1000, but its log ends at 7"):
+        reader(Cluster(t=[10, 7]), **given).initialOffset()
+    cluster = Cluster(t=[10, 7])
+    lenient = reader(cluster, **given, failOnDataLoss="false")
+    start = lenient.initialOffset()
+    assert start == {"t": {"0": 10, "1": 7}}, "as with Spark's own source"
+    assert "t-1 at offset 1000, but its log ends at 7" in caplog.text
+    assert latest(lenient, start) == start
+    cluster.ends["t"] = [10, 9]
+    assert latest(lenient, start) == {"t": {"0": 10, "1": 9}}
+
+
 def test_nothing_new_is_the_same_text():
     reading = reader(Cluster(b=[5] * 12, a=[1]), subscribePattern=".*")
     end = latest(reading, reading.initialOffset())
@@ -118,6 +133,17 @@ def test_available_now_ends_where_it_began():
     for expected in (6, 10, 10):
         at = latest(reading, at)
         assert at == {"t": {"0": expected}}, "too few or not"
+
+
+def test_available_now_may_be_asked_to_begin_after_its_target():
+    """With startingOffsets=latest, and records and a partition that come between the two questions."""
+    cluster = Cluster(t=[10])
+    reading = reader(cluster, startingOffsets="latest")
+    reading.prepareForTriggerAvailableNow()
+    cluster.ends["t"] = [12, 3]
+    start = reading.initialOffset()
+    cluster.ends["t"] = [14, 4, 5]
+    assert latest(reading, start) == start == {"t": {"0": 12, "1": 3}}
 
 
 def test_few_wait_for_more_until_the_delay_is_over(monkeypatch):

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, client_texts, pairs
+from odradek.base.extras import absent, not_installed
+
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage", metavar="KEY=VALUE", help="How S3 is reached, as AWS_ENDPOINT_URL=...; wins over the environment."
+    ),
+]
+
+
+@contextmanager
+def spark_extra() -> Iterator[None]:
+    """Has a library of the extra that is missing be told in a sentence, before anything is done."""
+    if missing := absent("pyspark", "pyarrow", "pandas", "deltalake"):
+        raise CommandFailed(not_installed(missing, "spark"))
+    yield
 
 
 def load(
     *,
     lake: Annotated[
-        Path, typer.Option("--lake", "-l", metavar="PATH", help="The Delta table; made if it is not there.")
+        str,
+        typer.Option(
+            "--lake", "-l", metavar="PLACE", help="The Delta table, a folder or s3://bucket/path; made if not there."
+        ),
     ],
     topics: Annotated[
         list[str] | None, typer.Option("--topics", "-t", metavar="TOPIC[,...]", help="What to load; repeat for more.")
@@ -46,20 +66,18 @@ def load(
     kafka: Annotated[
         list[str] | None, typer.Option("--kafka", metavar="KEY=VALUE", help="A Kafka client configuration.")
     ] = None,
+    storage: Storage = None,
     spark: Annotated[list[str] | None, typer.Option("--spark", metavar="KEY=VALUE", help="A Spark setting.")] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> int:
     r"""Load topics into a Delta table, each record once, whatever is killed meanwhile.
 
-    Run it again and it goes on where the table ends.  Needs the extra: pip install 'odradek\[spark]'
+    Run it again and it goes on where the table ends.  Needs the extra spark,
+    and says how to install what is missing of it.
     """
-    try:
+    with spark_extra():
         from odradek.spark.load import LoadOptions, run
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("odradek"):
-            raise
-        raise CommandFailed(f"{error.name} is not installed: pip install 'odradek[spark]'") from None
     names = [name.strip() for text in topics or () for name in text.split(",") if name.strip()]
     if bool(names) == bool(pattern):
         raise CommandFailed("say what to load: either --topics or --pattern", MISUNDERSTOOD)
@@ -76,5 +94,6 @@ def load(
         master=master,
         kafka=client_texts(command_config) | pairs(kafka or (), "--kafka"),
         spark=pairs(spark or (), "--spark"),
+        storage=pairs(storage or (), "--storage"),
     )
     return run(options)

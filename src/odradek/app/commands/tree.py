@@ -17,6 +17,7 @@ from typer.main import get_command
 from odradek.app.commands import serve
 from odradek.app.compiled import version_line
 from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed, sentence_of, status_of
+from odradek.app.interrupts import Heard
 
 # What typer raises for a wrong command line; its own name for it moved between versions.
 UsageError: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -99,6 +100,12 @@ def add_load(app: typer.Typer) -> None:
     app.command("load")(load)
 
 
+def add_lake(app: typer.Typer) -> None:
+    from odradek.app.commands import lake
+
+    app.add_typer(lake.app, name="lake")
+
+
 def add_topic(app: typer.Typer) -> None:
     from odradek.app.commands import topic
 
@@ -134,6 +141,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "produce": add_produce,
     "consume": add_consume,
     "load": add_load,
+    "lake": add_lake,
     "topic": add_topic,
     "group": add_group,
     "txn": add_txn,
@@ -166,7 +174,7 @@ def run(arguments: Sequence[str]) -> int:
         return say("odradek: standard output is closed", FAILED)
     command = get_command(build(arguments[0] if arguments else None))
     try:
-        with command.make_context("odradek", list(arguments)) as context:
+        with command.make_context("odradek", list(arguments)) as context, Heard():
             status = command.invoke(context)
         sys.stdout.flush()
         return status if isinstance(status, int) else DONE
@@ -197,7 +205,8 @@ def misunderstood(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         # Typer has printed the help by then where it has rich, and gives it as the message where it has not.
         return say(message, MISUNDERSTOOD) if message else MISUNDERSTOOD
-    return say(f"{path}: {' '.join(message.split()).rstrip('.')}; see {path} --help", MISUNDERSTOOD)
+    sentence = " ".join(message.split()).replace(" Value error,", "").rstrip(".")
+    return say(f"{path}: {sentence}; see {path} --help", MISUNDERSTOOD)
 
 
 def say(text: str, status: int) -> int:

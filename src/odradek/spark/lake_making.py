@@ -1,0 +1,122 @@
+"""Opens or makes the table of a lake, and refuses one that is not the loader's or that it would write wrongly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+
+from odradek.spark.lake_reasons import BadLake, failing_as
+from odradek.spark.options import Columns, Selection, Subscribe, SubscribePattern
+from odradek.spark.place import LOG, Place
+from odradek.spark.schema import arrow_schema, schema_of
+
+SOURCE_KEY = "odradek.source"
+CONSTRAINTS = "delta.constraints."
+COLUMN_MAPPING = "delta.columnMapping.mode"
+SCHEMA = arrow_schema(schema_of(Columns(headers=True)))
+
+
+def opened(place: Place, selection: Selection) -> DeltaTable:
+    """Opens the table, or makes it in a new or empty place.  Raises BadLake."""
+    source = source_text(selection)
+    if place.folder is not None and place.folder.exists() and not place.folder.is_dir():
+        raise BadLake(f"Lake {place} is a file; name a folder.")
+    with failing_as(f"Lake {place} cannot be opened"):
+        if not is_table(place):
+            _make(place, source)
+        table = table_at(place)
+    _refuse_other_source(place, table, source)
+    refuse_what_cannot_be_written(place, table)
+    return table
+
+
+def table_at(place: Place) -> DeltaTable:
+    return DeltaTable(place.uri, storage_options=dict(place.storage) or None)
+
+
+def is_table(place: Place) -> bool:
+    return bool(DeltaTable.is_deltatable(place.uri, dict(place.storage) or None))
+
+
+def vacuum(place: Place, hours: int, *, execute: bool) -> list[str]:
+    """Removes files that the newest version does not name, and none did for so long; returns their names.
+
+    A file that a batch wrote and has not committed yet is among them, if it is that old.  Raises BadLake.
+    """
+    with failing_as(f"Lake {place} cannot be read"):
+        if not is_table(place):
+            raise BadLake(f"There is no lake at {place}.")
+        table = table_at(place)
+    if SOURCE_KEY not in table.metadata().configuration:
+        raise BadLake(f"{place} is a Delta table that odradek load did not make.")
+    with failing_as(f"Lake {place} cannot be cleared"):
+        return sorted(table.vacuum(hours, dry_run=not execute, enforce_retention_duration=False, full=True))
+
+
+def source_text(selection: Selection) -> str:
+    """Returns the selection as the table's configuration keeps it."""
+    match selection:
+        case Subscribe(topics):
+            return json.dumps({"topics": sorted(topics)})
+        case SubscribePattern(pattern):
+            return json.dumps({"pattern": pattern})
+        case _:
+            raise BadLake("A lake is loaded from whole topics, by name or by pattern.")
+
+
+def refuse_what_cannot_be_written(place: Place, table: DeltaTable) -> None:
+    """Refuses a table that another writer has changed so that rows written the old way would be wrong."""
+    metadata, columns = table.metadata(), Schema.from_arrow(SCHEMA).fields
+    present = {column.name: column for column in table.schema().fields}
+    for column in columns:
+        found = present.pop(column.name, None)
+        if found is None or found.type != column.type:
+            raise BadLake(f"Lake {place} has no column {column.name!r} of the loader's type any more.")
+    if required := sorted(name for name, column in present.items() if not column.nullable):
+        raise BadLake(f"Lake {place} demands a column {required[0]!r}, which no record has.")
+    if metadata.partition_columns:
+        raise BadLake(f"Lake {place} is partitioned now, which the loader does not write.")
+    if rules := sorted(name for name in metadata.configuration if name.startswith(CONSTRAINTS)):
+        raise BadLake(f"Lake {place} has the constraint {rules[0]!r}, which the loader does not check; drop it.")
+    if metadata.configuration.get(COLUMN_MAPPING, "none") != "none":
+        raise BadLake(f"Lake {place} maps its columns to other names ({COLUMN_MAPPING}), which is not supported.")
+
+
+def _make(place: Place, source: str) -> None:
+    try:
+        _refuse_other_content(place)
+        if place.folder is not None:
+            place.folder.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            place.uri,
+            schema=Schema.from_arrow(SCHEMA),
+            mode="ignore",
+            description="Records of Kafka topics, each once, loaded by odradek load",
+            configuration={SOURCE_KEY: source},
+            storage_options=dict(place.storage) or None,
+            raise_if_key_not_exists=False,
+        )
+    except (BadLake, DeltaError):
+        # Two loaders that start at once make the same table; delta-rs lets one of them fail, or make it again on top.
+        if not is_table(place):
+            raise
+
+
+def _refuse_other_content(place: Place) -> None:
+    log = place.below(LOG)
+    if any(name.endswith(".json") for name in log.store().names()):
+        raise BadLake(f"Lake {place} has a damaged Delta log: its first version is missing.")
+    # A loader killed while it created the table leaves an empty _delta_log behind.
+    if any(Path(name).name != LOG for name in place.store().names()):
+        raise BadLake(f"Lake {place} holds files but is no Delta table; name a new or empty folder.")
+
+
+def _refuse_other_source(place: Place, table: DeltaTable, source: str) -> None:
+    loaded_from = table.metadata().configuration.get(SOURCE_KEY)
+    if loaded_from is None:
+        raise BadLake(f"Lake {place} is a Delta table that odradek load did not make; name another folder.")
+    if loaded_from != source:
+        raise BadLake(f"Lake {place} is loaded from {loaded_from}, not from {source}; name another folder.")

@@ -1,0 +1,107 @@
+"""What a load borrows of its process while it runs: a Spark session with its Java, and the signals that end it.
+
+Java may end before the load does: by a signal to the whole group, or because somebody killed it.  PySpark tells of that
+at length, in several places; a load says it in one sentence.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odradek.spark.load import LoadOptions
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
+    """Yields a session for this load, stopped after it; or the one this process has, left alone."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from odradek.spark.loader import LoadFailed, reason_of
+    from odradek.spark.session import ended, session, standard_error_to
+
+    if existing := SparkSession.getActiveSession():
+        yield existing
+        return
+    with TemporaryDirectory(prefix="odradek-load-") as folder:
+        # Quick: records stay in Python, so what Java's second compiler would gain is not worth its start.
+        log = Path(folder, "log")
+        try:
+            with out.status("Starting Spark"):
+                spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
+        except (PySparkException, Py4JError) as error:
+            raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
+        _handle_stop_signals()  # PySpark put its own handler for Ctrl-C in their place.
+        _hush(spark)
+        try:
+            yield spark
+        finally:
+            # A signal to the whole group may have ended Java already, which PySpark tells at length.
+            with standard_error_to(log):
+                ended(spark)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Has SIGTERM end a load as Ctrl-C does; a thread other than the main one has no signals to handle."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    _handle_stop_signals()
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _handle_stop_signals() -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        # Not an exception of our own: py4j takes any Exception that comes while it waits for a broken connection.
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        for number in STOP_SIGNALS:
+            signal.signal(number, stop)
+
+
+def comes_of_a_stop(error: BaseException) -> bool:
+    """True if a KeyboardInterrupt is behind the error: py4j then closes its connections, which may fail."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, KeyboardInterrupt):
+        at = at.__cause__ or at.__context__
+    return at is not None
+
+
+def _hush(spark: SparkSession) -> None:
+    """Keeps PySpark from showing what it meets when Java, or a KeyboardInterrupt, ends its connections."""
+    logging.getLogger().addFilter(_is_not_py4j)
+    accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if accumulators is not None:
+        accumulators.handle_error = lambda request, address: None
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Leaves out py4j's traceback of a KeyboardInterrupt that it then raises."""
+    return record.module not in ("clientserver", "java_gateway")
+
+
+def _java_says(log: Path) -> str:
+    """Returns what spark-submit complained of; "" if nothing in its output looks like a complaint."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return next((line.strip() for line in lines if line.startswith(("Error", "Exception in"))), "")

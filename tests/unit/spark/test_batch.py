@@ -1,0 +1,64 @@
+"""From bounds to the ranges of a batch: a start after its end is refused, as Spark's own source does."""
+
+import pytest
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.spark.batch import ranges_of
+from odradek.spark.offsets import EARLIEST, LATEST
+from odradek.spark.options import BadOption, Mode, read_options
+from odradek.spark.resolve import Found
+
+FIRST, LAST = 5, 10
+STAMPS = {offset: 100 + offset for offset in range(FIRST, LAST)}
+PARTITIONS = tuple(TopicPartition(TopicName("t"), number) for number in (0, 1))
+
+
+class Log:
+    """Two partitions with the same offsets and times."""
+
+    def offsets(self, wanted):
+        return {at: self.offset(when) for at, when in wanted.items()}
+
+    def offset(self, when):
+        special = {EARLIEST: FIRST, LATEST: LAST}
+        return special[when] if when in special else next((n for n, at in STAMPS.items() if at >= when), LATEST)
+
+
+def ranges(**options):
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", **options}
+    found = ranges_of(Log(), Found(PARTITIONS, {}), read_options(given, Mode.BATCH))
+    return [(span.partition, span.start, span.end) for span in found]
+
+
+def test_a_start_at_its_end_is_nothing_to_read():
+    assert ranges(startingOffsets='{"t":{"0":10,"1":-2}}') == [(1, 5, 10)]
+    assert ranges(startingTimestamp="107", endingTimestamp="107") == []
+    assert ranges(startingTimestamp="900", startingOffsetsByTimestampStrategy="latest") == []
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"startingOffsets": '{"t":{"0":-2,"1":8}}', "endingOffsets": '{"t":{"0":7,"1":6}}'},
+            "Partition t-1 cannot be read from offset 8 to offset 6, where it should end.",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":100,"1":-2}}'},
+            "Partition t-0 cannot be read from offset 100 to offset 10, where its log ends.",
+        ),
+        (
+            {"startingTimestamp": "108", "endingTimestamp": "106"},
+            "Partition t-0 cannot be read from offset 8 to offset 6, where it should end.",
+        ),
+        (
+            {"endingOffsets": '{"t":{"0":3,"1":-1}}'},
+            "Partition t-0 cannot be read from offset 5 to offset 3, where it should end.",
+        ),
+    ],
+)
+def test_a_start_after_its_end_is_refused(loss, options, says):
+    with pytest.raises(BadOption) as refused:
+        ranges(failOnDataLoss=loss, **options)
+    assert str(refused.value) == says
