@@ -148,7 +148,7 @@ def test_producers_of_a_partition(
     table = terminal.run("txn", "describe-producers", "--topic", topic, "-p", "0").splitlines()
     assert len(table) == 4
     refused = terminal.run("txn", "describe-producers", "--topic", topic, "-p", "7", status=1)
-    assert f"{topic}-7, of 2 partitions" in refused
+    assert f"partition 7 is not there: topic {topic} has 2" in refused
     producer.abort()
 
 

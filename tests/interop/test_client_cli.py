@@ -70,16 +70,54 @@ def test_the_life_of_a_topic(run: Run, topic: str) -> None:
 
 
 def test_mistakes_get_one_sentence(run: Run, topic: str, tmp_path: Path) -> None:
-    assert "a/b" in run("topic", "create", "a/b", status=1)
     assert "no.such" in run("topic", "create", "cli-x", "-c", "no.such=1", status=1)
+    assert "; did you mean retention.ms?" in run("topic", "create", "cli-x", "-c", "retention.sm=1", status=1)
+    assert "; did you mean retention.ms?" in run("topic", "create", "cli-x", "-c", "log.retention.ms=1", status=1)
     assert "no such topic" in run("consume", "cli-no-such", status=1)
     assert "partition 7 is not there" in run("consume", topic, "-p", "7", status=1)
     assert "partition 7 is not there" in run("produce", topic, "-p", "7", lines="x", status=1)
     assert "offset 5 is not in" in run("consume", topic, "--from", "5", status=1)
     assert "is not understood" in run("consume", topic, "--from", "soon", status=2)
     assert "no such file" in run("produce", topic, "--file", str(tmp_path / "nix"), status=1)
+    assert f"{tmp_path} is a directory" in run("produce", topic, "--file", str(tmp_path), status=1)
     assert "line 2 is no JSON" in run("produce", topic, "--json", lines='{"value":"x"}\n{\n', status=1)
     assert run("consume", topic) == "x\n", "what came before the mistake is written"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["group", "reset-offsets", "g", "--to-latest", "--topic"],
+        ["group", "delete-offsets", "g", "--topic"],
+        ["txn", "describe-producers", "--partition", "0", "--topic"],
+        ["txn", "abort", "--partition", "0", "--start-offset", "0", "--topic"],
+        ["txn", "find-hanging", "--topic"],
+    ],
+)
+def test_a_name_that_no_topic_can_have_is_explained(run: Run, arguments: list[str]) -> None:
+    assert "has characters other than ASCII letters" in run(*arguments, "a/b", status=2)
+
+
+def test_lines_that_end_as_windows_has_it(run: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "values").write_bytes(b"a\r\nb\r\n")
+    run("produce", topic, "--partition", "0", "--file", str(tmp_path / "values"))
+    assert run("consume", topic) == "a\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "instead"),
+    [("compact", "every record is kept for ever"), ("compact,delete", "old segments are only deleted, by retention")],
+)
+def test_a_topic_that_is_to_be_compacted_comes_with_a_warning(
+    address: str, capfd: pytest.CaptureFixture[str], policy: str, instead: str
+) -> None:
+    name = f"cli-{uuid4().hex[:12]}"
+    assert main(["topic", "create", name, "-p", "1", "-c", f"cleanup.policy={policy}", "-b", address]) == 0
+    captured = capfd.readouterr()
+    assert captured.out == f"created {name} (1 partition)\n"
+    assert captured.err == (
+        f"odradek: an Odradek broker compacts nothing yet: with cleanup.policy={policy} {instead}\n"
+    )
 
 
 def test_lines_through_a_topic(run: Run, topic: str) -> None:

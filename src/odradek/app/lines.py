@@ -14,17 +14,24 @@ LINE_BYTES_MAX = 100 * MIB  # No record that long passes socket.request.max.byte
 
 
 def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[bytes]:
-    """Yields lines without their newline; the last may have none.  Calls on_pause() after pause_ms without input."""
+    r"""Yields lines without their end; the last may have none.  Calls on_pause() after pause_ms without input.
+
+    A line ends with \n, \r\n or \r, as for Kafka's console producer.
+    """
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     begun: list[bytes] = []  # The pieces of a line whose end has not come; joined once, however many there are.
     begun_bytes = 0
+    is_after_return = False
     while True:
         if not poller.poll(pause_ms):
             on_pause()
         chunk = os.read(fd, CHUNK_BYTES)
         if not chunk:
             break
+        if is_after_return or b"\r" in chunk:
+            # Of \r\n in two chunks the first has ended the line.
+            chunk, is_after_return = unified(chunk, is_after_return), chunk.endswith(b"\r")
         head, newline, rest = chunk.partition(b"\n")
         begun.append(head)
         begun_bytes += len(head)
@@ -38,3 +45,10 @@ def lines_of(fd: int, pause_ms: int, on_pause: Callable[[], None]) -> Iterator[b
     last = b"".join(begun)
     if last:
         yield last
+
+
+def unified(chunk: bytes, is_after_return: bool) -> bytes:
+    r"""Writes every line end as \n; the chunk's first \n is left out if it belongs to a \r before the chunk."""
+    if is_after_return and chunk.startswith(b"\n"):
+        chunk = chunk[1:]
+    return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

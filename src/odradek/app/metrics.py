@@ -15,6 +15,7 @@ from odradek.app.listeners import Endpoint
 from odradek.app.metrics_http import HttpServer
 from odradek.app.metrics_loop_lag import LoopLag
 from odradek.app.metrics_snapshot import Collection, Ends, Snapshot
+from odradek.base.extras import not_installed
 from odradek.core.broker import Broker
 from odradek.core.configs.definition import ConfigError
 from odradek.net.cannot_listen import CannotListen, why_not
@@ -26,9 +27,7 @@ try:
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.registry import Collector
 except ImportError as missing:
-    raise ConfigError(
-        "metrics.listener is set, but prometheus_client is not installed: pip install 'odradek[metrics]'."
-    ) from missing
+    raise ConfigError(f"metrics.listener is set, but {not_installed(['prometheus_client'], 'metrics')}") from missing
 
 from odradek.app import metrics_families as families
 

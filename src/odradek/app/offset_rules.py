@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.app.failure import CommandFailed
-from odradek.app.partitions_named import whole_number
+from odradek.app.partitions_named import topic_name, whole_number
 from odradek.app.starting import offsets_at
-from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
+from odradek.base.units import INT32_MAX, INT64_MAX, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.offsets import EARLIEST, LATEST
 
@@ -126,7 +126,7 @@ def plan_line(path: Path, number: int, row: Sequence[str], groups: Sequence[str]
     if len(cells) == 4 and cells[1]:
         partition, offset = whole_number(cells[2], INT32_MAX), whole_number(cells[3], INT64_MAX)
         if partition is not None and offset is not None:
-            return cells[0], TopicPartition(TopicName(cells[1]), partition), offset
+            return cells[0], TopicPartition(topic_name(cells[1]), partition), offset
     shape = "topic,partition,offset" if len(groups) == 1 else "group,topic,partition,offset"
     raise CommandFailed(f"line {number} of {path} is not {shape}")
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.moments import duration_ms
 from odradek.app.properties import read_properties
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
@@ -30,7 +31,15 @@ CommandConfig = Annotated[
         help="Client configurations, such as security.protocol, one key=value a line.",
     ),
 ]
+Texts = TypeVar("Texts", str, list[str], list[str] | None, str | None)
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of a table.")]
+
+
+def not_empty(given: Texts) -> Texts:
+    """Refuses the empty text among one or several: a callback of typer's, for what no group is called."""
+    if "" in ([given] if isinstance(given, str) else given or ()):
+        raise typer.BadParameter("it must not be empty")
+    return given
 
 
 @contextmanager
@@ -66,6 +75,14 @@ def chosen(option: str, text: str, among: Sequence[str]) -> str:
         if each.lower() == text.strip().lower().replace("_", "").replace("-", ""):
             return each
     raise CommandFailed(f"{option} {text!r} is not one of {', '.join(among)}", MISUNDERSTOOD)
+
+
+def duration(option: str, text: str) -> int:
+    """Returns the milliseconds of 90s, 10m, 2h or 1d."""
+    try:
+        return duration_ms(text)
+    except ValueError:
+        raise CommandFailed(f"{option} {text!r} is not understood: give 90s, 10m, 2h, 1d", MISUNDERSTOOD) from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

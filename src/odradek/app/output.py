@@ -1,41 +1,63 @@
 """What commands print: tables for people, JSON for programs, and quantities a person can read.
 
-On a terminal a table fits the window; in a pipe its lines are as long as they need to be, without colours.
+A table's lines are as long as they need to be, on a terminal too: a name that goes over two cells can't be copied.
+Only sentences are folded to the window, between their words.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from textwrap import wrap
 
 from odradek.base.units import KIB
 
-PIPE_WIDTH = 10_000
+GAP = "   "
+SENTENCE_WIDTH_MIN = 30
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Prints a table; a column whose name ends in > is a number, aligned to the right."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table.
+
+    A column whose name ends in > is a number, aligned to the right; the last one, if it ends in ~, holds sentences.
+    """
+    from rich.cells import cell_len  # Some characters take two columns of a terminal.
 
     is_terminal = sys.stdout.isatty()
-    # What others wrote is shown as it is: a host name in brackets is no markup, and :1: no emoji.
-    console = Console(width=None if is_terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False)
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        is_number = column.endswith(">")
-        table.add_column(column.rstrip(">"), justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    if is_terminal:
-        console.print(table)
-    else:
-        with console.capture() as capture:
-            console.print(table)
-        sys.stdout.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+    window = shutil.get_terminal_size().columns
+    # What others wrote must not move the cursor.
+    texts = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    titles = [column.rstrip(">~") for column in columns]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
+    if is_terminal and columns[-1].endswith("~"):
+        left = window - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(left, SENTENCE_WIDTH_MIN))
+        texts = [part for row in texts for part in folded(row, widths[-1])]
+
+    def line(cells: Sequence[str]) -> str:
+        blanks = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+        aligned = zip(cells, blanks, columns, strict=True)
+        return GAP.join(b + c if column.endswith(">") else c + b for c, b, column in aligned).rstrip()
+
+    rule = sum(widths) + len(GAP) * (len(widths) - 1)
+    ruled = [line(titles), "─" * (min(rule, window) if is_terminal else rule), *map(line, texts)]
+    sys.stdout.write("\n".join(ruled) + "\n")
+
+
+def folded(row: Sequence[str], width: int) -> Iterable[list[str]]:
+    """Folds the last cell between words; a word that is longer stays whole."""
+    first, *others = wrap(row[-1], width, break_long_words=False, break_on_hyphens=False) or [""]
+    yield [*row[:-1], first]
+    for other in others:
+        yield [*([""] * (len(row) - 1)), other]
+
+
+def remark(text: str) -> None:
+    """Tells the person something that is no part of the output."""
+    sys.stderr.write(f"odradek: {text}\n")
 
 
 def print_json(value: object) -> None:

@@ -1,18 +1,33 @@
-"""Partitions as options name them: `--topic orders` is all of a topic, `--topic orders:0,2` two of it."""
+"""Topics and partitions as a command line names them: `--topic orders` is all of a topic, `--topic orders:0,2` two."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import Refused
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
-from odradek.client.errors import answer_error
 from odradek.client.offsets import LATEST, list_offsets
+from odradek.core.topic_names import checked
+
+PATTERN_CHARACTERS = frozenset("*?+[](){}|^$\\")
 
 
-def parsed(text: str) -> tuple[str, list[int] | None]:
+def topic_name(text: str) -> TopicName:
+    """Returns the name of a topic.  Raises CommandFailed with what is wrong with it, which not every broker says."""
+    try:
+        return checked(text)
+    except Refused as refused:
+        hint = "" if PATTERN_CHARACTERS.isdisjoint(text) else "; give a name, not a pattern"
+        raise CommandFailed(f"{refused.detail}{hint}", MISUNDERSTOOD) from None
+
+
+def no_such_partition(topic: str, number: int, count: int) -> CommandFailed:
+    return CommandFailed(f"partition {number} is not there: topic {topic} has {count}, counted from 0")
+
+
+def parsed(text: str) -> tuple[TopicName, list[int] | None]:
     """Returns topic and partitions; None for all of them."""
     topic, colon, numbers = text.partition(":")
     found = [whole_number(part.strip(), INT32_MAX) for part in numbers.split(",")] if colon else []
@@ -20,7 +35,7 @@ def parsed(text: str) -> tuple[str, list[int] | None]:
     if not topic or len(indexes) < len(found):
         message = f"--topic {text!r} is not understood: write --topic orders or --topic orders:0,2"
         raise CommandFailed(message, MISUNDERSTOOD)
-    return topic, indexes if colon else None
+    return topic_name(topic), indexes if colon else None
 
 
 def whole_number(text: str, highest: int) -> int | None:
@@ -31,15 +46,17 @@ def whole_number(text: str, highest: int) -> int | None:
 
 
 def existing(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """Returns the partitions that are named, by topic and number.  Raises UnknownTopic for one that does not exist."""
+    """Returns the partitions that are named, by topic and number.
+
+    Raises UnknownTopic for a topic that does not exist, CommandFailed for a partition.
+    """
     found: set[TopicPartition] = set()
     for text in texts:
         topic, numbers = parsed(text)
         all_of_it = cluster.partitions([topic], timeout_ms=0)
         for number in numbers or ():
             if number >= len(all_of_it):
-                detail = f"{topic}-{number}, of {len(all_of_it)} partitions"
-                raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+                raise no_such_partition(topic, number, len(all_of_it))
         found |= {each for each in all_of_it if numbers is None or each.partition in numbers}
     return sorted(found)
 
@@ -52,7 +69,7 @@ def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
         if numbers is None:
             found |= set(cluster.partitions([topic], timeout_ms=0))
         else:
-            found |= {TopicPartition(TopicName(topic), number) for number in numbers}
+            found |= {TopicPartition(topic, number) for number in numbers}
     return sorted(found)
 
 

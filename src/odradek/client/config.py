@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from odradek.base.nearest import did_you_mean
 from odradek.base.units import INT32_MAX, KIB, MIB, MINUTE_MS, SECOND_MS
 from odradek.client.errors import ConfigurationError
 from odradek.tls import config as tls_config
@@ -69,7 +70,8 @@ class ClientConfig:
                 field, parse = OPTIONS[name]
                 values[field] = parse(prefix + name, text)
             elif not name.startswith(SECURITY):
-                _log.warning("option %s has no effect on this client", prefix + name)
+                meant = did_you_mean(name, OPTIONS, 0.85, prefix)  # Kafka has keys that are as like ours as that.
+                _log.warning("option %s has no effect on this client%s", prefix + name, meant)
         values["tls"] = tls_of(given, prefix)
         if not values.get("bootstrap_servers"):
             raise ConfigurationError(f"option {prefix}bootstrap.servers is missing: give it as host:port[,host:port]")
@@ -137,7 +139,8 @@ def tls_of(given: Mapping[str, str], prefix: str) -> TlsConfig | None:
         if name in tls_config.WITHOUT_EFFECT:
             _log.warning("option %s has no effect on this client", prefix + name)
         elif name.startswith("ssl.") and name not in tls_config.KEYS:
-            raise ConfigurationError(f"option {prefix}{name} is no configuration of a Kafka client")
+            meant = did_you_mean(name, tls_config.KEYS, prefix=prefix)
+            raise ConfigurationError(f"option {prefix}{name} is no configuration of a Kafka client{meant}")
         elif name.startswith("ssl.") and protocol != "SSL":
             raise ConfigurationError(
                 f"option {prefix}{name} has no effect in plain text: say {prefix}security.protocol=SSL"

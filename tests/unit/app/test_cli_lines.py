@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from itertools import pairwise
@@ -37,13 +38,18 @@ def fed(pieces: list[bytes], pause_seconds: float = 0.0) -> tuple[list[bytes], i
 @settings(deadline=None)  # Time is not what is tested, and the machine may be busy.
 @given(binary(max_size=300), lists(integers(0, 300), max_size=8))
 def test_lines_do_not_depend_on_how_they_come(data: bytes, cuts: list[int]) -> None:
-    data = data.replace(b"\x00", b"\n")
+    data = data.replace(b"\x00", b"\n").replace(b"\x01", b"\r")
     borders = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     pieces = [data[start:end] for start, end in pairwise(borders)]
-    expected = data.split(b"\n")
+    expected = re.split(rb"\r\n|\r|\n", data)
     if not expected[-1]:
         expected.pop()
     assert fed(pieces)[0] == expected
+
+
+def test_a_line_that_ends_as_windows_has_it_is_one_line_wherever_it_is_cut() -> None:
+    assert fed([b"a\r\nb\r\n"])[0] == [b"a", b"b"]
+    assert fed([b"a\r", b"\nb\r", b"c\r", b"\n"], 0.02)[0] == [b"a", b"b", b"c"]
 
 
 def test_pauses_are_told() -> None:

@@ -15,7 +15,7 @@ from odradek.app.commands.serve import Serve, parse
 from odradek.app.commands.tree import VERBS
 from odradek.app.compiled import version_line
 from odradek.app.main import main
-from odradek.app.output import plural, size_text, time_text
+from odradek.app.output import plural, print_table, size_text, time_text
 from support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -108,6 +108,28 @@ def test_no_verb_shows_help(arguments: list[str], capsys: pytest.CaptureFixture[
         (["serve", "--override"], "requires an argument"),
         (["serve", "--port", "9092"], "No such option: --port"),
         (["load", "--lake", "x"], "either --topics or --pattern"),
+        (["produce", "bad name"], "has characters other than ASCII letters, digits, '.', '_' and '-'\n"),
+        (["produce", "."], "a topic name may not be '.' or '..'"),
+        (["produce", ""], "a topic name may not be empty"),
+        (["produce", "t" * 250], "a topic name has at most 249 characters, this one 250"),
+        (
+            ["consume", "many.*"],
+            "has characters other than ASCII letters, digits, '.', '_' and '-'; give a name, not a",
+        ),
+        (["consume", "t", ".."], "a topic name may not be '.' or '..'"),
+        (["produce", "t", "--codec", "zip"], "Invalid value for '--codec' / '-z': 'zip' is not one of 'none'"),
+        (["topic", "create", "t", "--partitions", "99999999999"], "2147483647"),
+        (["topic", "create", "t", "--replication-factor", "99999"], "32767"),
+        (["group", "describe", ""], "it must not be empty"),
+        (["group", "delete", "g", ""], "Invalid value for 'GROUP': it must not be empty"),
+        (["group", "delete-offsets", "", "--topic", "t"], "Invalid value for 'GROUP': it must not be empty"),
+        (["group", "reset-offsets", "", "--topic", "t", "--to-latest"], "'GROUP': it must not be empty"),
+        (["txn", "describe", ""], "Invalid value for 'TRANSACTIONAL_ID': it must not be empty"),
+        (["txn", "abort", ""], "it must not be empty"),
+        (["topic", "create", "a/b"], "has characters other than ASCII letters"),
+        (["topic", "describe", "a/b"], "has characters other than ASCII letters"),
+        (["topic", "grow", "a/b", "-p", "2"], "has characters other than ASCII letters"),
+        (["topic", "delete", "t", "a/b"], "has characters other than ASCII letters"),
     ],
 )
 def test_what_is_not_understood_is_one_sentence_and_2(
@@ -152,6 +174,35 @@ def test_nobody_answers_is_one_sentence_and_1(arguments: list[str], capsys: pyte
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, _, err = run(capsys, "log", "dump", str(tmp_path / "nix"))
     assert (status, err) == (1, f"odradek: {tmp_path / 'nix'} does not exist\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("ssl.keystor.location", "is no configuration of a Kafka client; did you mean ssl.keystore.location?"),
+        ("retry.backof.ms", "has no effect on this client; did you mean retry.backoff.ms?"),
+        ("reconnect.backoff.ms", "has no effect on this client\n"),  # Kafka's own, and right so.
+    ],
+)
+def test_a_misspelt_client_configuration(key: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text(f"{key}=5\n")
+    options = ["--command-config", str(tmp_path / "client.properties"), "-b", nobody()]
+    ended = subprocess.run(
+        [sys.executable, "-m", "odradek", "topic", "list", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"option {key} {words}" in ended.stderr
+
+
+def test_a_folder_without_logs_is_no_data_directory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, _, err = run(capsys, "log", "verify", str(tmp_path))
+    assert (status, err) == (
+        1,
+        f"odradek: {tmp_path} holds no log: give a data directory, or a partition's in it\n",
+    )
 
 
 def test_serve_in_its_plain_form() -> None:
@@ -252,6 +303,16 @@ def test_sizes(size: int, expected: str) -> None:
 )
 def test_times(timestamp: int, expected: str) -> None:
     assert time_text(timestamp) == expected
+
+
+def test_a_table_shows_names_of_others_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["group", "lag>", "says~"], [("日本", 7, "x"), ("a\nb\x1b[2J", None, "y")])
+    assert capsys.readouterr().out.splitlines() == [
+        "group         lag   says",
+        "────────────────────────",
+        "日本            7   x",
+        "a\\nb\\x1b[2J     -   y",
+    ]
 
 
 def test_plurals() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from odradek import __version__
+from odradek.app.compiled import how_compiled
 from odradek.app.doctor.advertised import Entrance, advice_for, corrected, unusable
 from odradek.app.doctor.clients import CLIENTS, USES, examine_clients
 from odradek.app.doctor.cluster import Cluster, Identity
@@ -323,7 +325,11 @@ def test_json(patient: Patient, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["works"] is True
-    assert {one["state"] for one in told["findings"]} == {"ok"}
+    *others, installation = told["findings"]
+    assert {one["state"] for one in others} == {"ok"}
+    assert installation["check"] == "installation"
+    assert installation["says"].startswith(f"this command is odradek {__version__}, {how_compiled()};")
+    assert installation["state"] == ("ok" if how_compiled() == "compiled" else "note")
     patient.cluster.brokers = []
     assert main(["doctor", f"127.0.0.1:{patient.port}", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)

@@ -14,6 +14,7 @@ import typer
 from odradek.app.commands.produce import unescaped
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
+from odradek.app.partitions_named import no_such_partition, topic_name
 from odradek.app.patient_output import PatientOutput, terminated_in_order
 from odradek.app.record_text import Formatter, json_lines, key_value_lines, raw_values, value_lines
 from odradek.app.starting import offsets_at, start_rule
@@ -100,6 +101,7 @@ def consume(
     odradek consume flights --group watchers --follow
     """
     refuse_contradictions(group, instance, partition)
+    topics = [topic_name(each) for each in topics]
     begin, lines = start_rule(start), formatter(layout, key_separator)
     settings = {
         "isolation_level": READ_COMMITTED if committed else READ_UNCOMMITTED,
@@ -147,7 +149,7 @@ def partitions_of(cluster: Cluster, topics: Sequence[str], only: Sequence[int] |
         count = sum(at.topic == topic for at in found)
         missing = [number for number in only if number >= count]
         if missing:
-            raise CommandFailed(f"partition {missing[0]} is not there: topic {topic} has {count}, counted from 0")
+            raise no_such_partition(topic, missing[0], count)
     return [at for at in found if at.partition in only]
 
 

@@ -10,6 +10,7 @@ import typer
 
 from odradek.app.doctor.examination import examine
 from odradek.app.doctor.findings import Finding, works
+from odradek.app.doctor.installation import examine_installation
 from odradek.app.failure import FAILED
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, CommandConfig, client_config
 from odradek.app.output import print_json, print_table, printable
@@ -37,7 +38,8 @@ def doctor(
 
     Example: odradek doctor kafka.example.org:9092
     """
-    findings = list(examine(parsed(address), timeout_seconds, client_config(address, command_config).tls))
+    tls = client_config(address, command_config).tls
+    findings = [*examine(parsed(address), timeout_seconds, tls), examine_installation()]
     if as_json:
         print_json(described(address, findings))
     else:
@@ -58,7 +60,7 @@ def described(address: str, findings: Sequence[Finding]) -> dict[str, object]:
 
 def show(findings: Sequence[Finding]) -> None:
     print_table(
-        ["check", "state", "what a client sees"], [(one.check, one.state, printable(one.says)) for one in findings]
+        ["check", "state", "what a client sees~"], [(one.check, one.state, printable(one.says)) for one in findings]
     )
     sys.stdout.write("\n")
     for advice in dict.fromkeys(one.advice for one in findings if one.advice):

@@ -8,7 +8,15 @@ import typer
 
 from odradek.app.commands.group_reset import reset_offsets
 from odradek.app.group_view import description, show
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, chosen, connected
+from odradek.app.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    chosen,
+    connected,
+    not_empty,
+)
 from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import ends_of, named
 from odradek.base.errors import ErrorCode
@@ -20,7 +28,7 @@ from odradek.client.groups import CLASSIC, CONSUMER, GroupDescription, delete_gr
 app = typer.Typer(help="List and describe consumer groups, set their offsets, delete them.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
 
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)]
 
 # In the words of Apache Kafka; filters take them in any case.
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling")
@@ -71,7 +79,7 @@ def list_command(
 
 @app.command("describe")
 def describe(
-    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", show_default="all")] = None,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", show_default="all", callback=not_empty)] = None,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -128,7 +136,7 @@ def delete(
 
 @app.command("delete-offsets")
 def delete_offsets_command(
-    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)],
     topic: Annotated[
         list[str],
         typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),

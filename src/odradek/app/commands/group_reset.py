@@ -15,8 +15,8 @@ from odradek.app import offset_rules as rules
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.moments import duration_ms, moment_ms
 from odradek.app.offset_rules import Offsets, Rule, Scope
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
-from odradek.app.output import plural, print_json, print_table
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, not_empty
+from odradek.app.output import plural, print_json, print_table, printable, remark
 from odradek.app.partitions_named import existing
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
@@ -32,7 +32,7 @@ COMMITTED_BY_OTHERS = frozenset(
 
 def reset_offsets(
     *,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False, callback=not_empty)],
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC[:N,...]", help="All of a topic, or these partitions; repeat for more."),
@@ -101,8 +101,13 @@ def reset_offsets(
         if execute:
             write_all(cluster, decided)
     report({scope.group: scope.committed for scope in scopes}, decided, as_csv=export, as_json=as_json)
-    if not execute:
-        warn("nothing is changed yet: --execute does it")
+    remark(what_was_reset(decided) if execute else "nothing is changed yet: --execute does it")
+
+
+def what_was_reset(decided: Mapping[str, Offsets]) -> str:
+    groups = f"group {printable(next(iter(decided)))}" if len(decided) == 1 else plural(len(decided), "group")
+    count = sum(map(len, decided.values()))
+    return f"reset the offset{'' if count == 1 else 's'} of {plural(count, 'partition')} of {groups}"
 
 
 def refuse_contradictions(
@@ -168,7 +173,7 @@ def scopes_of(
         partitions = wanted[group] or sorted(known)
         if not partitions:
             raise CommandFailed(f"group {group} has committed no offset: name topics with --topic")
-        scopes.append(Scope(cluster, group, partitions, known, warn))
+        scopes.append(Scope(cluster, group, partitions, known, remark))
     return scopes
 
 
@@ -187,7 +192,7 @@ def write_all(cluster: Cluster, decided: Mapping[str, Offsets]) -> None:
             write(cluster, group, offsets)
         except (ClientError, CommandFailed):
             if done:
-                warn(f"done before that: {', '.join(done)}")
+                remark(f"done before that: {', '.join(done)}")
             raise
         done.append(group)
 
@@ -226,7 +231,3 @@ def report(
         print_json(rows)
     else:
         print_table(["group", "topic", "partition>", "committed>", "new>"], [tuple(row.values()) for row in rows])
-
-
-def warn(text: str) -> None:
-    sys.stderr.write(f"odradek: {text}\n")

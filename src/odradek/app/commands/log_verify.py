@@ -18,7 +18,7 @@ from odradek.app.verify import verify as verify_log
 from odradek.base.units import TopicPartition
 from odradek.log.checkpoints import BadCheckpoint
 from odradek.log.failures import DirectoryInUse, SegmentMissing
-from odradek.log.names import parse_partition
+from odradek.log.names import META_PROPERTIES, parse_partition
 
 DEFAULT_DIRECTORY = Path("odradek-data")
 
@@ -55,6 +55,8 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
     is_partition = parse_partition(path.absolute().name) is not None
     folder = Folder.at(path.absolute().parent if is_partition else path)
     partitions = [folder.path / path.absolute().name] if is_partition else folder.partitions()
+    if not partitions and not (path / META_PROPERTIES).exists():
+        raise CommandFailed(f"{path} holds no log: give a data directory, or a partition's in it")
     counts = Counts()
     faulty = faults_of(folder, partitions, counts, as_json)
     if not as_json:

@@ -15,6 +15,7 @@ import typer
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.lines import lines_of
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
+from odradek.app.partitions_named import no_such_partition, topic_name
 from odradek.app.progress import Progress, shown_progress
 from odradek.app.record_text import LineRecord, NotARecord, parse_json, parse_plain
 from odradek.client.errors import ErrorAnswer
@@ -23,6 +24,7 @@ from odradek.client.producer import Producer
 from odradek.client.sequences import idempotent
 from odradek.record.compression import Codec
 
+CREATED_MS_MAX = 5_000  # A topic that is not there after so long is not being created.
 PAUSE_MS = 20  # After so long without a line, what is there goes out.
 
 
@@ -101,18 +103,20 @@ def produce(
         raise CommandFailed(
             "--json says where key and headers are: leave out --key-separator, --headers", MISUNDERSTOOD
         )
+    topic = topic_name(topic)
     parse = line_parser(key_separator, headers, as_json, null)
     with (
         connected(bootstrap_server, command_config) as cluster,
         opened(file) as (fd, size),
         shown_progress(topic, size) as progress,
     ):
+        cluster.topic(topic, timeout_ms=CREATED_MS_MAX, may_create=True)
         is_once = acks is Acks.ALL and not repeatable
         sequences = idempotent(cluster) if is_once else None
         producer = Producer(cluster, acks=ACKS[acks], codec=Codec[codec.name], sequences=sequences)
         count = producer.partitions(topic)
         if partition is not None and partition >= count:
-            raise CommandFailed(f"partition {partition} is not there: topic {topic} has {count}, counted from 0")
+            raise no_such_partition(topic, partition, count)
         target = Target(topic, count, partition, by_key)
         send_lines(producer, target, counted(lines_of(fd, PAUSE_MS, producer.flush), progress), parse)
 
@@ -196,6 +200,8 @@ def opened(file: Path | None) -> Iterator[tuple[int, int | None]]:
             sys.stderr.write("One record a line; Ctrl-D ends.\n")
         yield sys.stdin.fileno(), None
         return
+    if file.is_dir():
+        raise CommandFailed(f"{file} is a directory: --file takes a file")
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd, os.fstat(fd).st_size or None

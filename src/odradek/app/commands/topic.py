@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.commands.topic_delete import delete
+from odradek.app.failure import CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, pairs
-from odradek.app.output import plural, print_json, print_table
+from odradek.app.output import plural, print_json, print_table, remark
+from odradek.app.partitions_named import topic_name
+from odradek.app.topic_configs import compaction_warning, meant_instead
 from odradek.base.errors import ErrorCode
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, to_text
 from odradek.client import admin
 from odradek.client.cluster import Cluster
@@ -21,6 +24,7 @@ from odradek.client.offsets import EARLIEST, LATEST, list_offsets
 from odradek.client.seen import wait_until_seen
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app.command("delete")(delete)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 
@@ -30,10 +34,16 @@ def create(
     *,
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", show_default="the broker's num.partitions")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=INT32_MAX, metavar="N", show_default="the broker's num.partitions"
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, metavar="N", show_default="the broker's default")
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", min=1, max=INT16_MAX, metavar="N", show_default="the broker's default"
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -49,7 +59,9 @@ def create(
 
     Example: odradek topic create flights --partitions 4 --config retention.ms=-1
     """
+    names = [topic_name(name) for name in names]
     configs = pairs(config or (), "--config")
+    warning = compaction_warning(configs)
     with connected(bootstrap_server, command_config) as cluster:
         for name in names:
             topic = admin.NewTopic(
@@ -59,15 +71,26 @@ def create(
                 configs,
             )
             try:
-                (created,) = admin.create_topics(cluster, [topic])
+                create_topic(cluster, topic)
             except ErrorAnswer as error:
                 if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
                 typer.echo(f"{name} exists already")
-            else:
-                wait_until_seen(cluster, name, max(created.partitions, 1))
-                count = f" ({plural(created.partitions, 'partition')})" if created.partitions >= 0 else ""
-                typer.echo(f"created {name}{count}")
+    if warning is not None:
+        remark(warning)
+
+
+def create_topic(cluster: Cluster, topic: admin.NewTopic) -> None:
+    try:
+        (created,) = admin.create_topics(cluster, [topic])
+    except ErrorAnswer as error:
+        meant = meant_instead(topic.configs) if error.code == ErrorCode.INVALID_CONFIG else ""
+        if meant:
+            raise CommandFailed(f"{error}{meant}") from None
+        raise
+    wait_until_seen(cluster, topic.name, max(created.partitions, 1))
+    count = f" ({plural(created.partitions, 'partition')})" if created.partitions >= 0 else ""
+    typer.echo(f"created {topic.name}{count}")
 
 
 @app.command("list")
@@ -129,8 +152,9 @@ def describe(
     command_config: CommandConfig = None,
 ) -> None:
     """Show partitions, their leaders, replicas and offsets, and the configurations set on each topic."""
+    named = [topic_name(name) for name in names or ()]
     with connected(bootstrap_server, command_config) as cluster:
-        wanted = names or [topic.name for topic in cluster.topics() if not topic.is_internal]
+        wanted: list[str] = [*named] or [topic.name for topic in cluster.topics() if not topic.is_internal]
         topics = admin.describe_topics(cluster, wanted)
         configs = admin.describe_topic_configs(cluster, wanted)
         described = [
@@ -200,37 +224,15 @@ def brokers(ids: Sequence[int]) -> str:
 @app.command("grow")
 def grow(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, metavar="N", help="How many it will have.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=INT32_MAX, metavar="N", help="How many it will have.")
+    ],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
     """Add partitions to a topic.  Records with a key may then go to another partition than before."""
+    name = topic_name(name)
     with connected(bootstrap_server, command_config) as cluster:
         admin.create_partitions(cluster, {name: partitions})
         wait_until_seen(cluster, name, partitions)
     typer.echo(f"{name} has {plural(partitions, 'partition')}")
-
-
-@app.command("delete")
-def delete(
-    names: Names,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", metavar="", help="Be content with a topic that does not exist.")
-    ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    command_config: CommandConfig = None,
-) -> None:
-    """Delete topics and everything in them."""
-    if not all(names):
-        raise CommandFailed("an empty name is no topic", MISUNDERSTOOD)
-    with connected(bootstrap_server, command_config) as cluster:
-        for name in names:
-            try:
-                admin.delete_topics(cluster, [name])
-            except ErrorAnswer as error:
-                if not (if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                    raise
-                typer.echo(f"{name} does not exist")
-            else:
-                wait_until_seen(cluster, name, 0)
-                typer.echo(f"deleted {name}")

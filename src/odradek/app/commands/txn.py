@@ -9,12 +9,20 @@ from typing import Annotated
 import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
-from odradek.app.moments import duration_ms
-from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, chosen, connected
+from odradek.app.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    AsJson,
+    BootstrapServer,
+    CommandConfig,
+    chosen,
+    connected,
+    duration,
+    not_empty,
+)
 from odradek.app.output import print_json, print_table
-from odradek.app.partitions_named import existing
+from odradek.app.partitions_named import existing, topic_name
 from odradek.app.txn_view import producer_view, show_producers, show_transactions, transaction_view
-from odradek.base.units import INT64_MAX, TopicName, TopicPartition
+from odradek.base.units import INT32_MAX, INT64_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError
 from odradek.client.transactions import (
@@ -41,7 +49,7 @@ STATES = (
     "Dead",
 )
 Topic = Annotated[str, typer.Option("--topic", metavar="TOPIC")]
-Partition = Annotated[int, typer.Option("--partition", "-p", min=0, metavar="N")]
+Partition = Annotated[int, typer.Option("--partition", "-p", min=0, max=INT32_MAX, metavar="N")]
 
 
 @app.command("list")
@@ -94,16 +102,11 @@ def list_command(
         print_table(columns, [list(row.values()) for row in rows])
 
 
-def duration(option: str, text: str) -> int:
-    try:
-        return duration_ms(text)
-    except ValueError:
-        raise CommandFailed(f"{option} {text!r} is not understood: give 90s, 10m, 2h, 1d", MISUNDERSTOOD) from None
-
-
 @app.command("describe")
 def describe(
-    transactional_ids: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID", show_default=False)],
+    transactional_ids: Annotated[
+        list[str], typer.Argument(metavar="TRANSACTIONAL_ID", show_default=False, callback=not_empty)
+    ],
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -152,10 +155,13 @@ def producers_of(cluster: Cluster, topic: str, partition: int) -> list[ActivePro
 def abort(
     *,
     transactional_id: Annotated[
-        str | None, typer.Argument(metavar="[TRANSACTIONAL_ID]", show_default=False, help="Fences its producer, too.")
+        str | None,
+        typer.Argument(
+            metavar="[TRANSACTIONAL_ID]", show_default=False, help="Fences its producer, too.", callback=not_empty
+        ),
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Of a hanging transaction.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, metavar="N")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, max=INT32_MAX, metavar="N")] = None,
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", min=0, metavar="N", help="Where it begins; see describe-producers.")
     ] = None,
@@ -179,7 +185,7 @@ def abort(
     if topic is None or partition is None or start_offset is None:
         raise CommandFailed("say which: a transactional id, or --topic, --partition and --start-offset", MISUNDERSTOOD)
     with connected(bootstrap_server, command_config) as cluster:
-        abort_by_place(cluster, topic, partition, start_offset)
+        abort_by_place(cluster, topic_name(topic), partition, start_offset)
 
 
 def abort_by_id(cluster: Cluster, transactional_id: str) -> None:
@@ -190,12 +196,12 @@ def abort_by_id(cluster: Cluster, transactional_id: str) -> None:
     typer.echo(f"aborted the transaction of {transactional_id}; its producer is fenced")
 
 
-def abort_by_place(cluster: Cluster, topic: str, partition: int, start_offset: int) -> None:
+def abort_by_place(cluster: Cluster, topic: TopicName, partition: int, start_offset: int) -> None:
     producers = producers_of(cluster, topic, partition)
     found = next((each for each in producers if each.transaction_start == start_offset), None)
     if found is None:
         raise CommandFailed(f"no transaction of {topic}-{partition} that is open begins at offset {start_offset}")
-    abort_hanging(cluster, TopicPartition(TopicName(topic), partition), found)
+    abort_hanging(cluster, TopicPartition(topic, partition), found)
     typer.echo(
         f"aborted the transaction of producer {found.identity.producer_id} at {topic}-{partition} {start_offset}"
     )

@@ -7,6 +7,7 @@
                 └─> cluster    metadata ──> advertised   each broker where it says it is
                                         ├─> topics       partitions without a leader, missing replicas
                                         └─> log_dirs     what is set aside, where the directories are here
+    installation            which parts of the one that runs this are compiled
 
 Each step gives findings; the first that leaves nothing to ask ends the examination.  Every wait has an end.
 """

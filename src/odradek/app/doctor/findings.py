@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`check` is what was looked at: address, connection, protocol, clients, cluster, broker N, topics, log dirs."""
+    """`check` is what was looked at: address, connection, ..., broker N, topics, log dirs, installation."""
 
     check: str
     state: State

@@ -1,0 +1,72 @@
+"""odradek topic delete: topics and everything in them; Kafka's own topics only after a second word."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
+from odradek.app.partitions_named import topic_name
+from odradek.base.errors import ErrorCode
+from odradek.client import admin
+from odradek.client.cluster import Cluster
+from odradek.client.errors import ErrorAnswer
+from odradek.client.seen import wait_until_seen
+
+HELD = {
+    "__consumer_offsets": "the committed offsets of all groups",
+    "__transaction_state": "the state of all transactions",
+}
+
+
+def delete(
+    *,
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)],
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", metavar="", help="Be content with a topic that does not exist.")
+    ] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", metavar="", help="Allow Kafka's own topics; asks before it deletes them.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Delete topics and everything in them."""
+    names = [topic_name(name) for name in names]
+    with connected(bootstrap_server, command_config) as cluster:
+        confirm(internal_ones(cluster, names), is_allowed=internal, is_confirmed=yes)
+        for name in names:
+            try:
+                admin.delete_topics(cluster, [name])
+            except ErrorAnswer as error:
+                if not (if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+                typer.echo(f"{name} does not exist")
+            else:
+                wait_until_seen(cluster, name, 0)
+                typer.echo(f"deleted {name}")
+
+
+def internal_ones(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    return [topic.name for topic in cluster.retry(lambda: cluster.refresh(names)) if topic.is_internal]
+
+
+def confirm(names: Sequence[str], *, is_allowed: bool, is_confirmed: bool) -> None:
+    """Asks whether these topics of Kafka's own may go.  Raises CommandFailed if not, before anything is deleted."""
+    if not names:
+        return
+    listed = " and ".join(names)
+    loss = " and ".join(HELD.get(name, f"what Kafka keeps in {name}") for name in names)
+    if not is_allowed:
+        raise CommandFailed(f"{listed} holds {loss}: say --internal if that is to be deleted", MISUNDERSTOOD)
+    if is_confirmed:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CommandFailed(f"{listed} holds {loss}: say --yes where nobody can be asked", MISUNDERSTOOD)
+    if not typer.confirm(f"Delete {listed}, and with it {loss}?", err=True):
+        raise CommandFailed("nothing was deleted", FAILED)

@@ -1,0 +1,16 @@
+"""Examines the installation that this command comes from, which is not the one of the broker at the address."""
+
+from __future__ import annotations
+
+from odradek import __version__
+from odradek.app.compiled import how_compiled
+from odradek.app.doctor.findings import Finding, note, ok
+
+CHECK = "installation"
+ADVICE = "Install odradek again where there is a C compiler if brokers are to run from here: they are faster then."
+
+
+def examine_installation() -> Finding:
+    how = how_compiled()
+    says = f"this command is odradek {__version__}, {how}; the broker has an installation of its own"
+    return ok(CHECK, says) if how == "compiled" else note(CHECK, says, ADVICE)

@@ -1,0 +1,26 @@
+"""What is to be said of a topic's configuration as a command line gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek.base.nearest import did_you_mean
+from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
+
+
+def meant_instead(names: Iterable[str]) -> str:
+    """Returns `; did you mean NAME?` for the first name that is no topic's, if there is one like it."""
+    unknown = next((name for name in names if name not in TOPIC_KEYS), None)
+    if unknown is None:
+        return ""
+    of_topics = next((name for name, of_brokers in TOPIC_SYNONYMS.items() if unknown in of_brokers), None)
+    return f"; did you mean {of_topics}?" if of_topics else did_you_mean(unknown, TOPIC_KEYS)
+
+
+def compaction_warning(configs: Mapping[str, str]) -> str | None:
+    """Returns the sentence about a cleanup.policy with `compact`; None without it."""
+    policy = [each.strip() for each in configs.get("cleanup.policy", "").split(",")]
+    if "compact" not in policy:
+        return None
+    instead = "old segments are only deleted, by retention" if "delete" in policy else "every record is kept for ever"
+    return f"an Odradek broker compacts nothing yet: with cleanup.policy={','.join(policy)} {instead}"
