@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from odradek.client.errors import ClientError, KafkaUnavailable
-from odradek.spark.load_session import comes_of_a_stop, spark_session, stoppable
+from odradek.spark.load_session import comes_of_a_stop, spark_session, stop_if_wanted, stoppable
 
 if TYPE_CHECKING:
     from odradek.client.config import ClientConfig
@@ -113,6 +113,7 @@ def _load_once(loader: Loader, options: LoadOptions, out: Console) -> None:
     with bar(out, _title(options)) as progress:
         progress.waiting(plan.waiting)
         while plan.offsets:
+            stop_if_wanted()
             if (rows := loader.execute(plan)) is not None:
                 progress.loaded(plan.offsets, rows)
             plan = loader.plan()
@@ -123,6 +124,7 @@ def _load_for_ever(loader: Loader, options: LoadOptions, out: Console) -> None:
 
     with bar(out, _title(options)) as progress:
         while True:
+            stop_if_wanted()
             next_at = time.monotonic() + options.trigger_interval_ms / 1000
             plan = loader.plan()
             progress.waiting(plan.waiting)

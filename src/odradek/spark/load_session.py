@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+_stop_wanted = threading.Event()
+
 
 @contextmanager
 def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
@@ -39,7 +41,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
     if existing := SparkSession.getActiveSession():
         yield existing
         return
-    with TemporaryDirectory(prefix="odradek-load-") as folder:
+    with _hushed(), TemporaryDirectory(prefix="odradek-load-") as folder:
         # Quick: records stay in Python, so what Java's second compiler would gain is not worth its start.
         log = Path(folder, "log")
         try:
@@ -48,7 +50,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
         except (PySparkException, Py4JError) as error:
             raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
         _handle_stop_signals()  # PySpark put its own handler for Ctrl-C in their place.
-        _hush(spark)
+        _hush_accumulators(spark)
         try:
             yield spark
         finally:
@@ -60,6 +62,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Has SIGTERM end a load as Ctrl-C does; a thread other than the main one has no signals to handle."""
+    _stop_wanted.clear()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     _handle_stop_signals()
     try:
@@ -72,12 +75,19 @@ def stoppable() -> Iterator[None]:
 
 def _handle_stop_signals() -> None:
     def stop(number: int, frame: FrameType | None) -> None:
+        _stop_wanted.set()
         # Not an exception of our own: py4j takes any Exception that comes while it waits for a broken connection.
         raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
             signal.signal(number, stop)
+
+
+def stop_if_wanted() -> None:
+    """Raises KeyboardInterrupt if one was raised where it got lost: in a destructor, or in a library's clean-up."""
+    if _stop_wanted.is_set():
+        raise KeyboardInterrupt
 
 
 def comes_of_a_stop(error: BaseException) -> bool:
@@ -88,17 +98,29 @@ def comes_of_a_stop(error: BaseException) -> bool:
     return at is not None
 
 
-def _hush(spark: SparkSession) -> None:
-    """Keeps PySpark from showing what it meets when Java, or a KeyboardInterrupt, ends its connections."""
-    logging.getLogger().addFilter(_is_not_py4j)
-    accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if accumulators is not None:
-        accumulators.handle_error = lambda request, address: None
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Keeps py4j from telling of connections that end because Java, or a KeyboardInterrupt, ends them."""
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    before = py4j.level
+    py4j.setLevel(logging.CRITICAL)
+    root.addFilter(_is_not_py4j)  # Some of it goes there directly.
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_not_py4j)
+        py4j.setLevel(before)
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """Leaves out py4j's traceback of a KeyboardInterrupt that it then raises."""
     return record.module not in ("clientserver", "java_gateway")
+
+
+def _hush_accumulators(spark: SparkSession) -> None:
+    """Keeps PySpark's server of accumulators from showing that Java has ended its connection."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, address: None
 
 
 def _java_says(log: Path) -> str:
