@@ -41,7 +41,7 @@ def main() -> int:
     try:
         import plots
     except ImportError:
-        print("without plots: pip install 'odradek[bench]' brings matplotlib", file=sys.stderr)
+        print("without plots: pip install '.[bench]' brings matplotlib", file=sys.stderr)
         drawn = {}
     else:
         drawn = plots.draw(results, folder)

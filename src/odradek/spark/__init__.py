@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.base.extras import absent, not_installed
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+if absent("pyspark"):  # Better said than that there is no py4j.
+    raise ModuleNotFoundError(not_installed(["pyspark"], "spark"), name="pyspark")
 
 __all__ = ["register"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from odradek.base.extras import not_installed
 from odradek.base.secret import Secret
 from odradek.tls.errors import TlsConfigError
 from odradek.tls.pem import Pem
@@ -22,10 +23,8 @@ def parse(data: bytes, password: Secret | None, where: str, password_key: str) -
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
-    except ModuleNotFoundError as error:
-        raise TlsConfigError(
-            f"{where} is a PKCS12 store, and {error.name} is not installed: pip install 'odradek[tls]'."
-        ) from None
+    except ModuleNotFoundError:
+        raise TlsConfigError(f"{where} is a PKCS12 store, and {not_installed(['cryptography'], 'tls')}") from None
     try:
         store = load_pkcs12(data, None if password is None else password.reveal().encode())
     except UnsupportedAlgorithm:

@@ -16,7 +16,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from crc32c import crc32c
 from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -27,6 +26,7 @@ if not HAS_MOVER:  # pragma: no cover
     pytest.skip("the mover was built without a compiler", allow_module_level=True)
 
 from odradek.net.native.mover import Mover, Transfer
+from odradek.record.crc import crc32c
 from support.limits import descriptors, file_size_limit
 from support.moving import SECONDS_MAX, THREADS, Held, Moving, beside, following, nothing, pair, read, tcp_pair, until
 from support.waiting import readable

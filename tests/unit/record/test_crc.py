@@ -2,19 +2,41 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from random import Random
+
+import pytest
 
 from odradek.record.crc import crc32c
+
+KIB = 1 << 10
+
+
+def bit_by_bit(data: bytes) -> int:
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
 
 
 def test_check_value_of_the_castagnoli_polynomial() -> None:
     assert crc32c(b"123456789") == 0xE3069283
 
 
+@pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 255, 256, 257, KIB, 4 * KIB + 1, 64 * KIB + 7])
+def test_each_length_that_is_summed_in_another_way(size: int) -> None:
+    data = Random(size).randbytes(size)
+    assert crc32c(data) == bit_by_bit(data)
+
+
 def test_any_buffer_will_do() -> None:
-    assert crc32c(bytearray(b"abc")) == crc32c(memoryview(b"xabcx")[1:4]) == crc32c(b"abc")
+    expected = crc32c(b"abc")
+    for whole in (b"xabcx", bytearray(b"xabcx")):
+        assert crc32c(whole[1:4]) == crc32c(memoryview(whole)[1:4]) == expected
 
 
-def test_loading_it_does_not_load_what_its_package_loads() -> None:
+def test_loading_it_does_not_load_what_packages_ask_for_their_version() -> None:
     """importlib.metadata costs a third of the time in which a broker should be up."""
     program = "import sys, odradek.record.batch; sys.exit('importlib.metadata' in sys.modules)"
     assert (

@@ -245,7 +245,7 @@ def test_changed_bytes_are_noticed(broker: Known, authority: Authority) -> None:
     data = bytearray(pair.client.data_to_send())
     data[-1] ^= 1
     pair.server.receive(data)
-    with pytest.raises(TlsFailed, match="decryption failed or bad record mac"):
+    with pytest.raises(TlsFailed, match=r"decryption failed or bad record mac|record layer failure"):
         pair.server.read()
     assert pair.server.data_to_send(), "an alert for the peer"
 
