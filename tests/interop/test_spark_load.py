@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from io import StringIO
 from pathlib import Path
@@ -255,20 +254,3 @@ def test_of_two_drivers_one_gives_way(tmp_path: Path) -> None:
         assert any("another loader writes to" in text and "nothing was loaded twice" in text for text in said)
     assert numbers(lake) == list(range(count))
     assert no_offset_twice(lake)
-
-
-def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
-    """While it imports, while Java starts, between two batches and in the middle of one."""
-    kafka = odradek()
-    topic = kafka.topic()
-    kafka.numbers(topic, 0, 60_000)
-    command = [sys.executable, "-m", "odradek", "load", "--bootstrap-server", kafka.address, "--topics", topic]
-    for number, seconds in enumerate((0.5, 2, 4, 6, 7, 8)):
-        lake = ("--lake", str(tmp_path / str(number)), "--batch-records", "500")
-        with subprocess.Popen([*command, *lake], stderr=subprocess.PIPE, text=True, start_new_session=True) as load:
-            time.sleep(seconds)
-            load.send_signal(signal.SIGINT)
-            _, said = load.communicate(timeout=SECONDS_MAX)
-        assert load.returncode in (130, -signal.SIGINT), said
-        told = [line for line in said.splitlines() if not line.startswith(f"{topic}: ")]  # How far it came.
-        assert told in ([], ["Stopped; what is in the lake stays, and the next run goes on from there."])

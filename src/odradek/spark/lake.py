@@ -161,8 +161,12 @@ class Lake:
         ]
         before = self.version
         properties = CommitProperties(custom_metadata=dict(metadata), app_transactions=list(transactions))
-        try:
+
+        def write() -> None:
             self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
+
+        try:
+            self.place.asked(write)
         except FAILURES as error:
             self.refresh()
             if self._has(metadata[COMMIT_KEY], before):
@@ -194,11 +198,11 @@ class Lake:
             self._table = table_at(self.place)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Asks until the store answers.  delta-rs tries again by itself, but for seconds, and deaf to Ctrl-C."""
+        """Asks until the store answers: delta-rs tries again by itself, but for seconds."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                return ask()
+                return self.place.asked(ask)
             except FAILURES as error:
                 if not is_silence(error) or time.monotonic() >= deadline:
                     raise

@@ -7,10 +7,11 @@ at length, in several places; a load says it in one sentence.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -45,7 +46,7 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
         # Quick: records stay in Python, so what Java's second compiler would gain is not worth its start.
         log = Path(folder, "log")
         try:
-            with out.status("Starting Spark"):
+            with out.status("Starting Spark"), _no_orphans():
                 spark = session("odradek load", master=options.master, settings=options.spark, quick=True, log=log)
         except (PySparkException, Py4JError) as error:
             raise LoadFailed(f"Spark did not start: {_java_says(log) or reason_of(str(error))}") from error
@@ -57,6 +58,27 @@ def spark_session(options: LoadOptions, out: Console) -> Iterator[SparkSession]:
             # A signal to the whole group may have ended Java already, which PySpark tells at length.
             with standard_error_to(log):
                 ended(spark)
+
+
+@contextmanager
+def _no_orphans() -> Iterator[None]:
+    """Ends the Java whose start was interrupted: it finds nobody to tell its port, and would stay for ever."""
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        for child in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """Returns the processes that this one has started and that have not ended."""
+    with suppress(OSError):  # A thread that has ended meanwhile.
+        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+        return {int(child) for text in lists for child in text.split()}
+    return set()
 
 
 @contextmanager

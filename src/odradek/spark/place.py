@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol
+from threading import Thread
+from typing import IO, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
+
+T = TypeVar("T")
 
 LOG = "_delta_log"
 STORE_SCHEMES = ("s3", "s3a")
@@ -95,6 +99,21 @@ class Place:
 
     def below(self, name: str) -> Place:
         return Place(f"{self.uri}/{name}", self.storage)
+
+    def asked(self, question: Callable[[], T]) -> T:
+        """Returns the answer.  A store may take minutes for it, in which delta-rs hears no signal: this does."""
+        if self.folder is not None:
+            return question()
+        answer: Future[T] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        Thread(target=ask, daemon=True).start()  # Whoever is interrupted does not wait for it.
+        return answer.result()
 
     def sync_log(self, first: int, last: int) -> None:
         """Waits until these versions of Delta's log, which others may have written, are on disk, and their names."""

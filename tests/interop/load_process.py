@@ -1,0 +1,142 @@
+"""`odradek load` as its users have it: a process of its own with its Java and its Python workers, each to be found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from deltalake import DeltaTable
+from object_store import ObjectStore
+
+SECONDS_MAX = 300  # It ends a hang: on a slow and busy machine a start takes a minute.
+PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is: as the command is told, and as a folder on this machine."""
+
+    url: str
+    folder: Path
+    storage: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Place:
+        return cls(str(folder), folder)
+
+    @classmethod
+    def in_store(cls, store: ObjectStore, path: str) -> Place:
+        return cls(store.url(path), store.folder / path, store.environment)
+
+    def arguments(self) -> list[str]:
+        return ["--lake", self.url, *(f"--storage={key}={value}" for key, value in self.storage.items())]
+
+    def table(self, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self.url, version=version, storage_options=dict(self.storage))
+
+    def version(self) -> int:
+        """The newest; -1 if there is no table."""
+        names = (path.stem for path in (self.folder / "_delta_log").glob("*.json"))
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+class Load:
+    """One run of the command, for `with`, at the end of which nothing of it runs on."""
+
+    def __init__(self, address: str, place: Place, *arguments: str, folder: Path, topics: str) -> None:
+        """It writes into the folder, which is made: what it says, and what it would leave below /tmp."""
+        folder.mkdir(parents=True)
+        self.place = place
+        self._output = folder / "said.txt"
+        command = [sys.executable, "-m", "odradek", "load", "--bootstrap-server", address, "--topics", topics]
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*command, *place.arguments(), *arguments],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)},
+                start_new_session=True,  # By this number all that belongs to it is found.
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self._process.poll()
+
+    def said(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def java(self) -> list[int]:
+        """Its Java, as soon as there is one."""
+        javas = {pid: command for pid, _, command in self._belongings() if command.split()[0].endswith("java")}
+        return [pid for pid, command in javas.items() if "launcher.Main" not in command]  # That makes a command line.
+
+    def workers(self) -> list[int]:
+        """The Python processes that run its tasks, without the one that starts them."""
+        daemons = {pid: parent for pid, parent, command in self._belongings() if "pyspark.daemon" in command}
+        return [pid for pid, parent in daemons.items() if parent in daemons]
+
+    def wait(self) -> int:
+        """Until it has ended; returns the exit status."""
+        self.until(lambda: self.status is not None, "its end")
+        assert self.status is not None
+        return self.status
+
+    def wait_for_version(self, version: int) -> None:
+        """Until the table has come so far, or this has ended."""
+        self.until(lambda: self.place.version() >= version or self.status is not None, f"version {version}")
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while not is_so():
+            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.said()}"
+            time.sleep(PAUSE_SECONDS)
+
+    def terminate(self) -> int:
+        """The exit status after SIGTERM."""
+        self._process.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """kill -9 of the command; its Java notices that, and ends."""
+        self._process.kill()
+        self._process.wait()
+
+    def kill_all(self) -> None:
+        """kill -9 of all that belongs to it, as if the machine had gone."""
+        self._process.kill()
+        while found := [pid for pid, _, _ in self._belongings()]:
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.poll()
+            time.sleep(PAUSE_SECONDS)
+        self._process.wait()
+
+    def _belongings(self) -> list[tuple[int, int, str]]:
+        """The number, the parent and the command of each of its processes."""
+        listing = ["ps", "-ww", "-s", str(self.pid), "-o", "pid=,ppid=,stat=,args="]
+        rows = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.splitlines()
+        parts = [row.split(None, 3) for row in rows]
+        return [(int(pid), int(parent), args) for pid, parent, state, args in parts if not state.startswith("Z")]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill_all()

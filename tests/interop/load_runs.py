@@ -1,0 +1,29 @@
+"""Loads within this process and its Spark session, which costs no start, and what came of them."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from load_process import Place
+from rich.console import Console
+from spark_support import Kafka, spark
+
+from odradek.spark.load import LoadOptions, run
+
+
+def loaded(broker: Kafka, lake: Path, *topics: str, **options: object) -> tuple[int, str]:
+    """The exit status and the words of one run within this process and its session."""
+    spark()
+    console = Console(record=True, width=1000, file=StringIO())
+    status = run(LoadOptions(broker.address, lake, topics, **options), console)  # type: ignore[arg-type]
+    return status, console.export_text()
+
+
+def rows(lake: Path) -> list[bytes]:
+    """The values of the table, sorted."""
+    return sorted(Place.in_folder(lake).table().to_pyarrow_table(columns=["value"])["value"].to_pylist())
+
+
+def numbers(lake: Path) -> list[int]:
+    return sorted(map(int, rows(lake)))

@@ -1,0 +1,219 @@
+"""odradek load, one mishap at a time: what it says, how it ends, and that all is loaded when the mishap is over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from load_process import Load, Place
+from load_runs import loaded, numbers, rows
+from object_store import ObjectStore
+from spark_brokers import odradek
+from spark_support import Kafka, Message
+
+from support.serving import Serving
+from support.small_disk import small_disk
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+SECONDS_MAX = 300
+
+
+def in_one_sentence(load: Load) -> bool:
+    """True if the last line is the only one that tells of an error, and there is no traceback."""
+    errors = [line for line in load.said().splitlines() if line.startswith("odradek:")]
+    return len(errors) == 1 and "Traceback" not in load.said() and load.said().rstrip().endswith(errors[0])
+
+
+# Brokers that are not there.
+
+
+def test_a_load_waits_for_brokers_that_are_started_later(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    broker = Serving(tmp_path / "broker").start()
+    kafka, place = Kafka(broker.address, is_odradek=True), Place.in_folder(tmp_path / "lake")
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 100)
+    broker.stop()
+    with Load(kafka.address, place, "--once", folder=tmp_path / "load", topics=topic) as load:
+        load.until(lambda: "waiting" in load.said() or load.status is not None, "a word that it waits")
+        time.sleep(5)
+        with broker:
+            assert load.wait() == 0, load.said()
+    assert numbers(place.folder) == list(range(100))
+
+
+@contextmanager
+def web_server() -> Iterator[str]:
+    """The address of one who answers everything as a web server does, and no Kafka."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_what_is_no_broker_is_not_waited_for(tmp_path: Path) -> None:
+    place = Place.in_folder(tmp_path / "lake")
+    with web_server() as address, Load(address, place, "--once", folder=tmp_path / "load", topics="t") as load:
+        assert load.wait() == 1
+        assert "waiting" not in load.said()
+        assert in_one_sentence(load), load.said()
+    assert not place.folder.exists()
+
+
+# Java.
+
+
+def test_java_killed_between_two_batches(tmp_path: Path) -> None:
+    kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 100)
+    with Load(kafka.address, place, "--continuous", folder=tmp_path / "load", topics=topic) as load:
+        load.wait_for_version(1)
+        time.sleep(1)  # The batch is over, and the next is not due yet.
+        (java,) = load.java()
+        os.kill(java, signal.SIGKILL)
+        kafka.numbers(topic, 100, 100)
+        assert load.wait() == 1
+        assert in_one_sentence(load), load.said()
+        assert "Java process ended" in load.said()
+    assert loaded(kafka, place.folder, topic)[0] == 0
+    assert numbers(place.folder) == list(range(200))
+
+
+def test_a_stop_in_the_middle_of_a_batch_is_quiet(tmp_path: Path) -> None:
+    kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 100)
+    with Load(
+        kafka.address, place, "--continuous", "--interval-ms=500", folder=tmp_path / "load", topics=topic
+    ) as load:
+        load.wait_for_version(1)
+        workers = load.workers()
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        kafka.numbers(topic, 100, 100)
+        time.sleep(2)  # The next batch has begun, and waits for a worker.
+        os.kill(load.pid, signal.SIGTERM)
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        assert load.wait() == 0
+        assert place.version() == 1
+        assert "Traceback" not in load.said()
+        assert load.said().endswith("the next run goes on from there.\n"), load.said()
+    assert loaded(kafka, place.folder, topic)[0] == 0
+    assert numbers(place.folder) == list(range(200))
+
+
+# A full disk.
+
+
+def resize(disk: Path, **limits: str) -> None:
+    options = ",".join(["remount", *(f"{name}={value}" for name, value in limits.items())])
+    subprocess.run(["mount", "-o", options, str(disk)], check=True)
+
+
+def test_a_disk_that_fills_while_files_are_written(tmp_path: Path) -> None:
+    kafka = odradek()
+    topic = kafka.topic(2)
+    values = [os.urandom(64 << 10) for _ in range(400)]  # 25 MiB that no compression makes smaller.
+    kafka.produce(topic, (Message(value, partition=n % 2) for n, value in enumerate(values)))
+    with small_disk(tmp_path / "disk", 4) as disk:
+        lake = disk / "lake"
+        status, said = loaded(kafka, lake, topic)
+        assert (status, said.count("\n")) == (1, 1), said
+        assert "No space left on device" in said
+        assert list(lake.glob("**/*.parquet")) == []
+        resize(disk, size="64m")
+        assert loaded(kafka, lake, topic)[0] == 0
+        assert rows(lake) == sorted(values)
+
+
+def test_a_disk_that_is_full_when_a_batch_is_committed(tmp_path: Path) -> None:
+    kafka = odradek()
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 100)
+    with small_disk(tmp_path / "disk", 64) as disk:
+        lake = disk / "lake"
+        assert loaded(kafka, lake, topic)[0] == 0
+        kafka.numbers(topic, 100, 100)
+        status = os.statvfs(disk)
+        resize(disk, nr_inodes=str(status.f_files - status.f_ffree + 1))  # Room for the batch's one file of data.
+        exit_status, said = loaded(kafka, lake, topic)
+        assert (exit_status, said.count("\n")) == (1, 1), said
+        assert "No space left on device" in said
+        assert numbers(lake) == list(range(100))
+        resize(disk, nr_inodes="1000")
+        assert loaded(kafka, lake, topic)[0] == 0
+        assert numbers(lake) == list(range(200))
+
+
+# Places.
+
+
+@pytest.mark.parametrize("place", ["dbfs:/x", "foo://x", "s3:bucket"])
+def test_a_place_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
+    command = [sys.executable, "-m", "odradek", "load", "--topics", "t", "--lake", place]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert place in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Stopped by whoever started it.
+
+
+def test_ctrl_c_is_quiet_at_any_moment(tmp_path: Path) -> None:
+    """While it imports, while Java starts, between two batches and in the middle of one; no Java stays behind."""
+    kafka = odradek()
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 60_000)
+    for number, seconds in enumerate((0.5, 2, 3, 4, 6, 8)):
+        place, folder = Place.in_folder(tmp_path / f"lake-{number}"), tmp_path / f"load-{number}"
+        with Load(kafka.address, place, "--batch-records=500", folder=folder, topics=topic) as load:
+            time.sleep(seconds)
+            os.kill(load.pid, signal.SIGINT)
+            assert load.wait() in (130, -signal.SIGINT), load.said()
+            load.until(lambda: not load.java(), "the end of its Java")
+            told = [line for line in load.said().splitlines() if not line.startswith(f"{topic}: ")]  # How far it came.
+            assert told in ([], ["Stopped; what is in the lake stays, and the next run goes on from there."])
+
+
+def test_a_load_is_stopped_while_its_store_does_not_answer(tmp_path: Path) -> None:
+    kafka = odradek()
+    topic = kafka.topic()
+    kafka.numbers(topic, 0, 100)
+    with ObjectStore(tmp_path / "store") as store:
+        place = Place.in_store(store, "lake")
+        steady = ("--continuous", "--interval-ms=100", "--storage=timeout=1000s")
+        with Load(kafka.address, place, *steady, folder=tmp_path / "load", topics=topic) as load:
+            load.wait_for_version(1)
+            store.pause()
+            time.sleep(2)  # The next plan asks the store in vain.
+            assert load.terminate() == 0
+            assert "the next run goes on from there" in load.said()
+            assert "Traceback" not in load.said()

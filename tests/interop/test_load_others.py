@@ -1,0 +1,128 @@
+"""odradek load while others change its table, and its topics."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import load_other_writer
+import pytest
+from load_other_writer import DELETED_ROWS, WORKS
+from load_process import Load, Place
+from load_runs import loaded, numbers
+from spark_brokers import odradek
+from spark_support import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+SECONDS_MAX = 300
+TIMES, BATCHES = 5, 10  # The other writer does each of its works so often at least, and the loader its own.
+
+
+# Others who write to the table.
+
+
+def test_others_change_the_table_while_it_is_loaded(tmp_path: Path) -> None:
+    kafka, place, output, count = odradek(), Place.in_folder(tmp_path / "lake"), tmp_path / "others.txt", 100
+    topic = kafka.topic(2)
+    kafka.numbers(topic, 0, count, 2)
+    steady = ("--continuous", "--interval-ms=0", "--batch-records=1000")
+    with Load(kafka.address, place, *steady, folder=tmp_path / "load", topics=topic) as load:
+        load.wait_for_version(1)
+        command = [sys.executable, load_other_writer.__file__, str(place.folder), f"odradek-load:{topic}:0"]
+        with output.open("w") as file, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file) as other:
+            while least(output) < TIMES or (place.table().transaction_version("odradek-load") or 0) < BATCHES:
+                assert (load.status, other.poll()) == (None, None), load.said()
+                kafka.numbers(topic, count, 100, 2)
+                count += 100
+                time.sleep(0.2)
+            other.communicate(timeout=SECONDS_MAX)
+        assert other.returncode == 0
+        assert load.terminate() == 0
+        assert "another loader" not in load.said()
+    assert loaded(kafka, place.folder, topic)[0] == 0
+    rounds = [number for what, number in done(output) if what == "delete"]
+    deleted = {2 * (DELETED_ROWS * number + n) for number in rounds for n in range(DELETED_ROWS)}  # Partition 0: even.
+    assert numbers(place.folder) == [n for n in range(count) if n not in deleted]
+
+
+def least(output: Path) -> int:
+    """How often the other writer has done what it did least often."""
+    counts = Counter(what for what, _ in done(output))
+    return min(counts[what] for what in WORKS)
+
+
+def done(output: Path) -> list[tuple[str, int]]:
+    """What the other writer has done so far, and in which round."""
+    return [(what, number) for what, number in map(json.loads, output.read_text().splitlines())]
+
+
+# Topics that go away.
+
+
+def wait_until_gone(kafka: Kafka, topic: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while topic in kafka.admin.list_topics(timeout=SECONDS_MAX).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def again(kafka: Kafka, topic: str, first: int) -> None:
+    """Deletes the topic and creates it again, with other records."""
+    kafka.delete(topic)
+    wait_until_gone(kafka, topic)
+    kafka.topic(1, topic)
+    kafka.numbers(topic, first, 10)
+
+
+def test_topics_that_went_away_do_not_keep_others_from_being_loaded(tmp_path: Path) -> None:
+    kafka, lake = odradek(), tmp_path / "lake"
+    stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()
+    for number, topic in enumerate((stays, goes, comes_back)):
+        kafka.numbers(topic, number * 10, 10)
+    assert loaded(kafka, lake, stays, goes, comes_back)[0] == 0
+    kafka.delete(goes)
+    wait_until_gone(kafka, goes)
+    again(kafka, comes_back, 100)
+    kafka.numbers(stays, 30, 10)
+
+    status, said = loaded(kafka, lake, stays, goes, comes_back)
+    assert status == 1
+    assert said.count(f"topic '{goes}'") == 1
+    assert said.count(f"topic '{comes_back}' was deleted and created again") == 1
+    assert numbers(lake) == list(range(40))
+
+    kafka.topic(1, goes)
+    status, said = loaded(kafka, lake, stays, goes, comes_back, fail_on_data_loss=False)
+    assert (status, said.count(f"topic '{comes_back}'")) == (0, 1), said
+    assert numbers(lake) == [*range(40), *range(100, 110)]
+
+
+def wait_for_rows(load: Load, count: int) -> None:
+    """Until the table has so many, or the load has ended."""
+    load.wait_for_version(0)
+    load.until(lambda: load.status is not None or load.place.table().count() == count, f"{count} rows")
+
+
+def test_topics_that_go_away_while_others_are_loaded(tmp_path: Path) -> None:
+    kafka, place = odradek(), Place.in_folder(tmp_path / "lake")
+    topics = stays, goes, comes_back = kafka.topic(), kafka.topic(), kafka.topic()
+    for number, topic in enumerate(topics):
+        kafka.numbers(topic, number * 10, 10)
+    steady = ("--continuous", "--interval-ms=100")
+    with Load(kafka.address, place, *steady, folder=tmp_path / "load", topics=",".join(topics)) as load:
+        wait_for_rows(load, 30)
+        kafka.delete(goes)
+        again(kafka, comes_back, 100)
+        for turn in range(3):
+            kafka.numbers(stays, 30 + turn * 10, 10)
+            wait_for_rows(load, 40 + turn * 10)
+        assert load.terminate() == 0
+        assert load.said().count(f"topic '{goes}'") == 1
+        assert load.said().count(f"topic '{comes_back}' was deleted and created again") == 1
+        assert "Traceback" not in load.said()
+    assert numbers(place.folder) == list(range(60))
