@@ -100,6 +100,7 @@ def _run(options: LoadOptions, out: Console) -> int:
     out.print(
         f"Loaded {loader.rows:,} records into {options.lake}; it holds {lake.rows():,} (version {lake.version}).",
         highlight=False,
+        markup=False,
     )
     return FAILED if loader.left_out else DONE
 

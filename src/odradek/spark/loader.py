@@ -128,7 +128,7 @@ class Loader:
             if not self.lake.is_same_topic(name, topic_id):
                 self._note_recreated(name)
         if self.left_out and len(self.left_out) >= len(found.topic_ids.keys() | self.left_out.keys()):
-            raise LoadFailed(" ".join(self.left_out.values()))
+            raise LoadFailed(f"Nothing is left to load: {' '.join(self.left_out.values())}")
         for sentence in self.left_out.values():
             self._tell_once(sentence)
         return Found(

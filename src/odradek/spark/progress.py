@@ -32,7 +32,7 @@ class TerminalBar:
     def __init__(self, console: Console, title: str) -> None:
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # A pattern may be in brackets.
             BarColumn(),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
             TextColumn("{task.fields[rate]}"),
@@ -87,7 +87,7 @@ class LineBar:
         if time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
             self._told_at = time.monotonic()
             self._console.print(
-                f"{self._title}: {self._rows:,} records, {self._waiting:,} to go, {rate}", highlight=False
+                f"{self._title}: {self._rows:,} records, {self._waiting:,} to go, {rate}", highlight=False, markup=False
             )
 
 

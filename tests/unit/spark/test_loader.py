@@ -1,7 +1,13 @@
 """The parts of the loader that need no Spark."""
 
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
 from odradek.spark.load_session import comes_of_a_stop
 from odradek.spark.loader import LoadFailed, reason_of
+from odradek.spark.progress import bar
 
 
 def test_the_reason_inside_sparks_message():
@@ -28,3 +34,13 @@ def test_what_fails_because_of_a_stop_is_a_stop() -> None:
     failed.__cause__ = closing
     assert comes_of_a_stop(failed)
     assert not comes_of_a_stop(LoadFailed("A Spark task failed"))
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_pattern_in_brackets_is_shown_as_it_is(is_terminal: bool) -> None:
+    console = Console(file=StringIO(), force_terminal=is_terminal, width=100)
+    with bar(console, "[a-z]+-orders") as progress:
+        progress.waiting(10)
+        progress.loaded(5, 5)
+    assert isinstance(console.file, StringIO)
+    assert "[a-z]+-orders" in console.file.getvalue()
