@@ -80,9 +80,8 @@ class Load:
         return self._output.read_text(errors="replace")
 
     def java(self) -> list[int]:
-        """Its Java, as soon as there is one."""
-        javas = {pid: command for pid, _, command in self._belongings() if command.split()[0].endswith("java")}
-        return [pid for pid, command in javas.items() if "launcher.Main" not in command]  # That makes a command line.
+        """Its Java, as soon as there is one: not those that only tell a version, or make a command line."""
+        return [pid for pid, _, command in self._belongings() if "org.apache.spark.deploy.SparkSubmit" in command]
 
     def workers(self) -> list[int]:
         """The Python processes that run its tasks, without the one that starts them."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -195,6 +199,55 @@ def test_an_unfinished_batch_is_read_again_as_it_was(tmp_path: Path) -> None:
     # The parquet sink knows batch 0 and writes nothing for it; the batch itself is the same range, then comes the rest.
     assert [json.loads(progress.sources[0].endOffset)[topic]["0"] for progress in query.recentProgress] == [100, 150]
     assert written(first) == list(range(150))
+
+
+def test_a_stream_that_dies_in_its_first_batch_goes_on_where_it_began(tmp_path: Path) -> None:
+    """It began at the end, which is later when it is started again: what came in between is not left out."""
+    kafka = odradek()
+    topic, failed, seen = kafka.topic(), list[bytes | None](), list[bytes | None]()
+
+    def fail(rows: DataFrame, batch: int) -> None:
+        failed.extend(values(rows))
+        if failed:
+            raise RuntimeError("the process dies here")
+
+    def keep(rows: DataFrame, batch: int) -> None:
+        seen.extend(values(rows))
+
+    def started(take: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        stream = kafka.stream(subscribe=topic, startingOffsets="latest")
+        return stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).start()
+
+    with Trickle(kafka, topic):
+        query = started(fail)
+        with pytest.raises(PySparkException, match="the process dies here"):
+            query.awaitTermination(SECONDS_MAX)
+        query = started(keep)
+        wait_for(lambda: len(seen) > len(failed))
+        query.stop()
+    assert seen[: len(failed)] == failed
+
+
+class Trickle:
+    """Records that come all the time, for `with`."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        self._send = partial(kafka.numbers, topic)
+        self._is_over = Event()
+        self._thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        for number in count():
+            if self._is_over.wait(0.01):
+                return
+            self._send(number, 1)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
 
 
 def test_a_running_stream_sees_new_records_new_partitions_and_new_topics(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.spark.kafka import Kafka
 from odradek.spark.offsets import LATEST, BadOffsets, OffsetJson, Offsets, from_json, to_json, total
-from odradek.spark.options import AtOffsets, BadOption, ReadOptions
+from odradek.spark.options import AtOffsets, BadOption, Everywhere, ReadOptions
 from odradek.spark.planning import ranges_between, rate_limited, tasks_of
 from odradek.spark.reading import DataLoss, ReadTask, cores, plan_tasks, read_task
 from odradek.spark.resolve import Found, find, is_selected, offsets_at
@@ -49,6 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._initial: dict[TopicPartition, int] | None = None
+        self._is_fresh = False  # From when Spark asks where to begin until the first batch is planned.
         self._target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, Uuid] = {}
@@ -68,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._learn(found)
             start = offsets_at(kafka, found.partitions, options.starting, "starting", options.missing_time_is_latest)
             self._initial = self._within_logs(start) if isinstance(options.starting, AtOffsets) else start
+            self._is_fresh = True
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -85,6 +87,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         deadline = time.monotonic() + LONG_POLL_SECONDS
         wait = POLL_SECONDS_FIRST
         self._ask_latest()
+        if self._is_fresh and self._options.starting == Everywhere(LATEST):
+            # The first batch is empty, so that the checkpoint says where the query began: if it died in that batch,
+            # Spark would ask again, and latest would be later by then.
+            self._is_fresh = False
+            return to_json(begun)
         while True:
             end = self._end(begun, limit)
             if end != begun:

@@ -71,6 +71,20 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise():
     assert reader(cluster).initialOffset() == {"t": {"0": 0, "1": 0}}
 
 
+def test_the_first_batch_of_a_stream_that_begins_at_the_end_only_says_where_that_was():
+    """Killed in its first batch, it would ask for the end once more, and leave out what came in between."""
+    cluster = Cluster(t=[5])
+    first = reader(cluster, startingOffsets="latest")
+    start = first.initialOffset()
+    cluster.ends["t"] = [8]
+    assert latest(first, start) == {"t": {"0": 5}}
+    again = reader(cluster, startingOffsets="latest")  # As Spark does it: where it began, its batch, what is next.
+    assert again.initialOffset() == {"t": {"0": 8}}
+    assert again.partitions(again.initialOffset(), {"t": {"0": 5}}) == []
+    ends = [latest(again, {"t": {"0": 5}}) for _ in range(2)]
+    assert ends[-1] == {"t": {"0": 8}}
+
+
 def test_a_start_beyond_the_end_of_a_log(caplog):
     """That is no topic that was created again: nothing was read of it."""
     given = {"startingOffsets": '{"t":{"0":10,"1":1000}}'}
