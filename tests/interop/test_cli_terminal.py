@@ -19,6 +19,7 @@ from client_peers import odradek
 
 from odradek.app.main import main
 from odradek.testing import Broker
+from support.terminals import all_shown
 from support.waiting import SECONDS_MAX, until
 
 COLUMNS = 60
@@ -44,16 +45,7 @@ def on_terminal(*arguments: str, typed: str = "") -> Shown:
         [*ODRADEK, *arguments], stdin=inside, stdout=inside, stderr=inside, env=environment | {"TERM": "xterm"}
     )
     os.close(inside)
-    seen = b""
-    while True:
-        try:
-            piece = os.read(outside, 65_536)
-        except OSError:  # The other side was closed.
-            break
-        if not piece:
-            break
-        seen += piece
-    os.close(outside)
+    seen = all_shown(outside)
     return Shown(process.wait(SECONDS_MAX), seen.decode().replace("\r\n", "\n"))
 
 

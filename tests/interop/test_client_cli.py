@@ -16,6 +16,7 @@ import pytest
 from client_peers import BROKERS, STARTERS
 
 from odradek.app.main import main
+from support.terminals import all_shown
 from support.waiting import SECONDS_MAX, readable, until
 
 ODRADEK = [sys.executable, "-m", "odradek"]
@@ -227,16 +228,7 @@ def test_progress_where_a_person_looks(address: str, topic: str, tmp_path: Path)
     command = [*ODRADEK, "produce", topic, "--file", str(tmp_path / "values"), "-b", address]
     process = subprocess.Popen(command, stderr=end, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"})
     os.close(end)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(terminal, 4096)
-        except OSError:  # The other side was closed.
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(terminal)
+    shown = all_shown(terminal)
     assert process.wait(SECONDS_MAX) == 0
     assert b"2,000 records" in shown
     assert b"3.9 KiB" in shown

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -157,6 +158,8 @@ def test_the_store_may_be_away_for_a_while(store: ObjectStore, tmp_path: Path) -
             other.start()
             committed.result()
         assert offsets(place) == list(range(30))
+        impatient = Lake.open(place, T)
         other.stop()
-        with pytest.raises(BadLake, match=r"127\.0\.0\.1"):
-            Lake(place, lake._table).refresh()
+        for ask in (impatient.refresh, partial(impatient.next_offset, AT)):
+            with pytest.raises(BadLake, match=r"cannot be read: http://127\.0\.0\.1"):
+                ask()

@@ -112,12 +112,12 @@ class Lake:
 
     def was_loaded(self, topic: str) -> bool:
         """True if the table has anything of the topic, whatever became of it since."""
-        return self._transaction(_id_name(topic)) is not None or self._transaction(f"{LOADER}:{topic}:0") is not None
+        names = _id_name(topic), _offset_name(TopicPartition(TopicName(topic), 0))
+        return any(self._transaction(name) is not None for name in names)
 
     def refresh(self) -> None:
         """Goes to the newest version.  Raises BadLake."""
-        with failing_as(f"Lake {self.place} cannot be read"):
-            self._patiently(self._update)
+        self._asked(self._update)
         if self.version != self._read_of:
             self._read, self._read_of = {}, self.version
             refuse_what_cannot_be_written(self.place, self._table)
@@ -150,7 +150,7 @@ class Lake:
         return int(metrics["numFilesRemoved"]) - int(metrics["numFilesAdded"])
 
     def rows(self) -> int:
-        return int(self._table.count())
+        return self._asked(self._table.count)
 
     def _commit_once(
         self, files: Sequence[DataFile], metadata: Mapping[str, str], transactions: Sequence[Transaction]
@@ -184,10 +184,7 @@ class Lake:
 
     def _has(self, commit: str, since: int) -> bool:
         """True if one of the versions after `since` is that commit."""
-        if self.version == since:
-            return False
-        with failing_as(f"Lake {self.place} cannot be read"):
-            newer = self._patiently(lambda: self._table.history(self.version - since))
+        newer = self._asked(lambda: self._table.history(self.version - since)) if self.version > since else []
         return any(version.get(COMMIT_KEY) == commit for version in newer)
 
     def _update(self) -> None:
@@ -197,14 +194,15 @@ class Lake:
             # The log files in between are gone, cleaned up behind a checkpoint.
             self._table = table_at(self.place)
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Asks until the store answers: delta-rs tries again by itself, but for seconds."""
+    def _asked(self, question: Callable[[], T]) -> T:
+        """Asks until the store answers: delta-rs tries again by itself, but for seconds.  Raises BadLake."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                return self.place.asked(ask)
-            except FAILURES as error:
-                if not is_silence(error) or time.monotonic() >= deadline:
+                with failing_as(f"Lake {self.place} cannot be read"):
+                    return self.place.asked(question)
+            except BadLake as error:
+                if not is_silence(error.__cause__) or time.monotonic() >= deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
 
@@ -217,7 +215,7 @@ class Lake:
 
     def _transaction(self, name: str) -> int | None:
         if name not in self._read:
-            self._read[name] = self._table.transaction_version(name)
+            self._read[name] = self._asked(lambda: self._table.transaction_version(name))
         return self._read[name]
 
     def _transactions(self, end: Offsets, topic_ids: Mapping[str, Uuid]) -> list[Transaction]:

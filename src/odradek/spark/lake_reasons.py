@@ -39,7 +39,7 @@ def reason_of(error: Exception) -> str:
     return f"{cause.rstrip('.')}."
 
 
-def is_silence(error: Exception) -> bool:
+def is_silence(error: BaseException | None) -> bool:
     """True if a store did not answer, rather than refuse: it may answer later."""
     return bool(_SILENCE.search(str(error))) and not _ANSWER.search(str(error))
 

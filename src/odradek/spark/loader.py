@@ -127,7 +127,7 @@ class Loader:
         for name, topic_id in found.topic_ids.items():
             if not self.lake.is_same_topic(name, topic_id):
                 self._note_recreated(name)
-        if self.left_out and len(self.left_out) >= len(found.topic_ids.keys() | self.left_out.keys()):
+        if self.left_out and self.left_out.keys() >= found.topic_ids.keys():
             raise LoadFailed(f"Nothing is left to load: {' '.join(self.left_out.values())}")
         for sentence in self.left_out.values():
             self._tell_once(sentence)
