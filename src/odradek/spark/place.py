@@ -30,6 +30,7 @@ ENDPOINTS = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint", "aw
 REGIONS = ("aws_region", "region", "aws_default_region", "default_region")
 RETRIES = ("max_retries", "retry_timeout")
 HTTP_ALLOWED = ("aws_allow_http", "allow_http")
+ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[!-~]*)?")
 
 
 class BadPlace(ValueError):
@@ -214,12 +215,26 @@ def _reached(storage: dict[str, str]) -> dict[str, str]:
     options = found | storage
     os.environ.setdefault("RUST_LOG", "off")  # delta-rs would tell on standard error of each place without credentials.
     known = {name.lower(): value for name, value in options.items()}
+    for name, value in options.items():  # delta-rs panics at these, which is no error that can be told.
+        if not (value.isascii() and value.isprintable()):
+            raise BadPlace(
+                f"The store's setting {name} holds a character that is not allowed there, such as a line end."
+            )
     for name in UNSAFE:
         if known.get(name, "false").lower() in ("true", "1", "yes", "on"):
             raise BadPlace(f"{name.upper()} would let two loaders overwrite each other's commits; unset it.")
     endpoint = next((known[name] for name in ENDPOINTS if name in known), "")
+    if endpoint and not _is_address(endpoint):
+        raise BadPlace(f"The store's endpoint {endpoint!r} is no address; write it as http://host:port.")
     if endpoint.startswith("http://") and not any(name in known for name in HTTP_ALLOWED):
         options["AWS_ALLOW_HTTP"] = "true"  # Who writes http:// has said so.
     if endpoint and not any(name in known for name in REGIONS):
         options["AWS_REGION"] = "us-east-1"  # Any will do for a store that is not AWS, but it would be asked for.
     return options
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ADDRESS.fullmatch(text)) and urlsplit(text).port != 0
+    except ValueError:  # A port that is too large.
+        return False

@@ -55,6 +55,32 @@ def test_an_endpoint_of_ones_own_needs_no_more_than_its_keys(monkeypatch):
     assert Place.of("s3://b/x", {"endpoint": "http://h", "allow_http": "false"}).storage["allow_http"] == "false"
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "127.0.0.1:9000",
+        "garbage",
+        "http://",
+        "http://host:port",
+        "http://host:99999",
+        "s3://host",
+        "http://a b",
+        "http://a%zz",
+    ],
+)
+def test_an_endpoint_that_is_no_address_is_refused(endpoint):
+    with pytest.raises(BadPlace, match="write it as http://host:port") as refused:
+        Place.of("s3://b/x", {"AWS_ENDPOINT_URL": endpoint})
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"])
+def test_a_setting_with_the_line_end_of_the_file_it_was_in_is_refused_and_not_shown(name):
+    with pytest.raises(BadPlace, match=f"setting {name} holds a character") as refused:
+        Place.of("s3://b/x", {name: "secret\n"})
+    assert "secret" not in str(refused.value)
+
+
 def test_what_would_make_concurrent_commits_unsafe_is_refused(monkeypatch):
     with pytest.raises(BadPlace, match="overwrite each other"):
         Place.of("s3://b/x", {"aws_s3_allow_unsafe_rename": "true"})
