@@ -16,6 +16,7 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path("src/odradek")
 KERNELS = SOURCE / "record" / "kernels"
 NATIVE = SOURCE / "net" / "native"
+CHECKSUM = KERNELS / "crc32c.h"
 # Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and has
 # no base written in C, and no slots (tests/unit/test_rooms.py).
 ROOMS = {
@@ -48,7 +49,7 @@ def extensions() -> list[Extension]:
         Extension(
             f"odradek.record.kernels.{path.stem}",
             [str(path)],
-            depends=[str(declarations) for declarations in sorted(KERNELS.glob("*.pxd"))],
+            depends=[str(declarations) for declarations in [*sorted(KERNELS.glob("*.pxd")), CHECKSUM]],
             extra_compile_args=["-O3", "-fwrapv"],
         )
         for path in sorted(KERNELS.glob("[!_]*.py"))
@@ -57,7 +58,7 @@ def extensions() -> list[Extension]:
         Extension(
             f"odradek.net.native.{path.stem}",
             [str(path)],
-            depends=[str(header) for header in NATIVE.glob("*.h")],
+            depends=[str(CHECKSUM)],
             extra_compile_args=["-O3", "-pthread", "-D_GNU_SOURCE"],
         )
         for path in sorted(NATIVE.glob("*.pyx"))
@@ -103,10 +104,11 @@ class Build(build_ext):
         self.swig_opts = None  # As it was before: it is read once more.
         self.finalize_options()
         super().run()
-        built = [Path(self.get_ext_fullpath(one.name)) for one in made]
-        if not all(path.exists() for path in built):
-            for path in built:  # One needs the other.
-                path.unlink(missing_ok=True)
+        for together in (made, [one for one in self.extensions if one.name.startswith("odradek.record.kernels.")]):
+            built = [Path(self.get_ext_fullpath(one.name)) for one in together]
+            if not all(path.exists() for path in built):
+                for path in built:  # One needs the other.
+                    path.unlink(missing_ok=True)
 
     def remove_earlier(self) -> None:
         """Removes what an earlier build compiled: Python would import it, and not the newer source beside it."""

@@ -52,6 +52,7 @@ LONGEST_FIRST = (
     "test_broker_differential_kafka",
     "test_doctor",
     "test_broker_kafka_tools",
+    "test_moving_kafka",
     "test_log_kafka",
     "test_bad_days_memory",
     "test_metrics",

@@ -11,7 +11,15 @@ import pytest
 
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
-from support.asking import created, fetch, fetch_all, produce, produced
+from odradek.record.batch import iter_batches
+from odradek.wire.messages.fetch import FetchResponse
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from support.asking import FETCH, created, delete, fetch, fetch_all, fetch_request, produce, produced
 from support.raw_client import RawClient
 from support.serving import Serving
 
@@ -115,3 +123,51 @@ def test_a_log_is_verified_beside_its_broker_and_repaired_when_that_is_stopped(
         assert produced(client, "bad", b"goes on") == int(second.stem)
     assert broker.stop() == 0
     assert main(["log", "verify", str(data)]) == 0
+
+
+def in_detail(client: RawClient, offset: int) -> tuple[ErrorCode, list[int]]:
+    """The error, and the offsets of some batches from `offset` on whose checksums are right."""
+    request = fetch_request("bad", offset, bytes_max=3 * SIZE)
+    (part,) = client.ask(request, FETCH, FetchResponse).responses[0].partitions
+    batches = iter_batches(part.records or b"")  # type: ignore[arg-type]  # What was received is bytes.
+    return ErrorCode(part.error_code), [one.base_offset for one in batches if one.is_intact]
+
+
+def test_damage_is_not_served_once_it_was_found(broker: Serving) -> None:
+    """As in Apache Kafka the broker sends what it has unread.  Who looks into a batch finds the damage."""
+    damaged, times = 3, [1_700_000_000_000 + number for number in range(RECORDS)]
+    with RawClient(broker.port) as client:
+        assert delete(client, "bad") == ErrorCode.NONE
+        created(client, "bad")
+        for number in range(RECORDS):
+            produced(client, "bad", b"%d" % (number % 10) * SIZE, timestamp_ms=times[number])
+        size = segments(broker)[0].stat().st_size // 10
+        flip(segments(broker)[0], size * damaged + 61)  # The length of its record.
+        assert in_detail(client, damaged) == (ErrorCode.NONE, [damaged + 1])
+        part = ListOffsetsPartition(partition_index=0, timestamp=times[damaged])
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="bad", partitions=[part])])
+        for _ in range(2):
+            (topic,) = client.ask(request, 5, ListOffsetsResponse).topics
+            assert ErrorCode(topic.partitions[0].error_code) == ErrorCode.CORRUPT_MESSAGE
+            assert in_detail(client, damaged) == (ErrorCode.CORRUPT_MESSAGE, [])
+        assert in_detail(client, damaged - 1) == (ErrorCode.NONE, [damaged - 1]), "it ends before the damage"
+        assert in_detail(client, damaged + 1) == (ErrorCode.NONE, [damaged + 1, damaged + 2])
+        assert produced(client, "bad", b"goes on") == RECORDS
+        assert fetch(client, "bad", RECORDS) == (ErrorCode.NONE, [(RECORDS, b"goes on")])
+        assert fetch_all(client, "good") == [(0, b"before")]
+    assert broker.errors().count("the log is damaged at byte") == 1
+
+
+def test_a_reader_that_walks_into_a_damage_is_told(broker: Serving) -> None:
+    """A length that can't be: the broker itself can't go on there."""
+    damaged = 3
+    size = segments(broker)[0].stat().st_size // 10
+    assert broker.stop() == 0  # So that nothing of the log is remembered, or looked at.
+    flip(segments(broker)[0], size * damaged + 8)
+    broker.start()
+    with RawClient(broker.port) as client:
+        errors = {in_detail(client, offset)[0] for offset in range(RECORDS)}
+        assert errors <= {ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE}
+        assert in_detail(client, damaged)[0] in errors
+        assert in_detail(client, damaged + 1) == (ErrorCode.NONE, [damaged + 1, damaged + 2])
+        assert produced(client, "bad", b"goes on") == RECORDS

@@ -23,6 +23,7 @@ ENVIRONMENT = {**os.environ, "ODRADEK_ROOMS": "0"}  # To compile would take minu
 RECORDS = {
     "small",
     "produce",
+    "validated",
     "consume",
     "latency",
     "partitions",

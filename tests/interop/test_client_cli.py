@@ -105,22 +105,6 @@ def test_lines_that_end_as_windows_has_it(run: Run, topic: str, tmp_path: Path) 
     assert run("consume", topic) == "a\nb\n"
 
 
-@pytest.mark.parametrize(
-    ("policy", "instead"),
-    [("compact", "every record is kept for ever"), ("compact,delete", "old segments are only deleted, by retention")],
-)
-def test_a_topic_that_is_to_be_compacted_comes_with_a_warning(
-    address: str, capfd: pytest.CaptureFixture[str], policy: str, instead: str
-) -> None:
-    name = f"cli-{uuid4().hex[:12]}"
-    assert main(["topic", "create", name, "-p", "1", "-c", f"cleanup.policy={policy}", "-b", address]) == 0
-    captured = capfd.readouterr()
-    assert captured.out == f"created {name} (1 partition)\n"
-    assert captured.err == (
-        f"odradek: an Odradek broker compacts nothing yet: with cleanup.policy={policy} {instead}\n"
-    )
-
-
 def test_lines_through_a_topic(run: Run, topic: str) -> None:
     lines = "".join(f"line {number}\n" for number in range(5_000))
     run("produce", topic, "--partition", "0", "--codec", "zstd", lines=lines)

@@ -402,6 +402,20 @@ def test_housekeeping_amid_a_large_one(broker: Here, client: RawClient, ways: Wa
     assert fetch(client, "t", 1) == (NO_ERROR, [(1, value())])
 
 
+def test_the_topic_is_compacted_from_the_middle_on(broker: Here, client: RawClient, ways: Ways) -> None:
+    """Its records have no keys, and were not to be read when the first of them came."""
+    stalled = Stalled(client, broker.directory)
+
+    def compact(running: Any) -> None:
+        (partition,) = running.shell.broker.partitions.values()
+        partition.configs = running.shell.broker.configs.for_topic({"cleanup.policy": "compact"})
+
+    broker.on_loop(compact)
+    assert answer(stalled.finish()) == (ErrorCode.INVALID_RECORD, -1)
+    assert (ways.begun, ways.done, ways.handed_back) == (1, 0, 1)
+    assert values(client) == [b"first"]
+
+
 @pytest.mark.parametrize("is_made_again", [False, True])
 def test_the_topic_is_deleted_in_the_middle(
     broker: Here, client: RawClient, is_made_again: bool, caplog: pytest.LogCaptureFixture

@@ -1,4 +1,4 @@
-"""What a running broker logs of topics: who made, altered and deleted them, and that nothing is compacted yet."""
+"""What a running broker logs of topics: who made, altered and deleted them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from support.raw_client import RawClient
 from support.serving import Serving, serving
 
 SECONDS_MAX = 150
-KEPT_FOR_EVER = "but nothing is compacted yet: every record is kept for ever"
-ONLY_DELETED = "but nothing is compacted yet: segments are only deleted, by retention"
 
 Event = dict[str, object]
 
@@ -102,7 +100,6 @@ def test_whom_the_certificate_names(tmp_path: Path) -> None:
 
 
 def test_what_the_broker_makes_for_itself(tmp_path: Path) -> None:
-    """It is compacted, were there compaction, and nobody needs to be told that it is not."""
     with serving(tmp_path, "--log-format=json") as broker, RawClient(broker.port) as client:
         client.ask(FindCoordinatorRequest(key="group"), 0, FindCoordinatorResponse)
         (event,) = told(broker)
@@ -118,30 +115,7 @@ def test_topics_that_lay_in_the_data_directory(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "data", tmp_path / "copied", ignore=lambda *_: ["metadata.sqlite"])
     with serving(tmp_path / "other", "--log-format=json", log_dirs=str(tmp_path / "copied")) as copy:
         text = "topics found in the data directories, and added to the metadata: orders"
-        assert messages(copy, logger="odradek.app.building") == [text]
-
-
-def test_nothing_is_compacted_yet(tmp_path: Path) -> None:
-    with serving(tmp_path, "--log-format=json") as broker:
-        admin = AdminClient({"bootstrap.servers": broker.address, "client.id": "the admin"})
-        create(admin, "kept", cleanup_policy="compact")
-        create(admin, "both", cleanup_policy="delete, compact")
-        create(admin, "deleted", cleanup_policy="delete")
-        assert messages(broker, "WARNING") == [
-            f"topic kept: cleanup.policy is compact, {KEPT_FOR_EVER}",
-            f"topic both: cleanup.policy is delete,compact, {ONLY_DELETED}",
-        ]
-        assert {event["client_id"] for event in told(broker, "WARNING")} == {"the admin"}
-
-
-def test_nothing_is_compacted_by_default_either(tmp_path: Path) -> None:
-    with serving(tmp_path, "--log-format=json", log_cleanup_policy="compact") as broker:
-        text = f"log.cleanup.policy is compact, {KEPT_FOR_EVER}"
-        assert messages(broker, "WARNING", "odradek.app.server") == [text]
-        admin = AdminClient({"bootstrap.servers": broker.address})
-        create(admin, "default")
-        create(admin, "deleted", cleanup_policy="delete")
-        assert messages(broker, "WARNING") == [f"topic default: cleanup.policy is compact, {KEPT_FOR_EVER}"]
+        assert messages(copy, logger="odradek.app.adoption")[:1] == [text]
 
 
 def test_a_thousand_topics_have_a_thousand_lines(tmp_path: Path) -> None:

@@ -20,6 +20,13 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -105,6 +112,22 @@ def test_retention_of_many_partitions(broker: TimedServing) -> None:
             (answer,) = client.ask(request, PRODUCE, ProduceResponse).responses
             assert not any(part.error_code for part in answer.partition_responses)
             wait_until_all_is_gone(client)
+
+
+def test_records_of_many_partitions_deleted_at_once(broker: TimedServing) -> None:
+    batch = bytes(encode_batch([(None, b"some", (), time.time_ns() // 1_000_000)]))
+    parts = [PartitionProduceData(index=index, records=batch) for index in range(MANY)]
+    produce = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
+    ends = [DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(MANY)]
+    delete = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=ends)], timeout_ms=60_000)
+    with RawClient(broker.port) as client:
+        create(client, "t", MANY)
+        client.ask(produce, PRODUCE, ProduceResponse)
+        with nobody_is_held_up(broker):
+            (deleted,) = client.ask(delete, 2, DeleteRecordsResponse).topics
+            assert {(part.low_watermark, part.error_code) for part in deleted.partitions} == {(1, 0)}
+            (described,) = client.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse).results
+            assert sum(len(topic.partitions) for topic in described.topics) == MANY
 
 
 def wait_until_all_is_gone(client: RawClient) -> None:

@@ -48,6 +48,7 @@ from odradek.wire.messages.offset_delete import (
 )
 from support.alike import Damage, Usual, lengthen
 from support.in_memory import Harness
+from support.kept import committed_offsets
 from support.members import stable
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ class Side(Harness):
     def kept(self) -> list[tuple[list[str], list[str]]]:
         """Of each shard: its groups, and what is committed."""
         return [
-            (sorted(shard.groups), [repr(record) for record in shard.offsets.records()])
+            (sorted(shard.groups), [repr(one) for one in committed_offsets(shard.offsets).items()])
             for shard in self.broker.groups.shards
         ]
 

@@ -36,8 +36,8 @@ TOPICS = {"orders": 3, "a-longer-name": 1}
 class Side(Harness):
     """A broker with two topics, and what became of everything that was sent to it."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, transaction_partition_verification_enable="false")
+    def __init__(self, directory: Path, **configs: str) -> None:
+        super().__init__(directory, transaction_partition_verification_enable="false", **configs)
         for name, partitions in TOPICS.items():
             topic = CreatableTopic(
                 name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
@@ -174,9 +174,12 @@ def story(random: Random) -> Iterator[Sent]:
         yield Sent(random.choice(versions), request, damage(random))
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
-    quick, slow = Side(tmp_path / "quick"), Forgetful(tmp_path / "slow")
+@pytest.mark.parametrize(
+    ("seed", "configs"),
+    [*((seed, {}) for seed in range(8)), *((seed, {"odradek_record_validation": "records"}) for seed in range(2))],
+)
+def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int, configs: dict[str, str]) -> None:
+    quick, slow = Side(tmp_path / "quick", **configs), Forgetful(tmp_path / "slow", **configs)
     for number, sent in enumerate(story(Random(seed))):
         frame = frame_for(quick, sent, number)
         quick.play(frame)

@@ -126,17 +126,3 @@ def test_arrow_columns_make_the_same_batch_as_single_records(life: str) -> None:
         assert batch == encode_batch(rows[start:stop], codec)
 
     check()
-
-
-@pytest.mark.parametrize("life", LIVES)
-def test_validate_agrees_with_reading(life: str) -> None:
-    validate = kernel("decode", life).validate
-
-    @settings(max_examples=60)
-    @given(records(), st.integers(-2, 2))
-    def check(rows: list[RecordIn], more: int) -> None:
-        payload = Batch.checked(encode_batch(rows)).payload
-        count = max(len(rows) + more, 0)
-        assert validate(payload, count) == (-1 if count == len(rows) else min(count, len(rows)))
-
-    check()

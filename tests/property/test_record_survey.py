@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import INT64_MAX, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, INT64_MAX, Offset, TimestampMs
 from odradek.record import survey as surveying
 from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 from odradek.record.records import decode
 from odradek.record.survey import Found, Surveyed, survey
+from odradek.record.unpack import unpack
 from support.record_kernels import INT64, LIVES, kernel, records
 
 RECORDS_COUNT_POSITION = 57
@@ -43,7 +44,7 @@ def by_hand(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
 
 def by_kernel(batch: Batch, wanted: int, start: int) -> Surveyed | ErrorCode:
     try:
-        return survey(batch, wanted=TimestampMs(wanted), start=Offset(start))
+        return survey(batch, unpack(batch, INT32_MAX), wanted=TimestampMs(wanted), start=Offset(start))
     except Refused as refused:
         return refused.code
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from odradek.base.units import DAY_MS, TimestampMs
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from scenario.world import World, clients, error, milliseconds, options
+from support import cleaning
 
 
 def broker(world: World, arguments: list[str]) -> None:
@@ -42,6 +45,17 @@ def kill(world: World, arguments: list[str]) -> None:
     world.is_stalled = False
 
 
+def compact(world: World, arguments: list[str]) -> None:
+    """compact: of the state topics only the last record of each key is left, and tombstones are long gone."""
+    now = world.harness.now.wall
+    for name, partition in world.harness.broker.partitions.items():
+        if name.topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            partition.log.reap(now)
+            partition.log.roll(now)
+            for later in (now, now + 2 * DAY_MS):
+                cleaning.compact(partition.log, TimestampMs(later))
+
+
 def disk(world: World, arguments: list[str]) -> None:
     """disk stalls, disk goes on"""
     world.is_stalled = arguments == ["stalls"]
@@ -60,6 +74,7 @@ VERBS = {
     "after": after,
     "restart": restart,
     "kill": kill,
+    "compact": compact,
     "disk": disk,
     "hang-up": hang_up,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scenario.interpreter import VERBS, parse, play, shown
+from scenario.interpreter import VERBS, outcomes, parse, play, shown
 from scenario.world import World
 from support.loop_time import hold_ms_max
 
@@ -40,6 +40,17 @@ def test_story(path: Path, tmp_path: Path) -> None:
         play(lines, world)
         longest.append(world.harness.longest_ns)
     assert min(longest) < hold_ms_max() * NS_PER_MS, "nobody is held up"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_story_in_which_all_state_is_compacted_after_each_action(path: Path, tmp_path: Path) -> None:
+    """It goes on as it would have, also where the broker is stopped and reads its state again."""
+    world = World(tmp_path)
+    for line in parse(path.read_text()):
+        assert play([line], world)[0].expected == line.expected, line.text
+        if line.is_action and not line.text.startswith("broker ") and not world.is_stalled:
+            assert outcomes(world, "compact") == []
 
 
 def test_a_story_is_shown_as_it_is_written() -> None:

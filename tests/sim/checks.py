@@ -29,7 +29,7 @@ def lost(history: History) -> Iterator[str]:
     last_failure_us = max(history.power_failures_us, default=-1)
     there = {seen.value for records in history.final.values() for seen in records}
     for sent in history.sent.values():
-        if sent.acknowledged_us is None or sent.value in there:
+        if sent.acknowledged_us is None or sent.value in there or history.may_be_gone(sent.value):
             continue
         if sent.is_durable or sent.invoked_us > last_failure_us:
             yield f"{sent.value} was acknowledged at {sent.partition}@{sent.offset} and is lost"
@@ -75,7 +75,8 @@ def changed(history: History) -> Iterator[str]:
             yield f"{seen.partition}@{seen.offset} was {first.value} to {first.reader}, {seen.value} to {seen.reader}"
     final = {(seen.partition, seen.offset) for records in history.final.values() for seen in records}
     for (partition, offset, era), seen in values.items():
-        if (partition not in loose or era == history.era) and (partition, offset) not in final:
+        is_sure = (partition not in loose or era == history.era) and not history.may_be_gone(seen.value)
+        if is_sure and (partition, offset) not in final:
             yield f"{partition}@{offset} was {seen.value} to {seen.reader} and is gone"
 
 

@@ -124,6 +124,7 @@ class History:
     fetched: list[Fetched] = field(default_factory=list)
     owners: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
     power_failures_us: list[int] = field(default_factory=list)
+    is_compacted: bool = False  # What was aborted may be gone; each record has a key of its own.
     files: str = ""  # A digest of the disks at the end,
     traffic: str = ""  # and of every byte on every connection.
 
@@ -133,6 +134,11 @@ class History:
     @property
     def era(self) -> int:
         return len(self.power_failures_us)
+
+    def may_be_gone(self, value: Value) -> bool:
+        sent = self.sent.get(value)
+        is_open = sent is not None and sent.transaction is not None and not sent.transaction.is_committed
+        return self.is_compacted and is_open
 
     @property
     def digest(self) -> str:

@@ -56,6 +56,7 @@ class World:
             TRANSACTIONAL: self.random.randrange(1, 4),
         }
         segments = {"internal.segment.bytes": self.random.choice(("1500", "8000", "1073741824"))}
+        segments |= self._compaction()
         self.around = Surroundings(self.clock, self.network, self.history, (BROKER, PORT), topics, segments)
         self.broker = SimBroker(
             BrokerId(1),
@@ -69,10 +70,24 @@ class World:
         self.clients = self._clients()
         self.faults = Faults(self.random, self.clock, self.network, self.broker, self.history, only=faults)
 
+    def _compaction(self) -> dict[str, str]:
+        """What the topics are configured with in worlds where they are compacted."""
+        random = Random(f"compaction {self.seed}")
+        self.history.is_compacted = random.random() < 0.4
+        if not self.history.is_compacted:
+            return {}
+        return {
+            "cleanup.policy": random.choice(("compact", "compact,delete")),
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": random.choice(("0", "2000")),
+            "max.compaction.lag.ms": random.choice(("3000", "9223372036854775807")),
+        }
+
     def _configs(self) -> dict[str, str]:
         choose = self.random.choice
         return {
             "log.roll.ms": choose(("5000", "20000", "604800000")),
+            "log.cleaner.backoff.ms": "500",
             "log.index.interval.bytes": choose(("100", "4096")),
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.num.partitions": "2",

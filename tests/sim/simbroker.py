@@ -136,7 +136,6 @@ class SimBroker:
         now = self.node.now()
         membership = metadata.prepare(self.id, INT32_MAX, to_text(self._new_uuid()))
         storage = Storage([self._directory(metadata, membership)])
-        storage.adopted(metadata.adopt(storage.topics(), self.id, self._new_uuid))
         metadata.register(BrokerInfo(self.id, (self._endpoint,)), now.wall)
         entropy = Entropy(lambda: self._random.randrange(INT32_MAX), self._new_uuid)
         broker = Broker(self.id, metadata.view(), storage, self._configs, entropy)

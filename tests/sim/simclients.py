@@ -105,7 +105,7 @@ def batch_of(
 ) -> bytes:
     return bytes(
         encode_batch(
-            [(None, value.encode(), (), timestamp_ms) for value in values],
+            [(value.encode(), value.encode(), (), timestamp_ms) for value in values],
             producer_id=ProducerId(producer_id),
             producer_epoch=ProducerEpoch(epoch),
             base_sequence=sequence,

@@ -5,15 +5,18 @@ the sync of its directory, and nothing orders the two.  `crash()` gives the disk
 
 - of each file's unsynced writes and truncations, in order, each is there, is lost, or (a write) is there in part, by
   sectors; a hole reads as zeros; now and then one bit of what was not synced is wrong;
-- of each directory's unsynced changes a prefix is there.
+- of each directory's unsynced changes a prefix is there, as a journal leaves it; where `reorders` is set any of them
+  are, if only each name's are there in order.
 
 `kill()` gives the disk after the process alone died: everything written is there.
 
 Where `drops_unsynced` is set, a sync that fails takes what it was to make safe with it, as on Linux: the process still
-sees it, no later sync makes it safe, and the next process, for which the file is read anew, does not see it.
+sees it, no later sync makes it safe, and the next process, for which the file is read anew, does not see it.  With
+`caches_dropped` that one sees it, too.
 
-`fail_call(n)` lets the n-th call from then on fail once, having done nothing; `calls` counts them.  Where
-`reads_fail` is False it is the first call from the n-th on that changes something.
+`fail_call(n)` lets the n-th call from then on fail once, having done nothing; `calls` counts them.  Where `reads_fail`
+is False it is the first call from the n-th on that changes something.  `stop_at(n)` ends the process there: Stopped is
+raised by that call, which does nothing, and by each one after it.
 """
 
 from __future__ import annotations
@@ -37,21 +40,46 @@ class SimLock:
         self._held.discard(self._path)
 
 
+class Stopped(BaseException):
+    """Raised where the process ends: nobody catches that."""
+
+
 Names = dict[str, "Node | None"]  # Of one directory; None is a directory itself.
+Change = dict[str, "tuple[Node | None] | None"]  # What names have got; None: they are gone.
 
 
 @dataclass
 class Folder:
     live: Names = field(default_factory=dict)
     durable: Names = field(default_factory=dict)
-    pending: list[Names] = field(default_factory=list)  # What it looked like after each unsynced change.
+    pending: list[Change] = field(default_factory=list)
 
-    def changed(self) -> None:
-        self.pending.append(dict(self.live))
+    def change(self, change: Change) -> None:
+        apply(self.live, change)
+        self.pending.append(change)
 
     def sync(self) -> None:
         self.durable = dict(self.live)
         self.pending.clear()
+
+    def survived(self, random: Random, *, reorders: bool) -> Names:
+        names = dict(self.durable)
+        kept = random.randrange(len(self.pending) + 1)
+        missed: set[str] = set()
+        for number, change in enumerate(self.pending):
+            if missed.isdisjoint(change) and (random.random() < 0.5 if reorders else number < kept):
+                apply(names, change)
+            else:
+                missed |= change.keys()
+        return names
+
+
+def apply(names: Names, change: Change) -> None:
+    for name, node in change.items():
+        if node is None:
+            names.pop(name, None)
+        else:
+            names[name] = node[0]
 
 
 class SimDisk:
@@ -64,6 +92,8 @@ class SimDisk:
         self.room: int | None = None  # Bytes that can still be written; None: any.
         self.fails_to_sync = False
         self.drops_unsynced = False
+        self.caches_dropped = False
+        self.reorders = False
         self.reads_fail = True
         self.failures = 0  # Of all kinds, so far.
         self.now_ms = 0
@@ -71,6 +101,7 @@ class SimDisk:
         self._fails_at = -1
         self._fails_on = False
         self._fails_with = errno.EIO
+        self._stops_at: int | None = None
         self._locks: set[str] = set()
 
     def fail_call(self, number: int, error: int = errno.EIO) -> None:
@@ -83,8 +114,14 @@ class SimDisk:
         self.fail_call(number, error)
         self._fails_on = True
 
+    def stop_at(self, number: int | None) -> None:
+        """Of the calls to come, 0 is the next; None: the process goes on."""
+        self._stops_at = None if number is None else self.calls + number
+
     def count(self, path: str, *, is_read: bool = False) -> None:
         number, self.calls = self.calls, self.calls + 1
+        if self._stops_at is not None and number >= self._stops_at:
+            raise Stopped(path)
         if not 0 <= self._fails_at <= number or (is_read and not self.reads_fail):
             return
         if not self._fails_on:
@@ -97,6 +134,21 @@ class SimDisk:
         self.room, self.reads_fail, self.fails_to_sync = other.room, other.reads_fail, other.fails_to_sync
         self.calls = other.calls
         self._fails_at, self._fails_on, self._fails_with = other._fails_at, other._fails_on, other._fails_with
+
+    @property
+    def is_failing(self) -> bool:
+        """True if some call to come will fail."""
+        return self.fails_to_sync or self._fails_at >= 0 or self.room is not None
+
+    def suspend(self) -> dict[str, object]:
+        """Lets all calls succeed, and count nothing, until `resume`."""
+        names = ("calls", "room", "fails_to_sync", "_fails_at", "_stops_at")
+        trouble = {name: getattr(self, name) for name in names}
+        self.room, self.fails_to_sync, self._fails_at, self._stops_at = None, False, -1, None
+        return trouble
+
+    def resume(self, trouble: dict[str, object]) -> None:
+        vars(self).update(trouble)
 
     def mend(self) -> None:
         """No call fails any more."""
@@ -127,8 +179,8 @@ class SimDisk:
         folder, name = self._split(path)
         node = folder.live.get(name)
         if node is None:
-            node = folder.live[name] = Node()
-            folder.changed()
+            node = Node()
+            folder.change({name: (node,)})
         else:
             node.truncate(0)
         return SimFile(self, path, node)
@@ -152,9 +204,8 @@ class SimDisk:
         assert target is folder, "only within a directory"
         if old_name not in folder.live:
             raise DiskFailed(errno.ENOENT, "no such file", old)
-        node = folder.live.pop(old_name)
-        folder.live[new_name] = node
-        folder.changed()
+        node = folder.live[old_name]
+        folder.change({old_name: None, new_name: (node,)})
         if node is None:
             self._move_folders(old, new)
 
@@ -166,16 +217,15 @@ class SimDisk:
     def unlink(self, path: str) -> None:
         self.count(path)
         folder, name = self._split(path)
-        if folder.live.pop(name, None) is not None:
-            folder.changed()
+        if folder.live.get(name) is not None:
+            folder.change({name: None})
 
     def make_directory(self, path: str) -> list[str]:
         self.count(path)
         parent, _, name = path.rpartition("/")
         changed = [] if parent in self.folders else self.make_directory(parent)
         if name not in self.folders[parent].live:
-            self.folders[parent].live[name] = None
-            self.folders[parent].changed()
+            self.folders[parent].change({name: (None,)})
             self.folders[path] = Folder()
             changed.append(parent)
         return changed
@@ -186,8 +236,7 @@ class SimDisk:
         folder = self.folders[parent]
         if name in folder.live:
             assert not self.folders[path].live, "a directory must be empty to be removed"
-            del folder.live[name]
-            folder.changed()
+            folder.change({name: None})
 
     def sync_directory(self, path: str) -> None:
         self.count(path)
@@ -215,10 +264,11 @@ class SimDisk:
         survivor = SimDisk()
         survivor.folders = self.folders
         survivor.now_ms = self.now_ms
-        survivor.drops_unsynced = self.drops_unsynced
+        survivor.drops_unsynced, survivor.reorders = self.drops_unsynced, self.reorders
+        survivor.caches_dropped = self.caches_dropped
         for folder in self.folders.values():
             for node in folder.live.values():
-                if node is not None:
+                if node is not None and not self.caches_dropped:
                     node.reread()
         return survivor
 
@@ -231,13 +281,12 @@ class SimDisk:
     def crash(self, random: Random) -> SimDisk:
         survivor = SimDisk()
         survivor.now_ms = self.now_ms
-        survivor.drops_unsynced = self.drops_unsynced
+        survivor.drops_unsynced, survivor.reorders = self.drops_unsynced, self.reorders
+        survivor.caches_dropped = self.caches_dropped
         nodes: dict[int, Node] = {}
         for path, folder in self.folders.items():
-            states = [folder.durable, *folder.pending]
-            found = states[random.randrange(len(states))]
             names: Names = {}
-            for name, node in found.items():
+            for name, node in folder.survived(random, reorders=self.reorders).items():
                 if node is not None and id(node) not in nodes:
                     nodes[id(node)] = node.crashed(random, may_flip=".log" in name or "index" in name)
                 names[name] = None if node is None else nodes[id(node)]

@@ -63,8 +63,9 @@ class Node:
         for position, data in self.pending:
             fate = random.random()
             if fate < 0.6:
+                is_same = data is not None and content[position : position + len(data)] == data
                 apply(content, position, data)
-                if may_flip and data and random.random() < 0.05:
+                if may_flip and data and not is_same and random.random() < 0.05:
                     end = position + len(data)
                     content[random.randrange(max(end - FLIPPED_BYTES, position), end)] ^= 1 << random.randrange(8)
             elif fate < 0.8 and data:
@@ -122,8 +123,8 @@ class SimFile:
             if self._disk.fails_to_sync:
                 self._disk.failures += 1
                 raise DiskFailed(errno.EIO, "sync failed", self.path)
-        except DiskFailed:
-            if self._disk.drops_unsynced:
+        except DiskFailed as failure:
+            if self._disk.drops_unsynced and not failure.is_out_of_files:  # No sync says that.
                 self._node.drop()
             raise
         self._node.sync()

@@ -15,6 +15,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
+from odradek.core.cleaner import Clean
 from odradek.core.coordinators.shards import Load
 from odradek.core.effects import (
     Change,
@@ -29,9 +30,11 @@ from odradek.core.effects import (
     TakeProducerIds,
     Work,
 )
+from odradek.core.log_starts import WriteStarts, WroteStarts
 from odradek.core.lookups import Lookup
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
+from odradek.core.moving import Copying
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.disk import FileSlice
 from odradek.net.metadata import Metadata
@@ -144,12 +147,23 @@ class SimShell:
                 self.threads.submit(Pool.LOADS, effect.run, self._then(self.broker.loaded))
             case Lookup():
                 self.threads.submit(Pool.READS, effect.run, self._then(lambda found, _: self.broker.looked_up(found)))
+            case Clean() | Copying() | WriteStarts():
+                self._start_on_logs(effect)
             case TakeProducerIds():
                 self._changes_under_way += 1
                 self.threads.submit(Pool.PRODUCER_IDS, lambda: self._take_ids(effect), self._took_ids)
             case CreateTopics() | GrowTopics() | DeleteTopics():
                 self._changes_under_way += 1
                 self.threads.submit(CHANGES, lambda: self._change(effect), self._change_ended)
+
+    def _start_on_logs(self, effect: Clean | Copying | WriteStarts) -> None:
+        match effect:
+            case Clean():
+                self.threads.submit(Pool.CLEANER, lambda: effect.run(_unhurried), self._then(self.broker.cleaned))
+            case Copying():
+                self.threads.submit(Pool.MOVES, effect.run, self._then(self.broker.copied))
+            case WriteStarts():
+                self.threads.submit(Pool.SYNCS, effect.run, self._then(self._wrote_starts))
 
     def _then(self, event: Callable[..., None]) -> Callable[[object], None]:
         """Tells the broker of what has ended."""
@@ -159,6 +173,10 @@ class SimShell:
             self.settle()
 
         return ended
+
+    def _wrote_starts(self, wrote: WroteStarts, now: Moment) -> None:
+        for _ in self.broker.wrote_starts(wrote, now):
+            pass
 
     def _synced(self, synced: Synced) -> None:
         self.broker.synced(synced, self.now())
@@ -247,3 +265,7 @@ class SimShell:
         self._is_stopped = True
         self.broker.lot.complete_all()
         self._answer()
+
+
+def _unhurried(_count: int) -> None:
+    """Holds no pass back."""

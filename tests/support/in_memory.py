@@ -15,15 +15,22 @@ from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
 from odradek.api.gate import Admission, Gate
 from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
+from odradek.core.altering import put_in_force
 from odradek.core.broker import Broker
+from odradek.core.cleaner import Clean
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
+from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators.shards import Load
 from odradek.core.effects import (
+    AlterConfigs,
+    Altered,
     Changed,
     Chores,
+    ConfigOwner,
     CreateTopics,
     DeleteTopics,
     Effect,
@@ -33,8 +40,10 @@ from odradek.core.effects import (
     Work,
 )
 from odradek.core.entropy import Entropy
+from odradek.core.log_starts import WriteStarts
 from odradek.core.lookups import Lookup
 from odradek.core.moment import Moment
+from odradek.core.moving import Copying
 from odradek.core.parked import Parked
 from odradek.core.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
@@ -78,6 +87,7 @@ class Harness:
 
     def __init__(self, directory: Path, **configs: str) -> None:
         self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
+        self.dynamic = Dynamic({}, {})
         self.opening_ms = 0  # How long it takes to open all logs.
         self.disk = RealDisk()
         self.configs = BrokerConfigs.parse({key.replace("_", "."): value for key, value in configs.items()})
@@ -214,7 +224,9 @@ class Harness:
         self.settle()
 
     def keep_house_in_pieces(self) -> None:
-        pieces = self.broker.keep_house(self.now)
+        self._in_slices(self.broker.keep_house(self.now))
+
+    def _in_slices(self, pieces: Iterator[None]) -> None:
         is_done = False
         while not is_done:
             with self.callback():
@@ -237,6 +249,10 @@ class Harness:
                 if isinstance(effect, Work):
                     effect.run()
                     effect.ended()
+                elif isinstance(effect, Copying):
+                    self.broker.copied(effect.run(), self.now)
+                elif isinstance(effect, WriteStarts):
+                    self._in_slices(self.broker.wrote_starts(effect.run(), self.now))
                 else:
                     self._carry_out(effect)
 
@@ -255,20 +271,53 @@ class Harness:
                 loaded = effect.run()
                 with self.callback():
                     self.broker.loaded(loaded, self.now)
+            case Clean():
+                cleaned = effect.run(lambda _: None)
+                with self.callback():
+                    self.broker.cleaned(cleaned, self.now)
             case Lookup():
                 looked_up = effect.run()
                 with self.callback():
                     self.broker.looked_up(looked_up)
+            case _:
+                self._change(effect)
+
+    def _change(self, effect: Effect) -> None:
+        match effect:
             case CreateTopics():
                 self.broker.changed(Changed(effect.token, {topic.name: topic for topic in effect.topics}), self.now)
             case DeleteTopics():
                 self.broker.changed(Changed(effect.token, dict.fromkeys(effect.topics)), self.now)
+            case AlterConfigs():
+                self._in_slices(put_in_force(self.broker, self._altered(effect), self.now))
             case GrowTopics():
                 grown = {}
                 for name, growth in effect.topics.items():
                     topic = self.broker.view.topics[name]
                     grown[name] = type(topic)(name, topic.id, topic.partitions + growth.added, topic.configs)
                 self.broker.changed(Changed(effect.token, grown), self.now)
+
+    def _altered(self, change: AlterConfigs) -> Altered:
+        """As net/config_changes.py does it in the metadata tree."""
+        topics: dict[TopicName, Mapping[str, str]] = {}
+        refused: dict[ConfigOwner, Refused] = {}
+        configs, dynamic = None, self.dynamic
+        for owner, edit in change.edits.items():
+            try:
+                if owner.is_topic:
+                    topic = self.broker.view.topics.get(TopicName(owner.name))
+                    after = altered_topic(self.configs, topic.configs if topic else {}, edit)
+                    if topic is None:
+                        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    topics[topic.name] = after
+                else:
+                    dynamic, configs = altered_broker(configs or self.configs, dynamic, edit, for_all=not owner.name)
+            except Refused as refusal:
+                refused[owner] = refusal
+        if change.is_dry:
+            return Altered(change.token, refused=refused)
+        self.dynamic = dynamic
+        return Altered(change.token, topics, configs, (), refused)
 
 
 def frame_of(message: object, version: int, correlation: int, client: str) -> bytes:

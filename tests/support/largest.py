@@ -10,18 +10,33 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.messages import add_partitions_to_txn, leave_group, list_offsets, offset_fetch, write_txn_markers
+from odradek.wire.messages import (
+    add_partitions_to_txn,
+    alter_configs,
+    incremental_alter_configs,
+    leave_group,
+    list_offsets,
+    offset_fetch,
+    write_txn_markers,
+)
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
+from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.describe_producers import DescribeProducersRequest
 from odradek.wire.messages.describe_producers import TopicRequest as ProducersOf
 from odradek.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -31,8 +46,10 @@ from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.list_transactions import ListTransactionsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -107,6 +124,34 @@ def _metadata(known: Known) -> MetadataRequest:
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
 
+def _delete_records(known: Known) -> DeleteRecordsRequest:
+    parts = [DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(ELEMENTS)]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=known.topic, partitions=parts)], timeout_ms=1_000)
+
+
+def _delete_records_of_topics(known: Known) -> DeleteRecordsRequest:
+    topics = [
+        DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+        for name in names(ELEMENTS // 2)
+    ]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=1_000)
+
+
+def _move(known: Known) -> AlterReplicaLogDirsRequest:
+    topics = [AlterReplicaLogDirTopic(name=known.topic, partitions=list(range(ELEMENTS)))]
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/nowhere", topics=topics)])
+
+
+def _describe_log_dirs(known: Known) -> DescribeLogDirsRequest:
+    topics = [DescribableLogDirTopic(topic=known.topic, partitions=list(range(ELEMENTS)))]
+    return DescribeLogDirsRequest(topics=topics)
+
+
+def _describe_log_dirs_of_topics(known: Known) -> DescribeLogDirsRequest:
+    topics = [DescribableLogDirTopic(topic=name, partitions=[0]) for name in names(ELEMENTS // 2)]
+    return DescribeLogDirsRequest(topics=topics)
+
+
 def _create_topics(known: Known) -> CreateTopicsRequest:
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -139,6 +184,30 @@ def _describe_configs(known: Known) -> DescribeConfigsRequest:
         for name in names(ELEMENTS // 2)
     ]
     return DescribeConfigsRequest(resources=resources)
+
+
+def _alter_configs(known: Known) -> IncrementalAlterConfigsRequest:
+    edits = [incremental_alter_configs.AlterableConfig(name="retention.ms", config_operation=0, value="1")]
+    resources = [
+        incremental_alter_configs.AlterConfigsResource(resource_type=2, resource_name=name, configs=edits)
+        for name in names(ELEMENTS // 2)
+    ]
+    return IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+
+
+def _alter_keys(known: Known) -> IncrementalAlterConfigsRequest:
+    edits = [incremental_alter_configs.AlterableConfig(name=name, config_operation=0, value="1") for name in names()]
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type=2, resource_name=known.topic, configs=edits)
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+
+def _replace_configs(known: Known) -> alter_configs.AlterConfigsRequest:
+    value = [alter_configs.AlterableConfig(name="retention.ms", value="1")]
+    resources = [
+        alter_configs.AlterConfigsResource(resource_type=2, resource_name=name, configs=value)
+        for name in names(ELEMENTS // 2)
+    ]
+    return alter_configs.AlterConfigsRequest(resources=resources, validate_only=False)
 
 
 def _join(known: Known) -> JoinGroupRequest:
@@ -305,7 +374,15 @@ _REQUESTS: dict[ApiKey, dict[str, _Way]] = {
     ApiKey.API_VERSIONS: {"all": (lambda _: ApiVersionsRequest(), 3)},
     ApiKey.CREATE_TOPICS: {"validated": (_create_topics, 7), "too many": (_create_too_many, 7)},
     ApiKey.DELETE_TOPICS: {"names": (_delete_topics, 6)},
+    ApiKey.DELETE_RECORDS: {"partitions": (_delete_records, 2), "topics": (_delete_records_of_topics, 2)},
     ApiKey.DESCRIBE_CONFIGS: {"topics": (_describe_configs, 4)},
+    ApiKey.ALTER_CONFIGS: {"topics": (_replace_configs, 2)},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"topics": (_alter_configs, 1), "keys": (_alter_keys, 1)},
+    ApiKey.LIST_CONFIG_RESOURCES: {
+        "types": (lambda _: ListConfigResourcesRequest(resource_types=[2, 4] * (ELEMENTS // 2)), 1)
+    },
+    ApiKey.ALTER_REPLICA_LOG_DIRS: {"partitions": (_move, 2)},
+    ApiKey.DESCRIBE_LOG_DIRS: {"partitions": (_describe_log_dirs, 5), "topics": (_describe_log_dirs_of_topics, 5)},
     ApiKey.CREATE_PARTITIONS: {"names": (_create_partitions, 3)},
     ApiKey.DESCRIBE_CLUSTER: {"all": (lambda _: DescribeClusterRequest(include_cluster_authorized_operations=True), 0)},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {

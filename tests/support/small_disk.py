@@ -1,8 +1,11 @@
-"""A disk that a test can fill: a small tmpfs, mounted for the time of the test."""
+"""A disk that a test can fill, or pull: a small file system, mounted for the time of the test."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,18 +14,46 @@ from pathlib import Path
 import pytest
 
 PIECE_BYTES = 1 << 16
+_SHUTDOWN, _WITHOUT_FLUSH = 0x8004587D, 2  # Of <linux/ext4.h>.
 
 
 @contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
     """Skips the test where mounting is not permitted."""
+    with _mounted(path, "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs"):
+        yield path
+
+
+@contextmanager
+def failing_disk(path: Path, mebibytes: int) -> Iterator[Path]:
+    """A disk for `pull`: ext4 in a file.  Skips the test as small_disk does."""
+    image = path.with_name(f"{path.name}.image")
+    with image.open("wb") as file:
+        file.truncate(mebibytes << 20)
+    make = shutil.which("mkfs.ext4") or "/sbin/mkfs.ext4"
+    if not Path(make).exists():
+        pytest.skip("there is no mkfs.ext4")
+    subprocess.run([make, "-q", str(image)], check=True)
+    with _mounted(path, "-o", "loop", str(image)):
+        yield path
+
+
+def pull(path: Path) -> None:
+    """From now on every call on the file system of `path` that needs its device ends with EIO."""
+    descriptor = os.open(path, os.O_RDONLY)
+    fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", _WITHOUT_FLUSH))
+    os.close(descriptor)
+
+
+@contextmanager
+def _mounted(path: Path, *arguments: str) -> Iterator[None]:
     path.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)]
+    command = ["mount", *arguments, str(path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        pytest.skip(f"a tmpfs can't be mounted here: {done.stderr.strip()}")
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
     try:
-        yield path
+        yield
     finally:
         if subprocess.run(["umount", str(path)], check=False).returncode:
             subprocess.run(["umount", "--lazy", str(path)], check=True)

@@ -6,9 +6,9 @@ v1: synonyms (KIP-226).  v3: types and documentation (KIP-569).  v4: flexible.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 
 from odradek.api.call import Call
+from odradek.api.config_resources import ResourceType
 from odradek.api.describing import REPEATS_MAX
 from odradek.api.parts import Parts, pauses
 from odradek.base.errors import ErrorCode, Refused
@@ -25,11 +25,6 @@ from odradek.wire.messages.describe_configs import (
 )
 
 CONFIGS_PER_PART = 4
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
 
 
 def handle(call: Call, body: DescribeConfigsRequest) -> Parts[DescribeConfigsResponse]:
@@ -106,7 +101,7 @@ def _topic_entries(call: Call, name: str, names: list[str] | None) -> Iterable[C
 
 def _broker_entries(call: Call, name: str, names: list[str] | None) -> Iterable[ConfigEntry]:
     if name == "":
-        return ()  # These are defaults for all brokers, of which none can be set yet.
+        return call.broker.configs.describe_for_all(names)
     if name != str(call.broker.id):
         text = f"Unexpected broker id, expected {call.broker.id} or empty string, but received {name}"
         raise Refused(ErrorCode.INVALID_REQUEST, text)

@@ -83,8 +83,11 @@ class LargeProduce:
         return self._template.known.end_bytes
 
     def finish(self, crc: int, tail: bytes, now: Moment) -> plain_produce.PlainStaged | None:
-        """All of it was received and written.  None if something is wrong with it, and nothing was done."""
-        if crc != self.arrival.batch.crc or any(tail):
+        """All of it was received and written.  None if something is wrong with it, and nothing was done.
+
+        Or if the topic has come to ask something of the records, which were not read.
+        """
+        if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._partition.configs):
             return None
         try:
             all_replicas = self._template.acks == produce.ACKS_ALL

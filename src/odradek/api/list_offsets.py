@@ -9,7 +9,8 @@ unused without remote storage.
 Order: what has to be read for an answer is looked up beside the loop; later requests of the connection may be carried
 out before, and are answered after.  Who leads the partition is looked at again when the answer comes.
 Differs from Kafka: -3 is the greatest timestamp of the records that can be read; Kafka finds nothing if a record beyond
-them has a greater one.  A batch whose records unpack to more than 64 MiB is CORRUPT_MESSAGE.
+them has a greater one.  A batch whose records unpack to more than 64 MiB is INVALID_RECORD, like one with a record
+larger than max.decompressed.message.bytes.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from odradek.api.outcome import PAUSE, Slices, Wait
 from odradek.api.parts import pauses
 from odradek.api.produce_parts import TOPIC_IDS_SINCE, is_transactional, join_together, topic_name
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.limits import RECORD_ERRORS_MAX, SLICE_ELEMENTS
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, SECOND_MS, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core import ingress
@@ -36,7 +36,9 @@ from odradek.core.staging import Append
 from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
 from odradek.record.batch import Batch, BatchHeader
 from odradek.record.compression import Codec
+from odradek.record.validation import RecordsRefused
 from odradek.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -49,6 +51,7 @@ from odradek.wire.schema import maker
 Response = TypeVar("Response", ProduceResponse, None)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = _ACKS = 0, 1, -1
+LOOKED_INTO_PARTS = 10  # Of a slice: what a small batch whose records are read costs more than another.
 FIRST_WRITE_PARTS = 20  # Of a slice: what the first write in a leader epoch costs more than another.
 SYNC_MS_MIN = 5 * SECOND_MS
 ZSTD_SINCE = 7
@@ -133,7 +136,7 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
 
 
 def _takes_long(call: Call, body: ProduceRequest) -> bool:
-    """True if the request has very many partitions, or a batch that a thread has to look into.
+    """True if the request has very many partitions, a batch that a thread has to look into, or some others like that.
 
     Also if it has some partitions that nobody has written to in this leader epoch: that takes a file or two for each.
     """
@@ -193,18 +196,18 @@ def _stage_topic_in_slices(
 
     A batch that is done leaves only its answer: of a hundred thousand batches the rest is most of their memory.
     """
-    parts = []
+    parts, named_max = [], _named_max(body, topic)
     for part in topic.partition_data:
         try:
             name = topic_name(call, topic)  # Checked again: time passes between two batches.
             looked_into = yield from _looked_into_beside(call, name, part)
         except Refused as refused:
-            parts.append(_refused(part.index, refused))
+            parts.append(_refused(part.index, refused, named_max))
         else:
             partition = call.broker.partitions.get(TopicPartition(name, part.index))
             is_new = partition is not None and partition.is_new_to_leader
             appended: list[Appended] = []
-            parts.append(_stage_partition(call, body, name, part, appended, looked_into))
+            parts.append(_stage_partition(call, body, name, part, appended, named_max, looked_into))
             call.broker.commit(call.now)  # Nothing is staged while others have their turn.
             for one in appended:
                 if one.append.refused is not None:
@@ -213,6 +216,8 @@ def _stage_topic_in_slices(
                     waiting.add(one)
             if is_new:
                 yield from pauses(FIRST_WRITE_PARTS)
+            if partition is not None and ingress.is_particular(partition.configs):
+                yield from pauses(LOOKED_INTO_PARTS)
         part.records = None
         yield PAUSE
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
@@ -223,26 +228,35 @@ def _looked_into_beside(
 ) -> Generator[Wait, object, Batch | None]:
     """Returns the batch as the topic wants it if a thread has to look into it, else None.
 
-    Raises Refused.
+    It is looked into again if the topic's configuration has changed meanwhile.  Raises Refused.
     """
-    partition = call.broker.partition(topic, part.index)
-    if not part.records or not ingress.needs_thread(partition, part.records):
-        return None
-    batch = ingress.checked(partition, part.records, call.now)
-    done = yield Work(partial(ingress.look, partition.topic_partition, partition.configs, batch, call.now))
-    assert isinstance(done, Batch)
-    return done
+    done: Batch | None = None
+    configs = None
+    while True:
+        partition = call.broker.partition(topic, part.index)
+        if partition.configs is configs:
+            return done
+        configs = partition.configs
+        if not part.records or not ingress.needs_thread(partition, part.records):
+            return None
+        batch = ingress.checked(partition, part.records, call.now)
+        looked = yield Work(partial(ingress.look, partition.topic_partition, configs, batch, call.now))
+        assert isinstance(looked, Batch)
+        done = looked
 
 
 def _looked_into(call: Call, body: ProduceRequest) -> bool:
-    """True if a thread has to look into one of the batches."""
+    """True if a thread has to look into one of the batches, or if many of them have to be looked into."""
+    left = SLICE_ELEMENTS // LOOKED_INTO_PARTS
     by_id, view, partitions = call.version >= TOPIC_IDS_SINCE, call.broker.view, call.broker.partitions
     for topic in body.topic_data:
         name = view.names.get(Uuid(topic.topic_id)) if by_id else TopicName(topic.name)
         for part in topic.partition_data:
             partition = partitions.get(TopicPartition(name, part.index)) if name is not None else None
-            if partition is not None and part.records and ingress.needs_thread(partition, part.records):
-                return True
+            if partition is not None and part.records and ingress.is_particular(partition.configs):
+                left -= 1
+                if left < 0 or ingress.needs_thread(partition, part.records):
+                    return True
     return False
 
 
@@ -298,7 +312,8 @@ def _stage_topic(
     except Refused as refused:
         parts = [_refused(part.index, refused) for part in topic.partition_data]
     else:
-        parts = [_stage_partition(call, body, name, part, appended) for part in topic.partition_data]
+        named_max = _named_max(body, topic)
+        parts = [_stage_partition(call, body, name, part, appended, named_max) for part in topic.partition_data]
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
@@ -308,6 +323,7 @@ def _stage_partition(  # noqa: PLR0917
     topic: TopicName,
     part: PartitionProduceData,
     appended: list[Appended],
+    named_max: int,
     looked_into: Batch | None = None,
 ) -> PartitionProduceResponse:
     broker = call.broker
@@ -322,7 +338,7 @@ def _stage_partition(  # noqa: PLR0917
             join = admit(broker, partition, batch, call.version, body.transactional_id, call.now)
         append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
-        return _refused(part.index, refused)
+        return _refused(part.index, refused, named_max)
     answer = _partition_answer(
         index=part.index,
         error_code=ErrorCode.NONE,
@@ -365,12 +381,21 @@ def admit(  # noqa: PLR0917
     return broker.admit_transactional(partition, batch, transactional_id, version, now)
 
 
-def _refused(index: int, refused: Refused) -> PartitionProduceResponse:
+def _named_max(body: ProduceRequest, topic: TopicProduceData) -> int:
+    """Returns how many records the answer may name of each partition, so that in all they are RECORD_ERRORS_MAX."""
+    return max(RECORD_ERRORS_MAX // (len(body.topic_data) * max(len(topic.partition_data), 1)), 1)
+
+
+def _refused(index: int, refused: Refused, named_max: int = 0) -> PartitionProduceResponse:
+    named = refused.errors(named_max) if isinstance(refused, RecordsRefused) else []
     return PartitionProduceResponse(
         index=index,
         error_code=refused.code,
         base_offset=NO_OFFSET,
         log_append_time_ms=NO_TIMESTAMP,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=one.place, batch_index_error_message=one.detail) for one in named
+        ],
         error_message=refused.detail or None,
     )
 

@@ -7,25 +7,28 @@ opened, the metadata tree is joined, and clients are let in last.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.app import logs
+from odradek.app.adoption import Adoption
 from odradek.app.config import Settings
+from odradek.app.data_dirs import NoDirectory, open_storage, report
 from odradek.app.listener_tls import contexts_of
 from odradek.app.listeners import Listener as ListenerSettings
+from odradek.app.reconfiguration import Reconfiguration, password_encoder
 from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
 from odradek.core.storage import Storage, log_config
 from odradek.log.config import LogConfig
@@ -35,6 +38,7 @@ from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.log.names import LOCK, parse_partition
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
+from odradek.net.config_changes import ConfigChanges
 from odradek.net.listener import SYSTEM_DEFAULT, Listener
 from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
@@ -131,7 +135,7 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
     Raises ConfigError for certificates that can't be read, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed,
     TreeFailed, BadZnodeError: each text is for a person.
     """
-    contexts = contexts_of(settings.tls)
+    contexts, unready = _certificates(settings)
     shell = Shell(loop, settings.configs.int("num.network.threads"))
     budget = ReceiveBudget(_budget_bytes(settings))
     listeners = [_listener(settings, shell, budget, wanted, contexts.get(wanted.name)) for wanted in settings.listeners]
@@ -140,7 +144,7 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
             await listener.bind(wanted.host, wanted.port)
         metrics = _metrics(settings, shell, listeners)
-        tree = _open_broker(settings, shell, listeners, durable)
+        tree = _open_broker(settings, shell, listeners, unready, durable)
     except BaseException:
         if metrics is not None:
             metrics.stop()
@@ -204,7 +208,42 @@ def _if_set(settings: Settings, name: str) -> int:
     return settings.configs.int(name) if settings.configs.is_set(name) else SYSTEM_DEFAULT
 
 
-def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener], durable: bool) -> SqliteTree:
+def _certificates(settings: Settings) -> tuple[Mapping[str, Contexts], Mapping[str, ConfigError]]:
+    """Reads the stores of each listener; returns also why not, since the metadata may name newer ones.
+
+    Raises ConfigError where there is no metadata yet.
+    """
+    contexts: dict[str, Contexts] = {}
+    unready: dict[str, ConfigError] = {}
+    for name, config in settings.tls.items():
+        try:
+            contexts.update(contexts_of({name: config}))
+        except ConfigError as error:
+            if not (settings.metadata_dir / METADATA_FILE).exists():
+                raise
+            unready[name] = error
+    return contexts, unready
+
+
+def _begin_configs(
+    settings: Settings, changes: ConfigChanges, listeners: Sequence[Listener], unready: Mapping[str, ConfigError]
+) -> None:
+    """Puts in force what was configured while the broker ran.  Raises ConfigError: a listener has no certificate."""
+    configs, put_in_force = changes.begin()
+    settings.configs.become(configs)
+    put_in_force()
+    for listener in listeners:
+        if listener.name in unready and listener.entrance is None:
+            raise unready[listener.name]
+
+
+def _open_broker(
+    settings: Settings,
+    shell: Shell,
+    listeners: Sequence[Listener],
+    unready: Mapping[str, ConfigError],
+    durable: bool,
+) -> SqliteTree:
     disk, now = (RealDisk if durable else UnsyncedDisk)(shell.room.opened), shell.now()
     make_durable_directory(disk, str(settings.metadata_dir))
     tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
@@ -215,8 +254,18 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
         if known_id is None:
             _check_whose(disk, settings.log_dirs, metadata, wanted_id)
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
-        storage = _open_storage(settings, metadata, membership, disk, now.wall)
-        _adopt(storage, metadata, membership)
+        reconfiguration, encoder = Reconfiguration(settings, listeners), password_encoder(settings.configs)
+        changes = ConfigChanges(tree, membership.broker_id, settings.configs, encoder, reconfiguration.prepare)
+        _begin_configs(settings, changes, listeners, unready)
+        # Read before the logs are opened, since recovery goes by their configuration.
+        adoption = (
+            None
+            if metadata.had_topics
+            else Adoption.read(disk, _data_dirs(settings), settings.configs, membership.broker_id)
+        )
+        storage = _open_storage(settings, _topic_configs(metadata, adoption), membership, disk, now.wall)
+        if adoption is not None:
+            _adopt(storage, metadata, membership, adoption)
         metadata.register(BrokerInfo(membership.broker_id, _endpoints(listeners), settings.rack), now.wall)
     except BaseException as error:
         tree.close()
@@ -226,8 +275,9 @@ def _open_broker(settings: Settings, shell: Shell, listeners: Sequence[Listener]
     broker = Broker(membership.broker_id, metadata.view(), storage, settings.configs, Entropy(_random_int31, _new_uuid))
     broker.open_logs(now)
     broker.start(shell.now())
-    _report(storage)
-    shell.run(broker, metadata.change, partial(metadata.take_producer_ids, membership.broker_id))
+    report(storage)
+    take_ids = partial(metadata.take_producer_ids, membership.broker_id)
+    shell.run(broker, metadata.change, take_ids, changes.change)
     return tree
 
 
@@ -243,7 +293,10 @@ def _identity(disk: RealDisk, directories: Sequence[Path]) -> tuple[BrokerId | N
     """Returns the ids of the first meta.properties that has a broker id; claims compare the others with them."""
     known: tuple[BrokerId | None, str | None] = None, None
     for directory in directories:
-        broker_id, cluster_id = identity(disk, str(directory))
+        try:
+            broker_id, cluster_id = identity(disk, str(directory))
+        except DiskFailed:
+            continue  # Who opens it tells of it.
         if broker_id is not None and broker_id > INT32_MAX:
             raise WrongDirectory(f"meta.properties of {directory} has broker id {broker_id}, which no broker can have")
         if broker_id is not None:
@@ -268,53 +321,62 @@ def _check_whose(disk: RealDisk, directories: Sequence[Path], metadata: Metadata
 def _has_partitions(disk: RealDisk, directory: str) -> bool:
     try:
         return any(parse_partition(entry.name) for entry in disk.entries(directory) if entry.size < 0)
-    except DiskFailed as failed:
-        if failed.errno == errno.ENOENT:
-            return False
-        raise
+    except DiskFailed:
+        return False  # Or it can't be read, which is told by who opens it.
+
+
+def _topic_configs(metadata: Metadata, adoption: Adoption | None) -> Callable[[TopicName], Mapping[str, str]]:
+    """Returns what gives a topic's configuration, also of one that will be taken over."""
+    if adoption is not None:
+        return adoption.configs
+    topics = metadata.topics()
+    return lambda name: topics[name].configs if name in topics else {}
 
 
 def _open_storage(
-    settings: Settings, metadata: Metadata, membership: Membership, disk: RealDisk, now: TimestampMs
+    settings: Settings,
+    topic_configs: Callable[[TopicName], Mapping[str, str]],
+    membership: Membership,
+    disk: RealDisk,
+    now: TimestampMs,
 ) -> Storage:
-    topics = metadata.topics()
-
     @cache
     def config_of(name: TopicName) -> LogConfig:
-        topic = topics.get(name)
-        return log_config(settings.configs.for_topic({} if topic is None else topic.configs))
+        return log_config(settings.configs.for_topic(topic_configs(name)))
 
-    return Storage(
-        [
-            LogDirectory.open(
-                disk,
-                str(path),
-                now,
-                broker_id=membership.broker_id,
-                cluster_id=membership.cluster_id,
-                config_of=config_of,
-                turns=threading.Lock(),
-            )
-            for path in settings.log_dirs
-        ]
+    return open_storage(
+        disk,
+        settings.log_dirs,
+        lambda path, each: LogDirectory.open(
+            disk,
+            path,
+            now,
+            broker_id=membership.broker_id,
+            cluster_id=membership.cluster_id,
+            config_of=config_of,
+            turns=threading.Lock(),
+            each=each,
+        ),
     )
 
 
-def _adopt(storage: Storage, metadata: Metadata, membership: Membership) -> None:
+def _data_dirs(settings: Settings) -> list[Path]:
+    """Returns where logs lie, and where metadata does: a metadata log of Apache Kafka may be in either."""
+    return list(dict.fromkeys((*settings.log_dirs, settings.metadata_dir)))
+
+
+def _adopt(storage: Storage, metadata: Metadata, membership: Membership, adoption: Adoption) -> None:
     """Takes over topics whose logs another broker wrote."""
-    names = metadata.adopt(storage.topics(), membership.broker_id, _new_uuid)
-    storage.adopted(names)
-    if names:
-        log.info("topics found in the data directories, and added to the metadata: %s", ", ".join(sorted(names)))
-
-
-def _report(storage: Storage) -> None:
-    """Logs what the start found and mended, and which partitions it could not open."""
-    for directory in storage:
-        for problem in directory.problems:
-            log.warning("%s: %s", directory.path, problem)
-        for name, reason in directory.offline.items():
-            log.error("%s is offline: %s", name, reason)
+    found = storage.topics()
+    failed = next((one for one in storage if one.failure is not None), None)
+    if found and failed is not None:
+        text = "the topics in the data directories can't be taken over without one of them"
+        raise NoDirectory(f"{failed.path} can't be used, and {text}: {failed.failure}.")
+    topics = adoption.topics(found, membership.broker_id, _new_uuid)
+    if topics:
+        metadata.adopt(topics)
+    storage.adopted([topic.name for topic in topics])
+    adoption.tell(topics, found)
 
 
 def _endpoints(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:

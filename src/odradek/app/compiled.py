@@ -22,7 +22,7 @@ PARTS = {
         "record": "batch",
         "wire": "budget connection request response template varint",
     },
-    "kernels": {"record/kernels": "decode encode murmur runs"},
+    "kernels": {"record/kernels": "compact compact_runs decode encode murmur runs"},
     "movers": {"net/native": "mover syncer"},
 }
 

@@ -50,6 +50,7 @@ class Settings(NamedTuple):
     `advertised` holds the listeners whose clients are told another address than the one it listens on.
     `metrics` is where Prometheus finds them, if anywhere.
     `without_effect` names the keys that are set, known to Kafka, and change nothing here.
+    `insecure` allows a listener that lets anyone on the network in.
     """
 
     configs: BrokerConfigs
@@ -72,6 +73,7 @@ class Settings(NamedTuple):
     socket_send_buffer_bytes: int
     without_effect: tuple[str, ...]
     metrics: Endpoint | None = None
+    insecure: bool = False
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
@@ -96,7 +98,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     listeners = parse_listeners(configs)
     tls = parse_tls(configs, listeners)
     _check_promises(configs)
-    _check_safe(configs, listeners, tls, insecure)
+    check_safe(configs, listeners, tls, insecure)
     log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
     if not log_dirs:
         raise ConfigError("log.dirs must name at least one folder for the logs.")
@@ -122,6 +124,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         socket_send_buffer_bytes=configs.int("socket.send.buffer.bytes"),
         without_effect=tuple(_without_effect(configs, tls)),
         metrics=metrics,
+        insecure=insecure,
     )
 
 
@@ -175,9 +178,10 @@ def _check_groups(configs: BrokerConfigs) -> None:
         )
 
 
-def _check_safe(
+def check_safe(
     configs: BrokerConfigs, listeners: Sequence[Listener], tls: Mapping[str, TlsConfig], insecure: bool
 ) -> None:
+    """Raises ConfigError for a listener that would let in anyone on the network, unless that is meant."""
     for listener in listeners:
         secure = tls.get(listener.name)
         if listener.protocol is not SecurityProtocol.PLAINTEXT and secure is None:

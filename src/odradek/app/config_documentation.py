@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import ConfigKey, to_text
-from odradek.core.configs.docs import DOCS, NOT_COMPACTED
+from odradek.core.configs.docs import DOCS
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
 
 # A topic's other keys have an effect if the broker's key for the same has one.
@@ -38,12 +38,12 @@ _COMPACTION = """\
 
 ## Compaction
 
-Nothing is compacted yet. `compact` in `cleanup.policy` and `log.cleanup.policy` is accepted, since Kafka Connect and
-Kafka Streams ask for it, and the broker's log has a warning for each topic that is made with it. A record of such a
-topic must have a key, as in Kafka. With `compact` alone every record is kept for ever: neither its age nor the size of
-the log deletes it. With `compact,delete` retention deletes old segments as with `delete` alone. The broker's own topics
-are kept small in another way ([ARCHITECTURE.md](ARCHITECTURE.md)). What else is about compaction is checked, and has no
-effect:
+With `compact` in `cleanup.policy` the last record of each key stays, in its place, and a record must have a key. A log
+is compacted when more than `min.cleanable.dirty.ratio` of it was not before, or when something in it is older than
+`max.compaction.lag.ms`; never its newest segment, an open transaction, or what is younger than `min.compaction.lag.ms`.
+A record without a value deletes its key, and goes itself after `delete.retention.ms`. With `compact,delete` old
+segments are deleted by retention too. How it works: [ARCHITECTURE.md](ARCHITECTURE.md#compaction); what to look at:
+[OPERATIONS.md](OPERATIONS.md#compaction).
 """
 
 _DURABILITY = """\
@@ -59,8 +59,6 @@ synced to disk; one sync serves everything that waits. Whoever sets `log.flush.i
 def markdown(effective: Collection[str], defaults: Mapping[str, str]) -> str:
     broker = [key for name, key in sorted(BROKER_KEYS.items()) if name in effective]
     topic = [key for key in TOPIC_KEYS.values() if _is_effective(key.name, effective)]
-    every = {**TOPIC_KEYS, **BROKER_KEYS}
-    compaction = [key for name, key in sorted(every.items()) if DOCS[name].endswith(NOT_COMPACTED)]
     return "\n".join(
         [
             _HEAD,
@@ -75,7 +73,6 @@ def markdown(effective: Collection[str], defaults: Mapping[str, str]) -> str:
             *_table(topic, {}),
             _METRICS,
             _COMPACTION,
-            *_table(compaction, defaults),
             _DURABILITY,
         ]
     )

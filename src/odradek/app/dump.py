@@ -14,7 +14,7 @@ from struct import Struct
 
 from odradek.base.errors import Refused
 from odradek.base.units import MIB
-from odradek.log.aside import next_batch
+from odradek.log.damage import next_batch
 from odradek.log.disk import RealFile
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.names import (
@@ -166,19 +166,23 @@ def entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
 
 
 def offset_rows(path: Path, base_offset: int) -> list[IndexRow]:
-    """Returns the entries of an offset index; each must lead to a batch that ends with its offset."""
+    """Returns the entries of an offset index; each must lead to a batch that does not begin behind its offset.
+
+    Ours name the batch's last offset.  Those of Apache Kafka name the first one before 2.0, and what it appended as one
+    piece, as a follower or the cleaner does, by the last offset of the piece.
+    """
     log = path.with_suffix(LOG)
-    ends = {place.position: place.last_offset for place in places(log)} if log.exists() else None
+    firsts = {place.position: place.base_offset for place in places(log)} if log.exists() else None
     rows: list[IndexRow] = []
     for delta, position in entries(path, OFFSET_ENTRY):
         offset = base_offset + delta
         fault = None
         if rows and offset <= rows[-1].columns[0]:
             fault = "does not ascend"
-        elif ends is not None and position not in ends:
+        elif firsts is not None and position not in firsts:
             fault = "leads to no batch"
-        elif ends is not None and ends[position] != offset:
-            fault = f"the batch there ends with offset {ends[position]}"
+        elif firsts is not None and firsts[position] > offset:
+            fault = f"the batch there begins with offset {firsts[position]}"
         rows.append(IndexRow((offset, position), fault))
     return rows
 

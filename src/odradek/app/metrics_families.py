@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from odradek import __version__
 from odradek.app import metrics_table as table
 from odradek.app.metrics_snapshot import Histogram, OneLog, Snapshot
+from odradek.core.cleaner import Won
 from odradek.net.traffic import BUCKETS, MICROSECONDS
 
 # Bucket n of Latencies ends at 2ⁿ µs.  Finer than 16 µs nobody asks, and the last has no end.
@@ -63,6 +64,9 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     yield _one(table.PARTITIONS, s.partitions)
     yield _one(table.LEADERS, s.leaders)
     yield _one(table.OFFLINE, s.offline)
+    yield _one(table.OFFLINE_DIRECTORIES, sum(s.directories.values()))
+    yield _family(table.OFFLINE_DIRECTORY, [((path,), is_offline) for path, is_offline in s.directories.items()])
+    yield _one(table.DAMAGED, s.damaged)
     yield _one(table.UNDER_REPLICATED, s.under_replicated)
     yield _one(table.PURGATORY, s.parked)
     yield _one(table.FETCH_SESSIONS, s.fetch_sessions)
@@ -70,9 +74,20 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     yield _one(table.GROUP_OFFSETS, s.group_offsets)
     yield _family(table.TRANSACTIONS, s.transactions.items())
     yield _one(table.PRODUCER_IDS, s.producer_ids)
+    yield from _of_cleaner(s.cleaner, s.uncleanable)
     yield _histogram(table.LOOP_LAG, [((), s.lag)])
     yield _one(table.LOOP_LAG_MAX, s.lag_max_seconds)
     yield _one(table.SCRAPE_LOOP, s.loop_seconds)
+
+
+def _of_cleaner(cleaner: Won, uncleanable: Mapping[str, int]) -> Iterator[Family]:
+    yield _one(table.CLEANER_DIRTY, round(cleaner.max_dirty_ratio * 100))
+    yield _family(table.CLEANER_SET_ASIDE, [((directory,), count) for directory, count in uncleanable.items()])
+    yield _one(table.CLEANER_RECOPY, round(cleaner.last_recopied_ratio * 100))
+    yield _one(table.CLEANER_PASSES, cleaner.passes)
+    yield _one(table.CLEANER_READ, cleaner.read_bytes)
+    yield _one(table.CLEANER_KEPT, cleaner.kept_bytes)
+    yield _one(table.CLEANER_DROPPED, cleaner.dropped_records)
 
 
 def _one(metric: table.Metric, value: float) -> Family:

@@ -19,6 +19,7 @@ from odradek.app.metrics_loop_lag import LoopLag
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
+from odradek.core.cleaner import Won
 from odradek.core.groups.classic.states import State as ClassicState
 from odradek.core.groups.group import CLASSIC, CONSUMER
 from odradek.core.partition import Partition
@@ -79,6 +80,8 @@ class Snapshot:
     groups: Mapping[tuple[str, str], int]
     group_offsets: int
     transactions: Mapping[tuple[str], int]
+    cleaner: Won
+    uncleanable: Mapping[str, int]  # Partitions, by log directory.
     producer_ids: int = 0
     logs: list[OneLog] = field(default_factory=list)
     messages_in: dict[str, int] = field(default_factory=dict)
@@ -86,8 +89,16 @@ class Snapshot:
     partitions: int = 0
     leaders: int = 0
     offline: int = 0
+    damaged: int = 0
+    directories: Mapping[str, bool] = field(default_factory=dict)  # By path: whether it is offline.
     under_replicated: int = 0
     loop_seconds: float = 0.0
+
+
+def _uncleanable(broker: Broker) -> dict[str, int]:
+    online = (partition for partition in broker.cleaner.set_aside if partition.is_online)
+    found = Counter(partition.log.directory.rpartition("/")[0] for partition in online)
+    return dict.fromkeys((directory.path for directory in broker.storage), 0) | found
 
 
 def _counted(known: Iterable[Labels], found: Iterable[Labels]) -> dict[Labels, int]:
@@ -163,6 +174,7 @@ class Collection:
             connections_accepted=traffic.connections_accepted,
             connections_refused=traffic.connections_refused,
             parked=len(broker.lot),
+            directories={one.path: one.failure is not None for one in broker.storage},
             fetch_sessions=len(broker.sessions),
             lag=Histogram.of(self._lag.lags),
             lag_max_seconds=self._lag.max_seconds,
@@ -175,6 +187,8 @@ class Collection:
                 TRANSACTION_STATES,
                 ((one.state.title,) for shard in broker.transactions.shards for one in shard.transactions.values()),
             ),
+            cleaner=broker.cleaner.won,
+            uncleanable=_uncleanable(broker),
         )
         return False
 
@@ -194,6 +208,7 @@ class Collection:
             log = partition.log
             topic = str(name.topic)
             snapshot.producer_ids += len(log.producers)
+            snapshot.damaged += log.damaged_places
             snapshot.logs.append(
                 OneLog(topic, str(name.partition), log.size, log.start_offset, log.end_offset, len(log.segments))
             )

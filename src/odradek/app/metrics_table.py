@@ -162,6 +162,26 @@ OFFLINE = _gauge(
     "Partitions whose disk has failed",
     "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
 )
+OFFLINE_DIRECTORIES = _gauge(
+    "kafka_log_log_manager_offline_log_directory_count",
+    "",
+    "directories",
+    "Data directories that failed as a whole",
+    "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+)
+OFFLINE_DIRECTORY = _gauge(
+    "kafka_log_log_manager_log_directory_offline",
+    "log_directory",
+    "0 or 1",
+    "Whether this data directory failed as a whole",
+    "kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*",
+)
+DAMAGED = _gauge(
+    "odradek_log_damaged_places",
+    "",
+    "places",
+    "Places found in logs since the start that are no whole batches; they are not served",
+)
 UNDER_REPLICATED = _gauge(
     "kafka_server_replica_manager_under_replicated_partitions",
     "",
@@ -208,6 +228,31 @@ PRODUCER_IDS = _gauge(
     "Producers whose sequences are remembered, once for each partition they wrote to",
     "kafka.server:type=ReplicaManager,name=ProducerIdCount",
 )
+CLEANER_DIRTY = _gauge(
+    "kafka_log_log_cleaner_manager_max_dirty_percent",
+    "",
+    "percent",
+    "The highest dirty ratio of a log when the cleaner last looked",
+    "kafka.log:type=LogCleanerManager,name=max-dirty-percent",
+)
+CLEANER_SET_ASIDE = _gauge(
+    "kafka_log_log_cleaner_manager_uncleanable_partitions_count",
+    "log_directory",
+    "partitions",
+    "Partitions that can't be compacted, and are left alone; the broker's log says why",
+    "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count,logDirectory=*",
+)
+CLEANER_RECOPY = _gauge(
+    "kafka_log_log_cleaner_cleaner_recopy_percent",
+    "",
+    "percent",
+    "How much of what the last pass read it has written again",
+    "kafka.log:type=LogCleaner,name=cleaner-recopy-percent",
+)
+CLEANER_PASSES = _counter("odradek_log_cleaner_passes_total", "", "passes", "Logs that were compacted")
+CLEANER_READ = _counter("odradek_log_cleaner_read_bytes_total", "", "bytes", "Log bytes that were compacted")
+CLEANER_KEPT = _counter("odradek_log_cleaner_kept_bytes_total", "", "bytes", "What was left of them")
+CLEANER_DROPPED = _counter("odradek_log_cleaner_dropped_records_total", "", "records", "Records that went")
 
 METRICS = (
     APP_INFO,
@@ -228,6 +273,9 @@ METRICS = (
     PARTITIONS,
     LEADERS,
     OFFLINE,
+    OFFLINE_DIRECTORIES,
+    OFFLINE_DIRECTORY,
+    DAMAGED,
     UNDER_REPLICATED,
     PURGATORY,
     FETCH_SESSIONS,
@@ -235,6 +283,13 @@ METRICS = (
     GROUP_OFFSETS,
     TRANSACTIONS,
     PRODUCER_IDS,
+    CLEANER_DIRTY,
+    CLEANER_SET_ASIDE,
+    CLEANER_RECOPY,
+    CLEANER_PASSES,
+    CLEANER_READ,
+    CLEANER_KEPT,
+    CLEANER_DROPPED,
     LOOP_LAG,
     LOOP_LAG_MAX,
     SCRAPE_LOOP,

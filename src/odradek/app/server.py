@@ -23,10 +23,10 @@ import uvloop
 from odradek.app import logs
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
+from odradek.app.data_dirs import NoDirectory
 from odradek.app.garbage import YOUNG_OBJECTS, Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
-from odradek.core.topic_log import not_compacted
 from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
 from odradek.net import processors
@@ -55,13 +55,10 @@ def run(
     logs.install(log_format, log_levels)
     if settings.without_effect:
         log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))
-    policy = settings.configs.list("log.cleanup.policy")
-    if "compact" in policy:
-        log.warning("%s", not_compacted("log.cleanup.policy", policy))
     _allow_open_files()
     try:
         return uvloop.run(_serve(settings))
-    except (CannotListen, DirectoryInUse, WrongDirectory, TreeFailed, BadZnodeError) as error:
+    except (CannotListen, DirectoryInUse, NoDirectory, WrongDirectory, TreeFailed, BadZnodeError) as error:
         sentence = str(error)
     except DiskFailed as failed:
         sentence = f"{failed.filename} can't be used: {(failed.strerror or str(failed)).lower()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from odradek.base.nearest import did_you_mean
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
@@ -15,12 +15,3 @@ def meant_instead(names: Iterable[str]) -> str:
         return ""
     of_topics = next((name for name, of_brokers in TOPIC_SYNONYMS.items() if unknown in of_brokers), None)
     return f"; did you mean {of_topics}?" if of_topics else did_you_mean(unknown, TOPIC_KEYS)
-
-
-def compaction_warning(configs: Mapping[str, str]) -> str | None:
-    """Returns the sentence about a cleanup.policy with `compact`; None without it."""
-    policy = [each.strip() for each in configs.get("cleanup.policy", "").split(",")]
-    if "compact" not in policy:
-        return None
-    instead = "old segments are only deleted, by retention" if "delete" in policy else "every record is kept for ever"
-    return f"an Odradek broker compacts nothing yet: with cleanup.policy={','.join(policy)} {instead}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from odradek.app.dump import by_name, entries, open_read_only
 from odradek.base.units import Offset, TopicPartition
 from odradek.log import names
-from odradek.log.aside import is_zeros, next_batch, survey
+from odradek.log.aside import is_zeros, survey
 from odradek.log.checkpoints import (
     BadCheckpoint,
     read_epochs,
@@ -24,6 +24,7 @@ from odradek.log.checkpoints import (
     read_segments,
     read_topic_id,
 )
+from odradek.log.damage import next_batch
 from odradek.log.disk import File, RealDisk
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.log import FIRST_OFFSET
@@ -231,7 +232,10 @@ def missing(path: Path, segments: Sequence[Segment], spoken: set[Offset], start:
 
 def small_files(path: Path) -> Iterator[str]:
     disk = ReadOnlyDisk()
-    for read in (read_epochs, read_topic_id):
+    for read, name in ((read_epochs, names.LEADER_EPOCHS), (read_topic_id, names.PARTITION_METADATA)):
+        file = path / name
+        if file.exists() and not file.stat().st_size:
+            continue  # As Kafka 0.11 makes the epochs of a log without records; those of others are in the log, too.
         try:
             read(disk, str(path))
         except BadCheckpoint as bad:

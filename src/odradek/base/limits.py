@@ -55,6 +55,7 @@ UNPACKED_BYTES_MAX = 64 * MIB
 DECOMPRESSION_RATIO_MAX = 2_000
 DECOMPRESSION_UNCHECKED_BYTES = 16 * MIB  # Below it any ratio passes: equal records do compress ten thousandfold.
 RECORDS_PER_BATCH_MAX = 10_000_000
+RECORD_ERRORS_MAX = 1_000  # The records that the answer to one produce names at most; each is a sentence.
 
 # Logs.
 SEGMENT_BYTES_DEFAULT = 1 * GIB  # log.segment.bytes
@@ -62,6 +63,10 @@ SEGMENT_INDEX_BYTES_DEFAULT = 10 * MIB  # log.index.size.max.bytes
 INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB  # log.index.interval.bytes
 # Producers of one log that tried to begin a transaction, and have written nothing of it yet.
 AWAITED_PRODUCERS_MAX = 1_000
+# Of a partition that is moved to another data directory: what a thread copies at once, and what is copied on the loop
+# at last, some milliseconds in very small batches.
+MOVED_AT_ONCE_BYTES = 256 * KIB
+MOVED_AT_LAST_BYTES = 64 * KIB
 SHORT_LIVED_FILES = 8  # Descriptors for what is open for a moment: indexes, checkpoints, directories that are synced.
 
 # Lookups by time.  Those that meet a batch beyond these bounds are done one at a time, so that memory is bounded.

@@ -16,6 +16,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
+from odradek.core.cleaner import Cleaned, LogCleaner
 from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.topic import TopicConfigs
@@ -25,6 +26,7 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.effects import (
+    AlterConfigs,
     Change,
     Changed,
     Chore,
@@ -41,8 +43,10 @@ from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.large_requests import LargeRequests
+from odradek.core.log_starts import LogStarts, WroteStarts
 from odradek.core.lookups import LookedUp, Lookups
 from odradek.core.moment import Moment
+from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
@@ -55,6 +59,7 @@ from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.markers import Marker
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.arrival import Arrival
+from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.record.batch import Batch
@@ -66,7 +71,7 @@ _LOG = logging.getLogger(__name__)
 SYNCS_AT_ONCE = 4
 LOGS_PER_SYNC = 500  # To begin it, and to hear of its end, is two milliseconds each.
 
-SomeChange = TypeVar("SomeChange", bound=Change)
+SomeChange = TypeVar("SomeChange", bound=Change | AlterConfigs)
 
 
 class Broker:
@@ -93,8 +98,12 @@ class Broker:
             random_int31=entropy.random_int31,
             new_uuid=entropy.new_uuid,
         )
-        self._housekeeping = Housekeeping(storage, configs)
+        self.log_starts = LogStarts(storage, self.lot)
+        self._housekeeping = Housekeeping(storage, self.log_starts, configs)
         self._open_files = OpenFiles(self.partitions)
+        self.timers = Timers()
+        self.moves = Moves(self)
+        self.cleaner = LogCleaner(configs, entropy.new_uuid)
         self._staged: dict[Partition, Offset] = {}  # Partitions with staged batches, and their high watermark before.
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] = {}
@@ -102,17 +111,25 @@ class Broker:
         # What could not be done since too many files are open, or the disk is full: tried again about once a second.
         self._postponed: dict[TopicPartition, None] = {}
         self._unopened: dict[TopicPartition, None] = {}
-        self._changes: list[Change] = []
+        self._changes: list[Change | AlterConfigs] = []
         self._making: dict[TopicName, Change] = {}  # State topics that were asked for.
         self._chores: list[Chore] = []
         self._loads: list[Load] = []
         self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
         self._tokens = 0
-        self.timers = Timers()
         self._asks_ids = False
         self._coordinates = False
         self._steps = NextSteps()
-        runtime = Runtime(configs, entropy, self.lot, self.timers, self._steps, lambda: self.view, self._append_state)
+        runtime = Runtime(
+            configs,
+            entropy,
+            self.lot,
+            self.timers,
+            self._steps,
+            lambda: self.view,
+            self._append_state,
+            self.cleaner.ask,
+        )
         self.groups = GroupCoordinator(runtime, self._loads.append)
         self.transactions = TransactionCoordinator(runtime, self._loads.append, self._ask_ids, self.end_transaction)
         self._shards = {shards.topic: shards for shards in (self.groups.shards, self.transactions.shards)}
@@ -185,6 +202,8 @@ class Broker:
                 elif partition.flushed(flush, now.wall):
                     self.lot.happened(name)
             self._steps.moved(name, now)
+        if self.moves.ending:
+            self.moves.synced(event.flushes, now)
 
     def _sync_failed(self, name: TopicPartition, partition: Partition, failed: DiskFailed) -> None:
         if failed.is_out_of_files:
@@ -192,7 +211,7 @@ class Broker:
             return
         # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
         _LOG.error("%s goes offline, its sync failed: %s", name, failed)
-        partition.take_offline()
+        partition.take_offline(failed)
         self.lot.happened(name)
 
     # State of coordinators.
@@ -277,9 +296,28 @@ class Broker:
         """Takes in the end of a Load."""
         self._shards[loaded.load.name.topic].loaded(loaded, now)
 
+    def cleaned(self, event: Cleaned, now: Moment) -> None:
+        """Takes in the end of a Clean."""
+        self.cleaner.ended(event, now)
+
     def looked_up(self, event: LookedUp) -> None:
         """Takes in the end of a Lookup."""
         self.lookups.ended(event)
+
+    def copied(self, event: Copying, now: Moment) -> None:
+        """Takes in the end of a Copying: a partition moves to another data directory."""
+        self.moves.copied(event, now)
+
+    def is_syncing(self, name: TopicPartition) -> bool:
+        return name in self._syncing
+
+    def moved(self, name: TopicPartition, now: Moment) -> None:
+        self.lot.happened(name)
+        self._steps.moved(name, now)
+
+    def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
+        """Takes in the end of a WriteStarts in slices: its logs begin where they should."""
+        return self.log_starts.ended(event, now)
 
     def state_topic(self, name: TopicName) -> Change | None:
         """Returns the change that makes a state topic; None if it is there.  Raises Refused if it can't be made."""
@@ -294,7 +332,7 @@ class Broker:
     # Topics.
 
     def change(self, make: Callable[[int], SomeChange]) -> SomeChange:
-        """Asks for a change of topics; `make` gets the token under which its end will be told."""
+        """Asks for a change of topics or of configurations; `make` gets the token under which its end will be told."""
         self._tokens += 1
         change = make(self._tokens)
         self._changes.append(change)
@@ -347,6 +385,7 @@ class Broker:
         self._coordinates = True
         for partition in list(self.partitions.values()):
             self._coordinate(partition, now)
+        self.moves.resume(now)
 
     def _open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
         """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""
@@ -395,7 +434,8 @@ class Broker:
         A partition whose log should be tried again is put into `unopened`.
         """
         try:
-            log = self.storage.open(name, topic_id, configs, now.wall)
+            # Until the coordinators begin, these are partitions that were there before.
+            log = self.storage.open(name, topic_id, configs, now.wall, is_new=self._coordinates)
             if log is not None and log.recovery_point < log.end_offset:
                 # After a crash: what was visible before must be so from the first answer on, and durable too.
                 log.flush(now.wall)
@@ -458,6 +498,9 @@ class Broker:
             effects.extend(self.works)
             self.works.clear()
         effects.extend(self.lookups.take())
+        effects.extend(self.cleaner.take())
+        effects.extend(self.log_starts.take())
+        effects.extend(self.moves.take())
         if self._unsynced and self._syncs < SYNCS_AT_ONCE:
             effects.extend(self._begin_syncs())
         return effects
@@ -466,7 +509,8 @@ class Broker:
         """Shares out the logs that are to be synced, and are not being synced, among the syncs that may still begin."""
         flushes = {}
         free = SYNCS_AT_ONCE - self._syncs
-        waiting = (name for name in self._unsynced if name not in self._syncing)
+        held = self.moves.ending
+        waiting = (name for name in self._unsynced if name not in self._syncing and name not in held)
         for name in list(islice(waiting, free * LOGS_PER_SYNC)):
             del self._unsynced[name]
             partition = self.partitions.get(name)
@@ -485,7 +529,8 @@ class Broker:
     @property
     def is_writing(self) -> bool:
         """True while something written is still to be synced, by a sync under way or one that is due."""
-        return bool(self._unsynced or self._syncs or self._postponed or self._changes or self._asks_ids)
+        is_asked = self._changes or self._asks_ids or self.log_starts.are_moving
+        return bool(self._unsynced or self._syncs or self._postponed or is_asked)
 
     def keep_house(self, now: Moment) -> Iterator[None]:
         """Does the periodic tasks, about once a second: retention, due flushes, checkpoints, deletion of files.
@@ -498,15 +543,38 @@ class Broker:
             self._unsynced.update(dict.fromkeys(due.to_sync))
             self._chores.extend(due.chores)
             yield
+        for directory in [one for one in self.storage if one.is_found_broken]:
+            self._take_directory_offline(directory, now)
+            yield
         unopened, self._unopened = self._unopened, {}
         for name in unopened:
             self._open_again(name, now)
             yield
+        yield from self.cleaner.keep_house(now, self.partitions)
+        self._chores.extend(self.cleaner.notes())
+        self.moves.keep_house(now)
+        yield
         self._steps.keep_house(now)
         yield from self.groups.keep_house(now)
         yield from self.transactions.keep_house(now)
         if self.transactions.may_hang:
             yield from self.transactions.end_hanging(self.partitions, now)
+
+    def _take_directory_offline(self, directory: LogDirectory, now: Moment) -> None:
+        names = directory.fail()
+        text = "%s goes offline, and %d partitions with it, until the next start: %s"
+        _LOG.error(text, directory.path, len(names), directory.failure)
+        if not self.storage.online:
+            _LOG.critical("no data directory is left: nothing can be written or read until the next start")
+        for name in names:
+            partition = self.partitions.get(name)
+            if partition is None or not partition.is_online:
+                continue
+            partition.take_offline()
+            if name.topic in self._shards:
+                self._shards[name.topic].resign(name.partition)
+            self.lot.happened(name)
+            self._steps.moved(name, now)
 
     def release_files(self, count: int, below: int) -> int:
         """Has up to `count` logs close their files of descriptors below `below`; returns how many did.

@@ -14,9 +14,14 @@ from typing import NamedTuple, Protocol
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
+from odradek.core.cleaner import Clean
 from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.edits import ConfigEdit
 from odradek.core.coordinators.shards import Load
+from odradek.core.log_starts import WriteStarts
 from odradek.core.lookups import Lookup
+from odradek.core.moving import Copying
 from odradek.log.disk import DiskFailed
 from odradek.log.flush import Flush
 
@@ -127,6 +132,22 @@ class DeleteTopics(NamedTuple):
     asker: Asker = NOBODY
 
 
+class ConfigOwner(NamedTuple):
+    """Whose configuration it is: a topic's, a broker's by its id, or that of all brokers, whose name is empty."""
+
+    is_topic: bool
+    name: str
+
+
+class AlterConfigs(NamedTuple):
+    """Change configurations in the metadata tree, or only see whether they may be; comes back as Altered."""
+
+    token: int
+    edits: Mapping[ConfigOwner, ConfigEdit]
+    asker: Asker = NOBODY
+    is_dry: bool = False
+
+
 class TakeProducerIds(NamedTuple):
     """Take the next block of producer ids from the metadata tree; comes back as `Broker.took_ids`.
 
@@ -162,7 +183,7 @@ class Work:
 
 
 Change = CreateTopics | GrowTopics | DeleteTopics
-Effect = Sync | Chores | Load | Lookup | TakeProducerIds | Work | Change
+Effect = Sync | Clean | Chores | Load | Lookup | WriteStarts | Copying | TakeProducerIds | Work | Change | AlterConfigs
 
 
 class Changed(NamedTuple):
@@ -177,3 +198,21 @@ def all_refused(change: Change) -> Changed:
     """Returns the end of a change that the broker could not carry out, for a reason that is no client's fault."""
     names = [topic.name for topic in change.topics] if isinstance(change, CreateTopics) else list(change.topics)
     return Changed(change.token, refused={name: Refused(ErrorCode.UNKNOWN_SERVER_ERROR) for name in names})
+
+
+class Altered(NamedTuple):
+    """The end of an AlterConfigs: what topics have set now, the broker's new values, and why what was refused.
+
+    `in_force` puts in force what is not the core's: certificates, limits of listeners.
+    """
+
+    token: int
+    topics: Mapping[TopicName, Mapping[str, str]] = MappingProxyType({})
+    broker: BrokerConfigs | None = None
+    in_force: Sequence[Callable[[], None]] = ()
+    refused: Mapping[ConfigOwner, Refused] = MappingProxyType({})
+
+
+def none_altered(change: AlterConfigs) -> Altered:
+    """Returns the end of an AlterConfigs that could not be carried out, for a reason that is no client's fault."""
+    return Altered(change.token, refused=dict.fromkeys(change.edits, Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from odradek.base.errors import Refused
 from odradek.base.units import Offset, TopicPartition
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.effects import Chore
+from odradek.core.log_starts import LogStarts, retention_failed
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
@@ -41,13 +43,14 @@ Partitions = Mapping[TopicPartition, Partition]
 class Housekeeping:
     """The periodic tasks, and when each was last done, on the steady clock."""
 
-    def __init__(self, storage: Storage, configs: BrokerConfigs) -> None:
+    def __init__(self, storage: Storage, log_starts: LogStarts, configs: BrokerConfigs) -> None:
         self._storage = storage
+        self._log_starts = log_starts
         self._retention_ms = configs.int("log.retention.check.interval.ms")
         self._delay_ms = configs.int("log.initial.task.delay.ms")
         # The recovery point and the log starts have intervals of their own, both a minute; one file write serves all.
         self._checkpoint_ms = configs.int("replica.high.watermark.checkpoint.interval.ms")
-        self._producers_idle_ms = configs.int("producer.id.expiration.ms")
+        self._configs = configs  # For the one of these keys that may change.
         self._expiry_ms = configs.int("producer.id.expiration.check.interval.ms")
         self._last_expiry: int | None = None  # None: due at the first tick, as time went on while the broker was down.
         self._last_retention: int | None = None
@@ -61,15 +64,43 @@ class Housekeeping:
             self._last_retention = now.steady - self._retention_ms + self._delay_ms
         if now.steady - self._last_retention >= self._retention_ms:
             self._last_retention = now.steady
-            yield from _retain(now, partitions)
+            yield from self._retain(now, partitions)
         if self._last_expiry is None or now.steady - self._last_expiry >= self._expiry_ms:
             self._last_expiry = now.steady
-            yield from _forget_producers(now, partitions, self._producers_idle_ms)
-        yield Due(chores=list(self._storage.reaps(now.wall)))
+            yield from _forget_producers(now, partitions, self._configs.int("producer.id.expiration.ms"))
+        yield Due(chores=[*self._storage.reaps(now.wall), *self._storage.probes()])
         if now.steady - self._last_checkpoint >= self._checkpoint_ms:
             self._last_checkpoint = now.steady
             yield from self._checkpoint(partitions)
         yield from self._look(now, partitions)
+
+    def _retain(self, now: Moment, partitions: Partitions) -> Iterator[Due]:
+        judged = 0
+        for some in _slices(partitions):
+            for partition in some.values():
+                judged += 1
+                if self._retain_one(now, partition) or judged >= JUDGED_PER_SLICE:
+                    judged = 0
+                    yield NOTHING
+        yield NOTHING
+
+    def _retain_one(self, now: Moment, partition: Partition) -> bool:
+        """Begins one partition's retention; returns True if there is something to delete, or the disk refused."""
+        if not partition.is_online:
+            return False
+        try:
+            start = partition.expired_upto(now.wall)
+            if start is None:
+                return False
+            if start > partition.log.start_offset:
+                self._log_starts.ask(partition, start)
+            else:
+                partition.delete_below_start(now.wall)
+        except DiskFailed as failed:
+            retention_failed(partition, failed)
+        except Refused:
+            return False  # Its data directory went offline.
+        return True
 
     def _checkpoint(self, partitions: Partitions) -> Iterator[Due]:
         found: dict[TopicPartition, Offset] = {}
@@ -120,27 +151,3 @@ def _forget_producers(now: Moment, partitions: Partitions, idle_ms: int) -> Iter
                 looks = 0
                 yield NOTHING
     yield NOTHING
-
-
-def _retain(now: Moment, partitions: Partitions) -> Iterator[Due]:
-    judged = 0
-    for some in _slices(partitions):
-        for partition in some.values():
-            judged += 1
-            if _retain_one(now, partition) or judged >= JUDGED_PER_SLICE:
-                judged = 0
-                yield NOTHING
-    yield NOTHING
-
-
-def _retain_one(now: Moment, partition: Partition) -> bool:
-    """Does one partition's retention; returns True if segments went, or the disk refused."""
-    if not partition.is_online:
-        return False
-    try:
-        return partition.delete_old_segments(now.wall)
-    except DiskFailed as failed:
-        _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
-        if not failed.is_full:  # On a full disk the next round may free some room.
-            partition.take_offline()
-        return True

@@ -26,7 +26,9 @@ from odradek.core.fetch_sessions import Watchers
 from odradek.core.positions import Positions
 from odradek.core.staging import Append, Staging, written_before
 from odradek.log.arrival import Arrival
+from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, FileSlice
+from odradek.log.failures import LogDamaged
 from odradek.log.flush import Flush
 from odradek.log.log import Log
 from odradek.log.producers import DuplicateBatch, ProducerStateEntry
@@ -61,6 +63,7 @@ class Partition:
         self._log = log
         self._staging: Staging | None = None
         self._has_told_full = False
+        self._damages_told: set[tuple[str, int]] = set()
         self._arrivals_withdrawn = 0
         self.info = info
         self.configs = configs
@@ -87,8 +90,11 @@ class Partition:
         """True if the leader has written nothing in its epoch yet: the first write goes to the epochs' file, too."""
         return self._log is not None and self._log.epochs.latest != self.info.leader_epoch
 
-    def take_offline(self) -> None:
-        self._log = None
+    def take_offline(self, failed: OSError | None = None) -> None:
+        """Gives up the log, whose disk has failed, or which goes with its topic."""
+        log, self._log = self._log, None
+        if log is not None and failed is not None and log.on_failure is not None:
+            log.on_failure(failed)
         self.changed()
 
     def lead(self, info: PartitionInfo) -> None:
@@ -96,6 +102,13 @@ class Partition:
         if info != self.info:
             self.info = info
             self.changed()
+
+    def configure(self, configs: TopicConfigs, log_config: LogConfig) -> None:
+        """Takes over a changed configuration; nothing may be staged."""
+        assert self._staging is None, "what is staged was checked by the configuration before"
+        self.configs = configs
+        if self._log is not None:
+            self._log.config = log_config
 
     def changed(self) -> None:
         """Tells fetches of a change: of the high watermark, the log start offset, or an error."""
@@ -106,14 +119,31 @@ class Partition:
             for one in told:
                 one.changed()
 
-    def delete_old_segments(self, now: TimestampMs) -> bool:
-        """Does the retention; returns True if segments went.  Raises DiskFailed."""
-        log = self.log
-        count = log.delete_old_segments(now, self.positions.high_watermark)
-        assert log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
-        if count:
+    def expired_upto(self, now: TimestampMs) -> Offset | None:
+        """Returns where the log is to begin by its retention; None if no segment may go.  Raises DiskFailed."""
+        return self.log.expired_upto(now, self.positions.high_watermark)
+
+    def advance_start(self, offset: Offset) -> None:
+        """Has the log begin at an offset that is on the disk as its start, if it does not begin behind it already."""
+        if self.log.advance_start(offset):
+            assert self.log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
             self.changed()
-        return count > 0
+
+    def delete_below_start(self, now: TimestampMs) -> None:
+        """Deletes the segments that lie wholly below the log start offset.  Raises DiskFailed."""
+        self.log.delete_below_start(now)
+
+    def delete_old_segments(self, now: TimestampMs) -> bool:
+        """Does the retention, the renaming of files included: for a disk too full for the log start's checkpoint.
+
+        Returns True if segments went.  Raises DiskFailed; what the disk refuses now is done in a later round.
+        """
+        log = self.log
+        if not log.delete_old_segments(now, self.positions.high_watermark):
+            return False
+        self.changed()
+        log.reaper.finish(log.directory)
+        return True
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuses a client whose metadata is older or newer than ours (KIP-320).  -1: the client does not say."""
@@ -410,6 +440,15 @@ class Partition:
         end = self.readable_end(read_committed=read_committed)
         return self.log.search(timestamp, start, end, is_large=is_large)
 
+    def goes_on_in(self, log: Log) -> None:
+        """Takes another log in the place of its own: a copy that has all of it, synced."""
+        assert self._staging is None, "what is staged has its place in the old log"
+        if self._log is not None:
+            log.config = self._log.config  # It may have been altered since the copy was begun.
+        self._log = log
+        self.positions.advance_durable_end(log.recovery_point)
+        self._advance_high_watermark(log.recovery_point)
+
     def read_failed(self, failed: DiskFailed) -> Refused:
         """Takes in that a read in a thread failed; returns the answer to the request."""
         return self._storage_error(failed)
@@ -442,10 +481,26 @@ class Partition:
         return (epoch if epoch == leaders or latest < 0 else latest), log.end_offset
 
     def _storage_error(self, failed: DiskFailed) -> Refused:
+        if isinstance(failed, LogDamaged):
+            return self.found_damage(failed)
         if not (failed.is_full and self._has_told_full):  # Producers try again and again.
             _LOG.error("%s: %s", self.topic_partition, failed)
         self._has_told_full = failed.is_full
         # A full disk can be emptied; after any other failure nobody knows what is on it.
         if not failed.is_full:
-            self.take_offline()
+            self.take_offline(failed)
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
+
+    def found_damage(self, damage: LogDamaged) -> Refused:
+        """Takes in that a place of the log is no whole batch; returns the answer to who wanted to read it.
+
+        Clients of Apache Kafka get the same code where its broker notices.
+        """
+        log = self._log
+        known = log is None or (damage.path, damage.position) in self._damages_told
+        if log is not None:
+            log.note_damage(damage)
+        if not known:
+            self._damages_told.add((damage.path, damage.position))
+            _LOG.error("%s: %s: what is before and behind it is served", self.topic_partition, damage)
+        return Refused(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {damage}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from odradek.base.units import Offset, TimestampMs, TopicName, TopicPartition
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.configs.topic import TopicConfigs
 from odradek.log.config import LogConfig
 from odradek.log.directory import Checkpoint, LogDirectory
 from odradek.log.log import Log
+from odradek.log.probe import Probe
 from odradek.log.reaper import Reap
 
 _LOG = logging.getLogger(__name__)
@@ -32,44 +34,85 @@ def log_config(configs: TopicConfigs) -> LogConfig:
         retention_bytes=configs.retention_bytes,
         cleanup_delete="delete" in configs.cleanup_policy,
         cleanup_compact="compact" in configs.cleanup_policy,
+        min_compaction_lag_ms=configs.min_compaction_lag_ms,
+        max_compaction_lag_ms=configs.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=configs.min_cleanable_dirty_ratio,
+        delete_retention_ms=configs.delete_retention_ms,
         file_delete_delay_ms=configs.file_delete_delay_ms,
         max_message_bytes=configs.max_message_bytes,
+        max_decompressed_message_bytes=configs.max_decompressed_message_bytes,
         log_append_time=configs.is_log_append_time,
         flush_messages=configs.flush.messages,
         flush_ms=configs.flush.ms,
     )
 
 
+class FoundTopic(NamedTuple):
+    """A topic as its logs tell of it: its id if they have one, and the latest leader epoch of each partition."""
+
+    id: Uuid | None
+    epochs: Mapping[int, LeaderEpoch]  # NO_EPOCH for a log without one, or that could not be opened.
+
+
 class Storage:
-    """All log.dirs, open and locked.  Methods may raise DiskFailed."""
+    """All log.dirs, open and locked, but for those that failed.  Methods may raise DiskFailed."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         assert directories
         self._directories = directories
         self._adopted: set[TopicName] = set()
+        self.missed: list[TopicPartition] = []  # At the start: no directory has them, and not all could be opened.
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._directories)
 
-    def open(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> Log | None:
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self._directories if directory.failure is None]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if no directory is offline."""
+        return len(self.online) == len(self._directories)
+
+    def open(
+        self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs, *, is_new: bool = True
+    ) -> Log | None:
         """Returns the log of a partition that this broker holds, made if there is none; None if it can't be opened.
 
-        A log of another topic of the same name is set aside: it was missed when that topic was deleted.
+        A log of another topic of the same name is set aside: it was missed when that topic was deleted.  One that is
+        not new, and is nowhere, may be in a directory that failed: it is not made anew elsewhere.
+        Raises Refused(KAFKA_STORAGE_ERROR) if no directory is left.
         """
-        for directory in self._directories:
-            if name in directory.offline:
-                return None
-            log = directory.logs.get(name)
-            if log is None:
-                continue
-            if self._is_of(topic_id, name, log, directory):
-                if log.topic_id is None and topic_id != ZERO_UUID:
-                    directory.assign_topic_id(name, topic_id)
-                return log
-            aside = directory.set_aside(name, now)
-            _LOG.warning("%s had the log of another topic of that name: it is set aside as %s", name, aside)
-        directory = next((one for one in self._directories if one.is_made(name)), None) or self._emptiest()
+        if any(name in directory.offline for directory in self._directories):
+            return None
+        holder = self._holder(name, topic_id, now)
+        if holder is not None:
+            log = holder.logs[name]
+            if log.topic_id is None and topic_id != ZERO_UUID:
+                holder.assign_topic_id(name, topic_id)
+            return log
+        if not is_new and not self.is_whole:
+            self.missed.append(name)
+            return None
+        directory = next((one for one in self.online if one.is_made(name)), None) or self._emptiest()
         return directory.create(name, _known(topic_id), log_config(configs), now)
+
+    def _holder(self, name: TopicPartition, topic_id: Uuid, now: TimestampMs) -> LogDirectory | None:
+        """Returns the directory that has the partition's log, and sets aside logs of that name in any other.
+
+        A stop while a log was moved can leave it in two directories (core/moving.py): the one that reaches further has
+        all that the other has.
+        """
+        found = [directory for directory in self._directories if name in directory.logs]
+        ours = [one for one in found if self._is_of(topic_id, name, one.logs[name], one)]
+        holder = max(ours, key=lambda one: one.logs[name].end_offset, default=None)
+        for directory in found:
+            if directory is not holder:
+                what = "another log of this partition" if directory in ours else "the log of another topic of that name"
+                aside = directory.set_aside(name, now)
+                _LOG.warning("%s had %s: it is set aside as %s", name, what, aside)
+        return holder
 
     def _is_of(self, topic_id: Uuid, name: TopicPartition, log: Log, directory: LogDirectory) -> bool:
         """True if this is the topic's log, as far as that is known.
@@ -98,9 +141,14 @@ class Storage:
                 text = "%s: %d logs are of partitions that this broker does not have, and are set aside as *-stray: %s"
                 _LOG.warning(text, directory.path, len(strays), names)
 
+    def directory_of(self, name: TopicPartition) -> LogDirectory | None:
+        """Returns the directory that has the partition's log; None if none has."""
+        return next((directory for directory in self._directories if name in directory.logs), None)
+
     def make(self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs) -> None:
         """Makes the files of a new partition, before open() asks for its log.  May run in any thread."""
-        if not any(name in directory.logs or name in directory.offline for directory in self._directories):
+        is_here = any(name in directory.logs or name in directory.offline for directory in self._directories)
+        if not is_here and self.online:
             self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
@@ -109,12 +157,15 @@ class Storage:
             if directory.has(name):
                 directory.delete(name, now)
 
-    def topics(self) -> dict[TopicName, tuple[int, Uuid | None]]:
-        """Returns the topics in the directories: how many partitions each has, and its id."""
-        logs = {name: log for directory in self._directories for name, log in directory.logs.items()}
-        counts = Counter(name.topic for name in logs)
-        ids = {name.topic: log.topic_id for name, log in logs.items() if log.topic_id is not None}
-        return {topic: (count, ids.get(topic)) for topic, count in counts.items()}
+    def topics(self) -> dict[TopicName, FoundTopic]:
+        """Returns the topics in the directories, those of logs that could not be opened included."""
+        logs: dict[TopicName, dict[int, Log | None]] = {}
+        for directory in self._directories:
+            for name in directory.offline:
+                logs.setdefault(name.topic, {})[name.partition] = None
+            for name, log in directory.logs.items():
+                logs.setdefault(name.topic, {})[name.partition] = log
+        return {topic: _found(some) for topic, some in logs.items()}
 
     def checkpoints(self, high_watermarks: Mapping[TopicPartition, Offset]) -> Iterable[Checkpoint]:
         found = (directory.begin_checkpoint(high_watermarks) for directory in self._directories)
@@ -124,11 +175,23 @@ class Storage:
         found = (directory.begin_reap(now) for directory in self._directories)
         return [reap for reap in found if reap is not None]
 
+    def probes(self) -> Iterable[Probe]:
+        found = (directory.begin_probe() for directory in self._directories)
+        return [probe for probe in found if probe is not None]
+
     def close(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> list[str]:
         return [text for directory in self._directories for text in directory.close(now, high_watermarks)]
 
     def _emptiest(self) -> LogDirectory:
-        return min(self._directories, key=lambda directory: directory.count)
+        online = self.online
+        if not online:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
+        return min(online, key=lambda directory: directory.count)
+
+
+def _found(logs: Mapping[int, Log | None]) -> FoundTopic:
+    topic_id = next((log.topic_id for log in logs.values() if log is not None and log.topic_id is not None), None)
+    return FoundTopic(topic_id, {index: NO_EPOCH if log is None else log.epochs.latest for index, log in logs.items()})
 
 
 def _known(topic_id: Uuid) -> Uuid | None:

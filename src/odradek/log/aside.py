@@ -10,22 +10,21 @@ Neither a start of ours nor one of Apache Kafka looks at such a file; it goes wi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 
 from odradek.base.units import INT32_MAX, MIB, Offset
+from odradek.log.damage import next_batch
 from odradek.log.disk import Disk, File
 from odradek.log.names import ASIDE, LOG, SEGMENT_SUFFIXES, TEMPORARY, segment_stem
 from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, FileBatch, walk_checked
 from odradek.log.segment import Segment
-from odradek.record.batch import HEADER_BYTES, MAGIC
+from odradek.record.batch import MAGIC
 
 SEARCHED_BYTES_MAX = 64 * MIB  # Behind one damage: a batch that begins later than that is not found.
 _RECORDS_COUNT_POSITION = 57
 _COUNT = Struct(">i")
-_HIGH = Struct(">i")
 
 
 @dataclass(slots=True)
@@ -90,41 +89,6 @@ def _records(file: File, place: FileBatch) -> int:
         return 1
     count: int = _COUNT.unpack(file.pread(place.position + _RECORDS_COUNT_POSITION, _COUNT.size))[0]
     return max(count, 0)
-
-
-def next_batch(
-    file: File, position: int, end: int, offsets: tuple[Offset, Offset], upto: int | None = None
-) -> int | None:
-    """Returns the position of the first whole batch of format 2 that begins between `position` and `upto` (or `end`).
-
-    `offsets` are the lowest that the batch may have, and the segment's base offset.  So the upper bytes of the batch's
-    own offset are known, and a compiled search can look for them.
-    """
-    lowest, base_offset = offsets
-    upto = end if upto is None else upto
-    highs = {_HIGH.pack(offset >> 32) for offset in (lowest, base_offset + INT32_MAX)}
-    sign = re.compile(b"(?s:(?:" + b"|".join(map(re.escape, sorted(highs))) + rb").{4}[\0-\x7f].{7}\x02)")
-    while position < upto:
-        chunk = file.pread(position, min(CHECK_CHUNK_BYTES, end - position))
-        zeros = len(chunk) - len(chunk.lstrip(b"\0"))
-        match = sign.search(chunk, max(zeros - _HIGH.size * 2, 0))
-        while match is not None:  # finditer would leave out what overlaps.
-            at = position + match.start()
-            if at < upto and _is_batch(file, at, end, lowest, base_offset):
-                return at
-            match = sign.search(chunk, match.start() + 1)
-        if len(chunk) < HEADER_BYTES:
-            return None
-        position += len(chunk) - (HEADER_BYTES - 1)
-    return None
-
-
-def _is_batch(file: File, position: int, end: int, lowest: Offset, base_offset: Offset) -> bool:
-    try:
-        place = next(walk_checked(file, position, end))
-    except Damaged:
-        return False
-    return place.base_offset >= lowest and place.last_offset - base_offset <= INT32_MAX
 
 
 def is_zeros(file: File, position: int, end: int) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from odradek.base.units import NO_EPOCH, Offset
+from odradek.base.units import MIB, NO_EPOCH, Offset
 from odradek.log.aside import SetAside, set_aside, survey
 from odradek.log.names import SEGMENT_SUFFIXES, segment_stem
 from odradek.log.opening import Opening, Scan
 from odradek.log.producer_recovery import ProducerWalk, restored
-from odradek.log.scan import Damaged, walk_runs
+from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk_runs
 from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots
 from odradek.record.batch import MAGIC
 from odradek.record.kernels.runs import Runs
+
+WRITTEN_AGAIN_BYTES_MAX = 64 * MIB  # In one log; what is more takes the start too long.
 
 
 def first_unsynced(segments: list[Segment], recovery_point: Offset) -> int:
@@ -43,7 +45,30 @@ def check(opening: Opening, segments: list[Segment], first: int, snapshots: Snap
             break
     for segment in segments[first:-1]:
         segment.seal()
+    _write_again(opening, segments[first:])
     return scan
+
+
+def _write_again(opening: Opening, segments: list[Segment]) -> None:
+    """Writes what may not be on the disk once more, so that the next sync is about it.
+
+    After a sync that failed it may be in the page cache alone, and count as written there (ext4): it would be served,
+    and promised to be safe, until the memory is needed for something else.
+    """
+    places = [(segment, _first_unsafe(segment, opening.recovery_point)) for segment in segments]
+    if sum(segment.size - start for segment, start in places) > WRITTEN_AGAIN_BYTES_MAX:
+        return
+    for segment, start in places:
+        for position in range(start, segment.size, CHECK_CHUNK_BYTES):
+            data = segment.file.pread(position, min(CHECK_CHUNK_BYTES, segment.size - position))
+            segment.file.write(position, data)
+
+
+def _first_unsafe(segment: Segment, recovery_point: Offset) -> int:
+    if recovery_point <= segment.base_offset:
+        return 0
+    start = segment.locate(recovery_point)
+    return segment.size if start is None else start
 
 
 def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:

@@ -62,6 +62,23 @@ def write_segments(disk: Disk, path: str, noted: Mapping[TopicPartition, str]) -
     replace_file(disk, path, _text(len(lines), lines))
 
 
+def read_uncleanable(disk: Disk, path: str) -> dict[TopicPartition, str]:
+    """Returns why each log that can't be compacted can't; {} and errors as read_offsets."""
+    reasons: dict[TopicPartition, str] = {}
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        topic, _, rest = line.partition(" ")
+        partition, _, reason = rest.partition(" ")
+        if not partition.isdigit() or not reason:
+            raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and reason")
+        reasons[TopicPartition(TopicName(topic), int(partition))] = reason
+    return reasons
+
+
+def write_uncleanable(disk: Disk, path: str, reasons: Mapping[TopicPartition, str]) -> None:
+    lines = [f"{name.topic} {name.partition} {' '.join(reason.split())}" for name, reason in sorted(reasons.items())]
+    replace_file(disk, path, _text(len(lines), lines), durable=False)
+
+
 def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:
     """Returns (epoch, first offset), ascending in both; [] if there is no such file.  Raises BadCheckpoint."""
     path = f"{directory}/{LEADER_EPOCHS}"

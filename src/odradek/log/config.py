@@ -30,8 +30,13 @@ class LogConfig:
     # cleanup.policy is a set of both; a compacted log is never shortened by age or size.
     cleanup_delete: bool = True
     cleanup_compact: bool = False
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = MINUTE_MS
     max_message_bytes: int = BATCH_BYTES_MAX
+    max_decompressed_message_bytes: int = INT32_MAX
     log_append_time: bool = False  # message.timestamp.type=LogAppendTime
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX

@@ -99,6 +99,15 @@ class LeaderEpochs:
             if kept != self._entries:
                 self._replace(kept)
 
+    def take(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        """Takes over the epochs of another log, those without records too, and writes the file."""
+        self._set(list(entries))
+        self.write()
+
+    def moved_to(self, directory: str) -> None:
+        """The file lies there from now on."""
+        self._directory = directory
+
     def clear(self) -> None:
         if self._entries:
             self._replace([])

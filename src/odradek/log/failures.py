@@ -21,9 +21,26 @@ class DiskFailed(OSError):
         return self.errno in (errno.ENOSPC, errno.EDQUOT) or self.is_out_of_files
 
     @property
+    def takes_offline(self) -> bool:
+        """True if nobody knows any more what is on the disk."""
+        return not self.is_full
+
+    @property
     def is_out_of_files(self) -> bool:
         """True if too many files are open: the disk was not even asked, and the operation may be tried again."""
         return is_out_of_files(self)
+
+
+class LogDamaged(DiskFailed):
+    """A place in a .log file is no whole batch.  What is before and behind it can be read as ever."""
+
+    takes_offline = False
+
+    def __init__(self, path: str, position: int, why: str) -> None:
+        super().__init__(errno.EIO, f"the log is damaged at byte {position}: {why}", path)
+        self.path = path
+        self.position = position
+        self.why = why
 
 
 def is_out_of_files(error: OSError) -> bool:

@@ -48,6 +48,10 @@ class Index:
     def __len__(self) -> int:
         return self._stored + len(self._pending)
 
+    def on(self, disk: Disk) -> None:
+        """Has the file opened through another disk from now on."""
+        self._disk = disk
+
     def is_full(self, bytes_max: int) -> bool:
         return len(self) >= bytes_max // self._layout.size
 

@@ -82,21 +82,23 @@ def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None
     files = [(name, parsed) for name in names if (parsed := parse_segment_file(name))]
     first_cleaned = min((p[0] for _, p in files if p[2] == CLEANED), default=INT64_MAX)
     swaps = [(name, p) for name, p in files if p[2] == SWAP and p[0] < first_cleaned]
-    for name, parsed in files:
-        if parsed[2] == CLEANED or (parsed[2] == SWAP and parsed[0] >= first_cleaned):
+    incomplete = [(name, p) for name, p in files if p[2] == CLEANED or (p[2] == SWAP and p[0] >= first_cleaned)]
+    for suffix in (SWAP, CLEANED):  # A .swap without the .cleaned would be taken for complete.
+        for name, _ in [one for one in incomplete if one[1][2] == suffix]:
             disk.unlink(f"{directory}/{name}")
+        disk.sync_directory(directory)
     logs = [parsed[0] for _, parsed in swaps if parsed[1] == LOG]
     if logs:
         end = max(_end_of(disk, f"{directory}/{segment_stem(base)}{LOG}{SWAP}", base) for base in logs)
         for name, parsed in files:
             if not parsed[2] and parsed[1] in SEGMENT_SUFFIXES and min(logs) <= parsed[0] < end:
                 disk.unlink(f"{directory}/{name}")
-    for name, parsed in swaps:
-        if parsed[0] in logs:
+        disk.sync_directory(directory)  # Or a power failure may leave a source beside what it became.
+    # An index .swap whose log has its name already belongs to that, since logs go first.
+    for is_log in (True, False):
+        for name, _ in [one for one in swaps if (one[1][1] == LOG) is is_log]:
             disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-        else:
-            disk.unlink(f"{directory}/{name}")  # Its log is in place already, and this index can be made again.
-    disk.sync_directory(directory)
+        disk.sync_directory(directory)
 
 
 def _end_of(disk: Disk, path: str, base_offset: Offset) -> Offset:

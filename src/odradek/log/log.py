@@ -21,6 +21,8 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
+from struct import Struct
+from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, ProducerId, TimestampMs
@@ -29,6 +31,7 @@ from odradek.log.aborted import AbortedTransactions
 from odradek.log.arrival import Arrival
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
+from odradek.log.failures import LogDamaged
 from odradek.log.flush import Flush
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
 from odradek.log.opening import Loaded, Opening
@@ -39,22 +42,49 @@ from odradek.log.reaper import Reaper, SegmentRetirement
 from odradek.log.retention import Bounds, expired_segments
 from odradek.log.search import Later, Search, TimedOffset
 from odradek.log.segment import Segment
+from odradek.log.swap import Swap, SwapDisk, SwapState
 from odradek.log.transaction_index import Aborted
-from odradek.record.batch import CONTROL, LOG_OVERHEAD_BYTES, Batch
+from odradek.record.batch import CONTROL, HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch
 from odradek.record.markers import end_marker
 
 __all__ = ["Flush", "Log"]
 
 FIRST_OFFSET = Offset(0)
 SEALED_OPEN_MAX = 4
+HOLLOW_BYTES_MAX = 64 * HEADER_BYTES  # As many headers are looked at, where nothing else is left of a segment's end.
+_unpack_count = Struct(">i").unpack_from
+_COUNT_POSITION = HEADER_BYTES - 4
 _BASE_OFFSET = attrgetter("base_offset")
+
+
+def _is_hollow(found: FileSlice, segment: Segment) -> bool:
+    """True for the rest of a segment if compaction left nothing of it but headers, which keep offsets and sequences.
+
+    A reader gets what comes behind instead: librdkafka takes an answer without a record for one that was cut too short,
+    and asks for twice as much, until it gives up.
+    """
+    size = found.size
+    if not size or size % HEADER_BYTES or size > HOLLOW_BYTES_MAX or found.position + size < segment.size:
+        return False
+    data = found.file.pread(found.position, size)
+    return all(_unpack_count(data, at + _COUNT_POSITION)[0] == 0 for at in range(0, size, HEADER_BYTES))
+
+
+class CleaningPass(Protocol):
+    """A pass of compaction, as its log sees it: cleaner.py."""
+
+    def withdraw(self) -> None:
+        """Ends it, in whatever thread it is."""
+
+    def take_back(self) -> None:
+        """Unlinks what it has made, and the log does not have.  Raises DiskFailed."""
 
 
 class Log:
     """What lies below recovery_point survives a power failure.  Replace `config` when the topic's changes."""
 
     def __init__(self, opening: Opening, loaded: Loaded, reaper: Reaper) -> None:
-        self._disk = opening.disk
+        self.disk = opening.disk
         self.directory = opening.directory
         self.config = opening.config
         self.reaper = reaper
@@ -86,6 +116,11 @@ class Log:
         self._owed = Owed()
         self._aborted = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self._on_lowered: Callable[[Offset], None] | None = None
+        self.cleaning: CleaningPass | None = None  # The pass of compaction that is under way.
+        self._cleaned_to = FIRST_OFFSET
+        self._cleaned: list[tuple[Offset, Sequence[SwapState]]] = []  # Passes whose files have not got their names yet.
+        self._swaps: list[SwapState] = []
+        self.on_failure: Callable[[OSError], None] | None = None  # Told when the log goes offline for a failure.
         for segment in loaded.segments:
             segment.release()
 
@@ -283,7 +318,7 @@ class Log:
         self._interrupt()
         self._owed.settle()
         old.seal()
-        segment = Segment(self._disk, self.directory, base_offset, now_ms)
+        segment = Segment(self.disk, self.directory, base_offset, now_ms)
         try:
             segment.make_files(self.config)
         except DiskFailed:
@@ -334,6 +369,10 @@ class Log:
         if not self.start_offset <= offset <= self.end_offset:
             detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
+        return self.read_stored(offset, max_bytes, upto)
+
+    def read_stored(self, offset: Offset, max_bytes: int, upto: Offset) -> FileSlice:
+        """Does what read does, from the first segment on: that may begin before the log does."""
         number = len(self.segments) - 1
         if offset < self._active.base_offset:
             number = bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1
@@ -343,7 +382,13 @@ class Log:
                 self._touch(segment)
             start = segment.locate(offset)
             if start is not None:
-                return self._slice(segment, start, max_bytes, upto, number)
+                found = self._slice(segment, start, max_bytes, upto, number)
+                if (
+                    segment is self._active
+                    or not _is_hollow(found, segment)
+                    or self.segments[number + 1].base_offset >= upto
+                ):
+                    return found
             number += 1  # The rest of that segment was compacted away.
         return EMPTY_SLICE
 
@@ -352,6 +397,8 @@ class Log:
         limit = segment.size if upto >= end else segment.locate(upto)
         if limit is None:
             limit = segment.size
+        if segment.damages:
+            limit = segment.whole_until(start, limit)
         if start >= limit:
             return FileSlice(segment.file, start, 0)
         cut = segment.cut(start, start + max_bytes, limit)
@@ -359,6 +406,15 @@ class Log:
         if cut == limit:
             segment.hint(min(upto, end), cut)
         return FileSlice(segment.file, start, cut - start)
+
+    def note_damage(self, damage: LogDamaged) -> bool:
+        """Notes a place that is no whole batch: it is not served from now on.  False if that was known."""
+        return any(one.note_damage(damage.position) for one in self.segments if one.path == damage.path)
+
+    @property
+    def damaged_places(self) -> int:
+        """How many places were found so far that are no whole batches."""
+        return sum([len(segment.damages) for segment in self.segments])
 
     def aborted(self, offset: Offset, records: FileSlice, upto: Offset) -> Sequence[Aborted]:
         """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more."""
@@ -386,7 +442,10 @@ class Log:
         first = max(bisect_right(self.segments, start, key=_BASE_OFFSET) - 1, 0)
         reached = [one for one in self.segments[first:] if one.base_offset < end and one.may_reach(at_least)]
         segments = [segment.searched() for segment in reached]
-        return Search(segments, timestamp, start, end, is_large, self.segments) if segments else None
+        if not segments:
+            return None
+        bytes_max = self.config.max_decompressed_message_bytes
+        return Search(segments, timestamp, start, end, is_large, self.segments, bytes_max)
 
     def lookup_timestamp(self, timestamp: TimestampMs | None) -> TimedOffset | None:
         """Does all steps of a search at once; blocks.  Raises Refused and DiskFailed as Search.run."""
@@ -403,7 +462,7 @@ class Log:
     def needs_flush(self, now_ms: TimestampMs) -> bool:
         """True if flush.messages or flush.ms is reached, or a segment was rolled since the last flush."""
         unflushed = self.end_offset - self.recovery_point
-        if not unflushed:
+        if not (unflushed or self._unsynced):
             return False
         config = self.config
         waited_ms = now_ms - self.last_flush_ms
@@ -414,6 +473,8 @@ class Log:
     def begin_flush(self) -> Flush:
         """Returns a flush of all that was appended so far, with the sealed segments' indexes and new file names."""
         self._owed.settle()
+        if self._active.may_have_lost_writes:
+            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
         self._flushing = [flush for flush in self._flushing if not flush.was_put_off]
         files, paths, directories = [], [], []
         for segment in self._unsynced:
@@ -430,7 +491,7 @@ class Log:
         if paths or self._changes > self._synced_changes:
             directories.append(self.directory)
         flush = Flush(
-            self._disk,
+            self.disk,
             self.end_offset,
             files=files,
             paths=paths,
@@ -480,6 +541,11 @@ class Log:
         is_under_way = self._unsynced or self._arrival is not None
         return is_synced and not is_under_way
 
+    @property
+    def synced_to(self) -> Offset:
+        """The offset below which everything is durable, sealed segments with their indexes too."""
+        return min([self.recovery_point, *(segment.base_offset for segment in self._unsynced)])
+
     def has_open_files(self, below: int) -> bool:
         """True if a file of the log is open under a descriptor less than `below`."""
         return any(segment.is_open and segment.file.fileno() < below for segment in self.segments)
@@ -495,6 +561,116 @@ class Log:
         for segment in self.segments:
             segment.release_file()
         self._sealed_open = []
+
+    # ------------------------------------------------------------------ compaction
+
+    @property
+    def cleaned_to(self) -> Offset:
+        """The offset where the next pass of compaction begins: below it the files are compacted, durably."""
+        while self._cleaned and all(swap.is_done for swap in self._cleaned[0][1]):
+            self._cleaned_to = self._cleaned.pop(0)[0]
+        return self._cleaned_to
+
+    @cleaned_to.setter
+    def cleaned_to(self, offset: Offset) -> None:
+        self._cleaned_to = offset
+        self._cleaned.clear()
+
+    @property
+    def is_swapping(self) -> bool:
+        """True if files of the log have not got their names yet."""
+        if self._swaps:
+            self._swaps = [swap for swap in self._swaps if not swap.is_done]
+        return bool(self._swaps)
+
+    def swap_in(self, sources: Sequence[Segment], segments: Sequence[Segment], now_ms: TimestampMs) -> bool:
+        """Takes compacted segments in the place of their sources; their files get their names in the reaper's rounds.
+
+        Returns False, and changes nothing, if the log does not have all of the sources any more.
+        """
+        first = next((number for number, one in enumerate(self.segments) if one is sources[0]), len(self.segments))
+        behind = first + len(sources)
+        present = self.segments[first:behind]
+        if len(present) < len(sources) or any(a is not b for a, b in zip(present, sources, strict=True)):
+            return False
+        assert behind < len(self.segments), "the active segment is not compacted"
+        assert not any(one in self._unsynced for one in sources), "what is compacted was synced"
+        bases = [one.base_offset for one in segments]
+        swap = SwapState(bases, [one.base_offset for one in sources])
+        self._swaps.append(swap)
+        for segment in segments:
+            segment.on(SwapDisk(self.disk, swap))
+        for source in sources:
+            source.release()
+        self.segments = [*self.segments[:first], *segments, *self.segments[behind:]]
+        self._sealed_open = [one for one in self._sealed_open if one not in sources]
+        self._snapshots.forget([offset for offset in swap.sources if offset not in bases])
+        self.reaper.retire(Swap(self.directory, swap, TimestampMs(now_ms + self.config.file_delete_delay_ms)))
+        return True
+
+    def cleaned(self, end: Offset) -> None:
+        """Takes in the end of a pass that went up to `end`; it counts once all files have their names."""
+        self._cleaned.append((end, [swap for swap in self._swaps if not swap.is_done]))
+
+    def drop_cleaned(self, cleaning: CleaningPass) -> None:
+        """Has the files unlinked that a pass made in vain, before anything else is done with the log's files."""
+        self._owe(cleaning.take_back)
+
+    def _end_cleaning(self, end: Offset) -> Sequence[Work]:
+        """Ends a pass that is under way, for a log that is cut at `end`; returns what is to be done with its files."""
+        works: list[Work] = []
+        if self.cleaning is not None:
+            self.cleaning.withdraw()
+            works.append(self.cleaning.take_back)
+        if self.is_swapping:
+            works.append(partial(self.reaper.finish, self.directory))
+        self.cleaned_to = Offset(min(self.cleaned_to, end))
+        return works
+
+    # ------------------------------------------------------------------ another directory
+
+    def producers_at_first(self) -> Sequence[ProducerStateEntry]:
+        """Returns the producers as of the first segment, whose records may be gone.  Raises DiskFailed."""
+        return self._snapshots.newest(self.segments[0].base_offset)[0] if self._snapshots.offsets else ()
+
+    def begin_with(self, producers: Sequence[ProducerStateEntry]) -> None:
+        """Notes the producers as of the start of a log that is empty yet.  Raises DiskFailed."""
+        assert self.start_offset == self.end_offset
+        if producers:
+            self.producers = Producers(producers)
+            self._snapshots.write(self.start_offset, producers)
+
+    def take_over(self, other: Log) -> None:
+        """Takes over what is known of a log all of whose batches are here: that one is not to be used any more.
+
+        Raises DiskFailed; then the other can be used on.
+        """
+        assert other.end_offset == self.end_offset, "a copy has all that its original has"
+        other._interrupt()
+        if other.cleaning is not None:
+            other.cleaning.withdraw()
+            other.cleaning.take_back()
+        self.epochs.take(other.epochs.entries)
+        self.start_offset = max(self.start_offset, other.start_offset)
+        self.producers = other.producers
+        self.config = other.config
+        self.cleaned_to = other.cleaned_to
+        self.appended_bytes = other.appended_bytes
+
+    def rename(self, directory: str) -> None:
+        """Gives the log's directory another name, durably.  Raises DiskFailed: it may then have either name."""
+        self.disk.rename(self.directory, directory)
+        try:
+            self.disk.sync_directory(directory.rpartition("/")[0])
+        except DiskFailed:
+            with suppress(DiskFailed):
+                self.disk.rename(directory, self.directory)
+            raise
+        self.directory = directory
+        for segment in self.segments:
+            segment.moved_to(directory)
+        self._snapshots.moved_to(directory)
+        self.epochs.moved_to(directory)
 
     # ------------------------------------------------------------------ cut
 
@@ -515,7 +691,7 @@ class Log:
         cut = None if place is None else kept[-1].cut_before(place)
         producers = restored(self._snapshots, kept, end) if len(self.producers) else self.producers
         self._lower_recovery_point(end)
-        works: list[Work] = [self._retirement(self.segments[: len(kept) - 1 : -1], now_ms)]
+        works = [*self._end_cleaning(end), self._retirement(self.segments[: len(kept) - 1 : -1], now_ms)]
         if cut is not None:
             kept[-1].shorten(cut)
             works.append(kept[-1].cut_files)
@@ -533,13 +709,14 @@ class Log:
         """Makes the log empty at `start`, for a follower whose leader lacks what it needs.  Raises as truncate_to."""
         self._interrupt()
         self._lower_recovery_point(start)
-        segment = Segment(self._disk, self.directory, start, now_ms)
+        segment = Segment(self.disk, self.directory, start, now_ms)
         works: list[Work] = [
+            *self._end_cleaning(start),
+            self._snapshots.forgotten(self._snapshots.offsets),  # Nothing of the old producers is taken for the new.
             partial(self.reaper.finish, self.directory),  # A retirement may hold names that are needed again.
             self._retirement(self.segments[::-1], now_ms),
             partial(segment.make_files, self.config),
-            partial(self._disk.sync_directory, self.directory),
-            self._snapshots.forgotten(self._snapshots.offsets),
+            partial(self.disk.sync_directory, self.directory),
         ]
         self._activate([segment])
         self.start_offset = self.end_offset = start
@@ -595,19 +772,38 @@ class Log:
         self.producers.high_watermark_advanced(offset)
         return True
 
+    def expired_upto(self, now_ms: TimestampMs, high_watermark: Offset) -> Offset | None:
+        """Returns where the log begins once all segments are gone that may go; None if none may.
+
+        The open segment is rolled if it is one of them.  Raises DiskFailed.
+        """
+        bounds = Bounds(self.start_offset, self.end_offset, high_watermark)
+        count = expired_segments(self.disk, self.segments, self.config, now_ms, bounds)
+        if not count:
+            return None
+        if count == len(self.segments):
+            self.roll(now_ms)
+        begin = self.segments[count].base_offset
+        assert begin <= high_watermark, "only whole segments that are committed go"
+        return max(begin, self.start_offset)
+
     def delete_old_segments(self, now_ms: TimestampMs, high_watermark: Offset) -> int:
-        """Deletes segments by age, size and start offset, which may rise; returns how many.
+        """Deletes segments by age, size and start offset, which may rise; returns how many.  Raises DiskFailed."""
+        begin = self.expired_upto(now_ms, high_watermark)
+        if begin is None:
+            return 0
+        self.advance_start(begin)
+        return self.delete_below_start(now_ms)
+
+    def delete_below_start(self, now_ms: TimestampMs) -> int:
+        """Deletes the segments that lie wholly below the log start offset; returns how many.
 
         Their files go in the reaper's next round.  Raises DiskFailed with none deleted.
         """
-        bounds = Bounds(self.start_offset, self.end_offset, high_watermark)
-        count = expired_segments(self._disk, self.segments, self.config, now_ms, bounds)
-        if not count:
+        count = bisect_right(self.segments, self.start_offset, key=_BASE_OFFSET) - 1
+        if count <= 0 or self.is_swapping:  # Files without their names can't be given others.
             return 0
-        if count == len(self.segments):
-            self.roll(now_ms)
         doomed, kept = self.segments[:count], self.segments[count:]
-        assert kept and kept[0].base_offset <= high_watermark, "only whole segments that are committed go"
         snapshot = None
         if len(self.producers):
             snapshot = keep_snapshot(self._snapshots, self.segments, kept[0].base_offset)
@@ -615,7 +811,6 @@ class Log:
         gone = {id(segment) for segment in doomed}
         self._unsynced = [segment for segment in self._unsynced if id(segment) not in gone]
         self._sealed_open = [segment for segment in self._sealed_open if id(segment) not in gone]
-        self.advance_start(kept[0].base_offset)
         self.reaper.retire(self._retired(doomed, now_ms, snapshot))
         return count
 
@@ -639,6 +834,9 @@ class Log:
         if any(flush.has_failed for flush in self._flushing):
             raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
         self._interrupt()
+        if self.cleaning is not None:
+            self.cleaning.withdraw()
+            self.cleaning.take_back()
         self.settle()
         if not self._is_prepared:
             self._prepare()

@@ -4,7 +4,8 @@
 .snapshot (of the producers as of offset 42).  To be deleted: + .deleted.  Compaction: .cleaned, then .swap.
 Ours alone is .log.aside, what recovery cut off: Kafka looks at how names end, and passes it by.
 A partition is the directory topic-7; deleted it is topic-7.<32 hex digits>-delete until its files are gone; of a topic
-that the cluster does not know it is set aside as topic-7.<32 hex digits>-stray.
+that the cluster does not know it is set aside as topic-7.<32 hex digits>-stray; while it is copied to another data
+directory the copy is topic-7.<32 hex digits>-future there.
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-SEGMENTS = "odradek-segments-checkpoint"  # Ours alone.
+SEGMENTS = "odradek-segments-checkpoint"  # Ours alone, as is the next.
+UNCLEANABLE = "odradek-uncleanable-checkpoint"
+LOG_DIRS = "odradek-log-dirs"  # Ours alone: all data directories of the broker, one a line.
 
 _OFFSET_DIGITS = 20
+_UNIQUE_DIGITS = 32
 _NAME_CHARACTERS_MAX = 255
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap|\.aside(?:\.[1-9]\d*)?)?"
 )
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d{0,9})")
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(delete|future|stray)")
-DELETE, STRAY = "delete", "stray"  # How directories are marked.
+DELETE, FUTURE, STRAY = "delete", "future", "stray"  # How directories are marked.
 KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -76,6 +80,14 @@ def mark(directory_name: str) -> str | None:
     return match[1] if match else None
 
 
+def partition_marked(directory_name: str, mark: str) -> TopicPartition | None:
+    """Returns the partition whose directory has this mark; None for any other name."""
+    match = _MARKED.fullmatch(directory_name)
+    if match is None or match[1] != mark:
+        return None
+    return parse_partition(directory_name[: -len(f".-{mark}") - _UNIQUE_DIGITS])
+
+
 def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
     """Returns the marked name of a partition's directory; a long topic is cut to fit 255 characters.
 
@@ -84,3 +96,8 @@ def marked_partition(partition: TopicPartition, mark: str, unique: str) -> str:
     digits = md5(unique.encode(), usedforsecurity=False).hexdigest()
     suffix = f"-{partition.partition}.{digits}-{mark}"
     return partition.topic[: _NAME_CHARACTERS_MAX - len(suffix)] + suffix
+
+
+def has_future_name(partition: TopicPartition) -> bool:
+    """False if the topic's name is too long for the directory of a copy in the making to have it."""
+    return len(f"{partition}.{'0' * _UNIQUE_DIGITS}-{FUTURE}") <= _NAME_CHARACTERS_MAX

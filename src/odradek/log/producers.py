@@ -161,10 +161,6 @@ class Producers:
 
     # ------------------------------------------------------------------ what was written
 
-    def epoch_of(self, producer_id: ProducerId) -> ProducerEpoch:
-        known = self._by_id.get(producer_id)
-        return NO_PRODUCER_EPOCH if known is None else known.epoch
-
     def put(self, changed: Mapping[ProducerId, ProducerStateEntry]) -> None:
         """Takes over the entries of producers whose batches were written."""
         by_id = self._by_id

@@ -134,7 +134,7 @@ class SegmentRetirement(Retirement):
         _if_there(lambda: disk.sync_directory(self.directory))
 
     def _rename(self, disk: Disk, path: str) -> None:
-        if _if_there(lambda: disk.rename(path, path + DELETED)):
+        if renamed_if_there(disk, path, path + DELETED):
             self._renamed.append(path + DELETED)
 
     def follow_ups(self) -> Sequence[Work]:
@@ -158,7 +158,7 @@ class DirectoryRetirement(Retirement):
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
         with turns:
             if not self.is_withdrawn and not self._is_renamed:
-                self._is_renamed = _if_there(lambda: disk.rename(self.directory, self._name))
+                self._is_renamed = renamed_if_there(disk, self.directory, self._name)
 
     def follow_ups(self) -> Sequence[Work]:
         if self._unlink_ms is None or not self._is_renamed:
@@ -206,7 +206,7 @@ class Reaper:
 
     def __init__(self, disk: Disk, turns: AbstractContextManager[object] = NOBODY_ELSE) -> None:
         self._disk = disk
-        self._turns = turns
+        self.turns = turns  # Held around renames of names that a log may need again.
         self._waiting: list[tuple[TimestampMs, int, Work]] = []
         self._numbers = count()
         self._latest_ms = TimestampMs(0)
@@ -238,7 +238,7 @@ class Reaper:
 
     def retire_now(self, retirement: Retirement) -> None:
         """Renames before anything else is done in the directory.  Raises DiskFailed, and may be called again then."""
-        retirement.run(self._disk, self._turns)
+        retirement.run(self._disk, self.turns)
         for work in retirement.follow_ups():
             self._add(work)
 
@@ -266,7 +266,7 @@ class Reaper:
             self._withdraw(retirement)
 
     def _withdraw(self, retirement: Retirement) -> None:
-        with self._turns:
+        with self.turns:
             retirement.is_withdrawn = True
         self._retired(retirement)
 
@@ -300,7 +300,7 @@ class Reaper:
         works: list[Work] = []
         while self._waiting and self._waiting[0][0] <= now_ms and len(works) < WORKS_PER_ROUND_MAX:
             works.append(heappop(self._waiting)[2])
-        self._reap = Reap(self._disk, self._turns, works) if works else None
+        self._reap = Reap(self._disk, self.turns, works) if works else None
         return self._reap
 
     def _take_back(self, now_ms: TimestampMs) -> None:
@@ -335,6 +335,11 @@ def _entries(disk: Disk, directory: str) -> list[Entry]:
         if failure.errno == errno.ENOENT:
             return []
         raise
+
+
+def renamed_if_there(disk: Disk, old: str, new: str) -> bool:
+    """Renames a file or directory; returns False if it is not there."""
+    return _if_there(lambda: disk.rename(old, new))
 
 
 def _if_there(act: Callable[[], None]) -> bool:

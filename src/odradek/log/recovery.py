@@ -67,7 +67,8 @@ def load(opening: Opening) -> Loaded:
         snapshots=snapshots,
         topic_id=topic_id,
         unsynced=[] if scan.trusted else segments[scan.first : -1],
-        is_synced=scan.trusted or (recovery_point == scan.end_offset and not scan.lost_bytes),
+        # Of a log of which nothing is known to be synced its directory's name may not be, either.
+        is_synced=scan.trusted or (segments[0].base_offset < recovery_point == scan.end_offset and not scan.lost_bytes),
         lost_bytes=scan.lost_bytes,
         aside=scan.aside,
     )

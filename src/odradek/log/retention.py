@@ -48,4 +48,4 @@ def expired_segments(
 def newest(disk: Disk, segment: Segment) -> TimestampMs:
     """Returns a segment's greatest timestamp; without any, when its file was last written."""
     timestamp = segment.largest()[0]
-    return timestamp if timestamp >= 0 else TimestampMs(disk.modified_ms(segment.path))
+    return timestamp if timestamp >= 0 else segment.modified_ms()

@@ -24,11 +24,13 @@ from odradek.base.limits import (
 )
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.failures import LogDamaged
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
 from odradek.record.batch import HEADER_BYTES, MAGIC, Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.record.survey import survey
+from odradek.record.unpack import unpack
 
 Largest = tuple[TimestampMs, Offset]
 _NOTHING: Largest = (NO_TIMESTAMP, NO_OFFSET)
@@ -143,7 +145,12 @@ class SearchedSegment:
             raise self._failure(damage) from None
 
     def _failure(self, damage: Damaged) -> DiskFailed:
-        return DiskFailed(errno.EIO, f"the log is damaged at byte {damage.position}: {damage.why}", self._path)
+        if self.file.size() < self.size:
+            return DiskFailed(errno.EIO, f"the file has less than the {self.size} bytes that were written", self._path)
+        return LogDamaged(self._path, damage.position, damage.why)
+
+    def damaged(self, place: FileBatch) -> LogDamaged:
+        return LogDamaged(self._path, place.position, "the checksum of the batch is wrong")
 
 
 class Search(NamedTuple):
@@ -158,6 +165,7 @@ class Search(NamedTuple):
     end: Offset
     is_large: bool
     source: Sequence[object]  # The log's own segments then: a log that is rolled or cut has another list.
+    record_bytes_max: int  # max.decompressed.message.bytes
 
     def is_of(self, source: Sequence[object]) -> bool:
         """True if `source` is the log's present list of segments: none came or went since the search was made."""
@@ -166,7 +174,8 @@ class Search(NamedTuple):
     def run(self) -> TimedOffset | Later | None:
         """Searches, up to one batch.  Returns None if there is no such record.
 
-        Raises Refused(CORRUPT_MESSAGE) if a batch can't be decoded, or only to too many bytes; DiskFailed.
+        Raises Refused, CORRUPT_MESSAGE if a batch can't be decoded, INVALID_RECORD if only to too many bytes;
+        DiskFailed.
         """
         if self.timestamp is None:
             return self._greatest()
@@ -202,7 +211,8 @@ class Search(NamedTuple):
         if place.magic != MAGIC:
             return TimedOffset(place.max_timestamp, place.base_offset, place.leader_epoch)
         header = BatchHeader(segment.read(place.position, HEADER_BYTES))
-        if header.is_log_append_time:
+        # If something of it was compacted away, its first offset may be.
+        if header.is_log_append_time and header.records_count > header.last_offset_delta:
             return TimedOffset(place.max_timestamp, Offset(max(place.base_offset, self.start)), place.leader_epoch)
         is_packed = header.codec is not Codec.NONE
         if not self.is_large and place.size > (SEARCHED_PACKED_BYTES_MAX if is_packed else SEARCHED_BATCH_BYTES_MAX):
@@ -210,8 +220,11 @@ class Search(NamedTuple):
         batch = Batch.trusted(segment.read(place.position, place.size))
         bytes_max = UNPACKED_BYTES_MAX if self.is_large else SEARCHED_UNPACKED_BYTES_MAX
         try:
-            found = survey(batch, wanted=timestamp, start=self.start, decompressed_bytes_max=bytes_max).found
+            payload = unpack(batch, self.record_bytes_max, bytes_max)
+            found = survey(batch, payload, wanted=timestamp, start=self.start).found
         except Refused:
+            if not batch.is_intact:
+                raise segment.damaged(place) from None
             if self.is_large:
                 raise
             return Later(self.start, True)  # The batch is too large, or broken: a search with is_large sees which.

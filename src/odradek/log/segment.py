@@ -13,14 +13,15 @@ import errno
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from odradek.base.units import INT32_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
+from odradek.base.units import INT32_MAX, INT64_MAX, MIB, NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
 from odradek.log.config import LogConfig
+from odradek.log.damage import Damage, next_batch
 from odradek.log.disk import Disk, DiskFailed, File, check_may_stay
+from odradek.log.failures import LogDamaged
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
@@ -30,6 +31,7 @@ from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64
+SEARCHED_BEHIND_DAMAGE_BYTES = 4 * MIB  # A batch that begins later than that is not found.
 _BASE_OFFSET = Struct(">q")
 
 
@@ -77,6 +79,8 @@ class Segment:
         self._recent_ends = array("q")  # Last offsets, one per batch; with them their positions.
         self._recent_positions = array("q")
         self._hints: dict[int, int] = {}
+        self.damages: list[Damage] = []  # Found so far, ascending.
+        self.may_have_lost_writes = False  # Of what was not synced; only the next start finds out.
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: Offset, now_ms: TimestampMs, config: LogConfig) -> Segment:
@@ -101,6 +105,33 @@ class Segment:
         """Deletes what make_files made before it failed."""
         for path in (self.path, self.offsets.path, self.times.path):
             self._disk.unlink(path)
+
+    def moved_to(self, directory: str) -> None:
+        """The files lie there from now on."""
+        self.release()
+        stem = f"{directory}/{segment_stem(self.base_offset)}"
+        self.path = stem + LOG
+        self.offsets.path = stem + OFFSET_INDEX
+        self.times.path = stem + TIME_INDEX
+        self.transactions.path = stem + TRANSACTION_INDEX
+
+    def on(self, disk: Disk) -> None:
+        """Has the files opened through another disk from now on: they get other names (swap.py)."""
+        self._disk = disk
+        self.offsets.on(disk)
+        self.times.on(disk)
+        self.transactions.on(disk)
+
+    def modified_ms(self) -> TimestampMs:
+        """Returns when the .log file was last written."""
+        return TimestampMs(self._disk.modified_ms(self.path))
+
+    def time_of_first(self) -> TimestampMs:
+        """Returns the first batch's greatest timestamp; -1 without one."""
+        if self.first_timestamp < 0 and self.size:
+            first = self.find(self.base_offset)
+            self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
+        return self.first_timestamp
 
     @property
     def file(self) -> File:
@@ -134,8 +165,7 @@ class Segment:
         """Finds what the roll rules and the time index go by; called before the first append after opening."""
         if self.size:
             self.largest()
-            first = self.find(self.base_offset)
-            self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
+            self.time_of_first()
         self._note_fullness(config)
 
     def must_roll(
@@ -254,7 +284,13 @@ class Segment:
         ends = self._recent_ends
         if ends and offset > ends[0]:
             number = bisect_left(ends, offset)
-            return self._recent_positions[number] if number < len(ends) else None
+            if number == len(ends):
+                return None
+            position = self._recent_positions[number]
+            for damage in self.damages:
+                if position == damage.end and offset < damage.following:
+                    return damage.start
+            return position
         if offset <= self.base_offset:
             return 0 if self.size else None
         place = self.find(offset)
@@ -264,7 +300,9 @@ class Segment:
         """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""
         try:
             return self._search(offset)
-        except Damaged:
+        except Damaged as damage:
+            if self._is_known(damage.position):
+                raise self.failure(damage) from None
             self.rebuild_indexes(LogConfig())
         try:
             return self._search(offset)
@@ -272,10 +310,41 @@ class Segment:
             raise self.failure(damage) from None
 
     def failure(self, damage: Damaged) -> DiskFailed:
-        return DiskFailed(errno.EIO, f"the log is damaged at byte {damage.position}: {damage.why}", self.path)
+        if self.file.size() < self.size:
+            return DiskFailed(errno.EIO, f"the file has less than the {self.size} bytes that were written", self.path)
+        return LogDamaged(self.path, damage.position, damage.why)
+
+    def note_damage(self, position: int) -> bool:
+        """Notes that no whole batch begins at `position`, where one should; returns False if that is known.
+
+        What lies between there and the next whole batch is not served from now on.
+        """
+        if self._is_known(position):
+            return False
+        upto = min(self.size, position + SEARCHED_BEHIND_DAMAGE_BYTES)
+        bounds = self.base_offset, self.base_offset
+        end = next_batch(self.file, position + 1, self.size, bounds, upto)
+        following = Offset(INT64_MAX) if end is None else Offset(*_BASE_OFFSET.unpack(self.file.pread(end, 8)))
+        self.damages = sorted([*self.damages, Damage(position, self.size if end is None else end, following)])
+        return True
+
+    def _is_known(self, position: int) -> bool:
+        return any(damage.start <= position < damage.end for damage in self.damages)
+
+    def whole_until(self, position: int, limit: int) -> int:
+        """Returns where a read from `position` must end, at most `limit`.  Raises LogDamaged if it can't begin."""
+        for damage in self.damages:
+            if damage.start <= position < damage.end:
+                raise LogDamaged(self.path, position, "no whole batch is there")
+            if position < damage.start < limit:
+                return damage.start
+        return limit
 
     def _search(self, offset: Offset) -> FileBatch | None:
         start = self.offsets.position_at_or_before(offset)
+        for damage in self.damages:
+            if start < damage.end and offset >= damage.following:
+                start = damage.end
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
         for place in self._walk(start):
@@ -314,6 +383,7 @@ class Segment:
                 end = place.end
                 self.hint(place.last_offset + 1, end)
         except Damaged as damage:
+            self.note_damage(damage.position)
             if end == start:  # Else the good batches are served, and the next read finds the damage.
                 raise self.failure(damage) from None
         return end
@@ -405,11 +475,17 @@ class Segment:
         return end
 
     def rebuild_indexes(self, config: LogConfig) -> None:
-        """Makes the indexes anew from the batch headers, up to the end or to the first damage."""
+        """Makes the indexes anew from the batch headers; what is damaged is noted and left out."""
         self.forget_indexes()
-        with suppress(Damaged):
-            for place in self._walk(0, CHECK_CHUNK_BYTES):
-                self.index(place, config)
+        position = 0
+        while position < self.size:
+            try:
+                for place in self._walk(position, CHECK_CHUNK_BYTES):
+                    self.index(place, config)
+                break
+            except Damaged as damage:
+                self.note_damage(damage.position)
+                position = self.damages[-1].end
         self.times.maybe_add(*self.largest())
         self.offsets.write()
         self.times.write()
@@ -420,6 +496,7 @@ class Segment:
         self.times.clear()
         self._reset_timestamps()
         self._forget_places()
+        self.damages = []
         self._max_known = True
         self._since_index = 0
 
@@ -429,7 +506,7 @@ class Segment:
     def cut_before(self, place: FileBatch) -> Cut:
         """Returns how to drop the batch at `place`, one that find gave, and all after it.  Changes nothing."""
         largest = NO_TIMESTAMP, NO_OFFSET
-        for kept in self.places(self.offsets.position_at_or_before(place.base_offset)):
+        for kept in self.places(self.offsets.border_at_or_below(place.position - 1)):
             if kept.position >= place.position:
                 break
             if kept.max_timestamp > largest[0]:
@@ -451,6 +528,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self._max_known = not self.size
         self._overhang = True
+        self.damages = [damage for damage in self.damages if damage.start < cut.position]
         self._forget_places()
         self._since_index = 0
 
@@ -464,9 +542,15 @@ class Segment:
         """Cuts the .log file, and syncs: bytes that a crash brought back could be taken for a later append's end."""
         assert 0 <= position <= self.size, "nothing is added by a cut"
         self.file.truncate(position)
-        self.file.sync()
+        try:
+            self.file.sync()
+        except DiskFailed as failed:
+            # The kernel may have dropped what was appended before, and a later sync does not tell.
+            self.may_have_lost_writes |= not failed.is_out_of_files
+            raise
         self.size = position
         self._overhang = False
+        self.damages = [damage for damage in self.damages if damage.start < position]
 
     def _reset_timestamps(self) -> None:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, NO_OFFSET

@@ -55,6 +55,10 @@ class Snapshots:
     def path(self, offset: Offset) -> str:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
 
+    def moved_to(self, directory: str) -> None:
+        """The files lie there from now on."""
+        self._directory = directory
+
     def checked(self, offset: Offset) -> bool:
         """Returns True if there is a good snapshot as of `offset`; a bad one is deleted."""
         return offset in self.offsets and self.newest(offset)[1] == offset

@@ -52,6 +52,16 @@ class TransactionIndex:
     def __len__(self) -> int:
         return self._stored + len(self._pending)
 
+    def copy(self) -> TransactionIndex:
+        """Returns a copy for a reader in another thread, which sees nothing of what comes later."""
+        copy = TransactionIndex(self._disk, self.path, self.base_offset, self._stored_bytes)
+        copy._pending = list(self._pending)
+        return copy
+
+    def on(self, disk: Disk) -> None:
+        """Has the file opened through another disk from now on."""
+        self._disk = disk
+
     @property
     def is_empty(self) -> bool:
         return not (self._stored_bytes or self._pending)

@@ -100,6 +100,17 @@ class Listener:
         if self.advertised is None and host and address not in EVERY_INTERFACE:
             self.advertised = Endpoint(self.name, host, self.port)
 
+    def limit(self, connections_max: int, per_address_max: int) -> None:
+        """Changes how many connections there may be; those that are there stay."""
+        self._connections_max, self._per_address_max = connections_max, per_address_max
+
+    def secure(self, contexts: Contexts) -> None:
+        """Changes the certificates of a listener that speaks TLS; connections that are there go on by theirs."""
+        if self.entrance is None:
+            self.entrance = _entrance(contexts)
+        else:
+            self.entrance.contexts = contexts
+
     def _protocol(self) -> ClientConnection | SecureFront:
         connection = ClientConnection(self)
         return connection if self.entrance is None else self.entrance.front(self, connection)

@@ -7,7 +7,7 @@ all, and another broker that was faster shows as NodeExists or BadVersion.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -246,21 +246,15 @@ class Metadata:
         except NoNode:
             return []
 
-    def adopt(
-        self, found: Mapping[TopicName, tuple[int, Uuid | None]], broker_id: BrokerId, new_uuid: Callable[[], Uuid]
-    ) -> list[TopicName]:
-        """Adds topics that lie in the data directories of a broker whose tree has none: another broker wrote them.
+    @property
+    def had_topics(self) -> bool:
+        """True if the tree has topics, or had some: then logs of topics it does not know are not to be adopted."""
+        return self._tree.get(layout.TOPICS)[1].cversion > 0
 
-        So a directory of Apache Kafka, or a copied one, is opened as it is.  A tree that has topics, or had some, is
-        believed.
-        """
-        if self._tree.get(layout.TOPICS)[1].cversion:
-            return []
-        ours = (broker_id,)
-        info = PartitionInfo(broker_id, LeaderEpoch(0), ours, ours)
-        for name, (count, topic_id) in found.items():
-            self._tree.multi(self._creation(TopicInfo(name, topic_id or new_uuid(), (info,) * count)))
-        return list(found)
+    def adopt(self, topics: Iterable[TopicInfo]) -> None:
+        """Adds topics whose logs another broker wrote, all or none, to a tree that never had one."""
+        assert not self.had_topics, "the last one that was deleted could come back"
+        self._tree.multi([operation for topic in topics for operation in self._creation(topic)])
 
     def take_producer_ids(self, broker_id: BrokerId, effect: TakeProducerIds) -> ProducerIdBlock | None:
         """Returns a block that nobody had, beginning at `effect.at_least` or later; None if the tree can't give one."""

@@ -25,6 +25,8 @@ class Pool(Enum):
     CHORES = "chores"  # Checkpoints, unlinking: nobody waits.
     LOADS = "loads"  # State of coordinators: groups wait, and it is Python that runs.
     WORK = "work"  # What requests ask for: much of it is Python, and several would keep the loop from the interpreter.
+    CLEANER = "cleaner"  # Passes of compaction: log.cleaner.threads says how many the broker asks for at a time.
+    MOVES = "moves"  # Partitions that are copied to another data directory: Python, and syncs.
     PRODUCER_IDS = "producer-ids"  # From the metadata tree; a thousand topics may just be written to it.
 
 
@@ -34,6 +36,8 @@ THREADS_MAX = {
     Pool.CHORES: 2,
     Pool.LOADS: 2,
     Pool.WORK: 1,
+    Pool.CLEANER: 16,
+    Pool.MOVES: 1,
     Pool.PRODUCER_IDS: 1,
 }
 

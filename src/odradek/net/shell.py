@@ -24,30 +24,35 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.api.outcome import Encoded
 from odradek.api.table import BY_KEY, Api
-from odradek.base.units import INT32_MAX, SECOND_MS
+from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
 from odradek.core import topic_log
+from odradek.core.altering import put_in_force
 from odradek.core.broker import Broker
+from odradek.core.cleaner import Clean, Cleaned
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.effects import (
+    AlterConfigs,
+    Altered,
     Change,
     Changed,
     Chores,
-    CreateTopics,
-    DeleteTopics,
     Effect,
-    GrowTopics,
     Sync,
     Synced,
     TakeProducerIds,
     Work,
     all_refused,
+    none_altered,
 )
+from odradek.core.log_starts import WriteStarts, WroteStarts
 from odradek.core.lookups import LookedUp, Lookup
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
+from odradek.core.moving import Copying
 from odradek.core.parked import Parked
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.busy_poll import BusyPoll
+from odradek.net.cleaning import CleanerThrottle
 from odradek.net.descriptors import are_short, has_run_out
 from odradek.net.gathering import Gathered
 from odradek.net.movers import Movers
@@ -93,7 +98,9 @@ class Shell:
 
     broker: Broker
     _change_metadata: Callable[[Change], Changed]
+    _alter_configs: Callable[[AlterConfigs, TimestampMs], Altered]
     _take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None]
+    _cleaner_throttle: CleanerThrottle
 
     def __init__(self, loop: asyncio.AbstractEventLoop, movers: int = MOVERS_DEFAULT) -> None:
         self.loop = loop
@@ -133,10 +140,13 @@ class Shell:
         broker: Broker,
         change_metadata: Callable[[Change], Changed],
         take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None],
+        alter_configs: Callable[[AlterConfigs, TimestampMs], Altered],
     ) -> None:
-        """Takes the broker and begins to work; `change_metadata` writes a change to the metadata tree, in a thread."""
+        """Takes the broker and begins to work; the others write to the metadata tree, in a thread."""
         self.broker = broker
         self._change_metadata = change_metadata
+        self._alter_configs = alter_configs
+        self._cleaner_throttle = CleanerThrottle(lambda: broker.configs.float("log.cleaner.io.max.bytes.per.second"))
         self._take_ids = take_ids
         self._is_running = True
         self.settle()
@@ -212,7 +222,7 @@ class Shell:
         for name, partition in self.broker.partitions.items():
             if partition.is_online and partition.log.directory == directory:
                 log.error("%s goes offline, it can't be read: %s", name, error)
-                partition.take_offline()
+                partition.take_offline(error)
                 self.broker.lot.happened(name)
                 self.soon(self.settle)
 
@@ -249,6 +259,7 @@ class Shell:
         """Waits for all threads, then closes the logs.  The loop may end afterwards."""
         self.movers.stop()
         self._syncs.stop()
+        self._stop_cleaner()
         self._changes.shutdown(wait=True)
         self._pools.stop()
         now = self.now()
@@ -261,6 +272,10 @@ class Shell:
         for problem in self.broker.stop(now):
             log.error("not stopped cleanly: %s", problem)
 
+    def _stop_cleaner(self) -> None:
+        self.broker.cleaner.stop()
+        self._cleaner_throttle.stop()
+
     def abandon(self) -> None:
         """Ends without a word to anybody: threads finish what they have begun, and the logs are left as they are."""
         self._is_stopped = True
@@ -269,6 +284,7 @@ class Shell:
             self._timer.cancel()
         self.movers.stop()
         self._syncs.stop()
+        self._stop_cleaner()
         self._slices.drop()
         self._housekeeping.drop()
         self._changes.shutdown(wait=True, cancel_futures=True)
@@ -324,17 +340,30 @@ class Shell:
                 self.in_thread(effect.run, self._load_ended, Pool.LOADS)
             case Lookup():
                 self.in_thread(effect.run, self._looked_up, Pool.READS)
+            case Clean():
+                self.in_thread(lambda: effect.run(self._cleaner_throttle), self._cleaned, Pool.CLEANER)
+            case Copying():
+                self.in_thread(effect.run, self._copied, Pool.MOVES)
+            case WriteStarts():
+                self.in_thread(effect.run, self._wrote_starts, Pool.SYNCS)
+            case _:
+                self._start_change(effect)
+
+    def _start_change(self, effect: TakeProducerIds | Change | AlterConfigs) -> None:
+        self._changes_under_way += 1
+        match effect:
             case TakeProducerIds():
-                self._changes_under_way += 1
                 self.in_thread(lambda: self._take_ids(effect), self._took_ids, Pool.PRODUCER_IDS)
-            case CreateTopics() | GrowTopics() | DeleteTopics():
-                self._changes_under_way += 1
+            case AlterConfigs():
+                altering = self._changes.submit(lambda: self._alter_configs(effect, self.now().wall))
+                self._when_done(altering, partial(self._alter_ended, effect))
+            case _:
                 changing = self._changes.submit(lambda: self._change(effect))
                 self._when_done(changing, partial(self._change_ended, effect))
 
     def _change(self, change: Change) -> Changed:
         changed = self._change_metadata(change)
-        topic_log.tell(change, changed, self.broker.configs)
+        topic_log.tell(change, changed)
         return make_logs(self.broker, changed, self.now().wall)
 
     def _synced(self, synced: Synced, seconds: float) -> None:
@@ -363,6 +392,17 @@ class Shell:
         self.broker.looked_up(done.result())
         self.settle()
 
+    def _cleaned(self, done: Future[Cleaned]) -> None:
+        self.broker.cleaned(done.result(), self.now())
+        self.settle()
+
+    def _copied(self, done: Future[Copying]) -> None:
+        self.broker.copied(done.result(), self.now())
+        self.settle()
+
+    def _wrote_starts(self, done: Future[WroteStarts]) -> None:
+        self._slices.add(self.broker.wrote_starts(done.result(), self.now()))
+
     def _took_ids(self, done: Future[ProducerIdBlock | None]) -> None:
         self._changes_under_way -= 1
         failure = done.exception()
@@ -372,14 +412,23 @@ class Shell:
         self.settle()
 
     def _change_ended(self, change: Change, done: Future[Changed]) -> None:
+        changed = self._ended(change, done) or all_refused(change)
+        self._slices.add(self.broker.changing(changed, self.now()))
+
+    def _alter_ended(self, change: AlterConfigs, done: Future[Altered]) -> None:
+        altered = self._ended(change, done) or none_altered(change)
+        self._slices.add(put_in_force(self.broker, altered, self.now()))
+
+    def _ended(self, change: Change | AlterConfigs, done: Future[Result]) -> Result | None:
+        """Returns the end of a change; None if it failed here, for a reason that is no client's fault."""
         self._changes_under_way -= 1
         failure = done.exception()
         if isinstance(failure, AssertionError):
             raise failure
         if failure is not None:
             log.error("%s failed here", type(change).__name__, exc_info=failure)
-        changed = done.result() if failure is None else all_refused(change)
-        self._slices.add(self.broker.changing(changed, self.now()))
+            return None
+        return done.result()
 
     # One timer for all deadlines.
 

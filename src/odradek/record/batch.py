@@ -184,7 +184,7 @@ class Batch(BatchHeader):
         Raises Refused with the code that Apache Kafka 4.3.0 gives: CORRUPT_MESSAGE for damage, INVALID_RECORD for
         what an undamaged batch says or for none or several of them.  A cut-off batch behind the first is left out, as
         Kafka does.  Only the unknown codec differs: Kafka stumbles with UNKNOWN_SERVER_ERROR, here it is
-        UNSUPPORTED_COMPRESSION_TYPE.  The records stay unread; kernels.validate reads them.
+        UNSUPPORTED_COMPRESSION_TYPE.  The records stay unread; record/validation.py reads them.
         """
         if len(buffer) < HEADER_BYTES or _unpack_length(buffer, 8)[0] != len(buffer) - LOG_OVERHEAD_BYTES:
             buffer = _only_batch(memoryview(buffer))
@@ -236,6 +236,11 @@ class Batch(BatchHeader):
         """Undo a producer's claim of log append time, as Kafka does where message.timestamp.type is CreateTime."""
         if self.is_log_append_time:
             self._stamp_attributes(self.attributes & ~LOG_APPEND_TIME, self.max_timestamp)
+
+    def stamp_max_timestamp(self, newest: TimestampMs) -> None:
+        """Mends the header of a producer that was wrong about its records, as Kafka does."""
+        if self.max_timestamp != newest:
+            self._stamp_attributes(self.attributes, newest)
 
     def _stamp_attributes(self, attributes: int, max_timestamp: TimestampMs) -> None:
         self.attributes = attributes

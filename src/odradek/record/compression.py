@@ -36,6 +36,10 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class Expands(Refused):
+    """Raised for data that decodes to more than its bound."""
+
+
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """Compresses any bytes-like data, which is not copied; `level` None is the codec's default, snappy has none."""
     if codec is Codec.NONE:
@@ -46,8 +50,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> memoryview:
     """The whole of `data` decoded, without a copy for Codec.NONE.
 
-    Raises Refused(CORRUPT_MESSAGE) for broken input, for more than bytes_max, and, beyond a harmless size, for a ratio
-    that no honest data reaches.
+    Raises Refused(CORRUPT_MESSAGE) for broken input; Expands, which is one too, for more than bytes_max, and, beyond a
+    harmless size, for a ratio that no honest data reaches.
     """
     if codec is Codec.NONE:
         return memoryview(data)
@@ -59,8 +63,8 @@ def _corrupt(codec: Codec, why: object) -> Refused:
     return Refused(ErrorCode.CORRUPT_MESSAGE, f"{codec.name.lower()}: {why}")
 
 
-def _too_large(codec: Codec, bytes_max: int) -> Refused:
-    return _corrupt(codec, f"decompresses to more than {bytes_max} bytes")
+def _too_large(codec: Codec, bytes_max: int) -> Expands:
+    return Expands(ErrorCode.CORRUPT_MESSAGE, f"{codec.name.lower()}: decompresses to more than {bytes_max} bytes")
 
 
 def _gzip_compress(data: Buffer, level: int | None) -> bytes:
@@ -280,7 +284,7 @@ class _Output:
         return self._bytes_max - self._size
 
     def add(self, piece: Buffer | mmap) -> None:
-        """Raises Refused(CORRUPT_MESSAGE) if there is no room for it."""
+        """Raises Expands if there is no room for it."""
         size = self._size + len(piece)
         if size > self._bytes_max:
             raise _too_large(self._codec, self._bytes_max)

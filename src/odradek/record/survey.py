@@ -1,7 +1,7 @@
 """Surveys the records of a batch, without an object for any of them.
 
-For whoever must know something of every record and needs none of them: a lookup by time, a topic that wants keys or
-bounds the age of records.  A million records take about as long as their decompression; one by one, seconds.
+For whoever must know something of every record and needs none of them: a lookup by time.  A million records take about
+as long as their decompression; one by one, seconds.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from odradek.base.units import INT64_MAX, Offset, TimestampMs
 from odradek.record.batch import Batch
-from odradek.record.compression import decompress
 from odradek.record.kernels.decode import Survey
 
 INT64_MIN = -INT64_MAX - 1
@@ -39,21 +37,13 @@ class Surveyed(NamedTuple):
     found: Found | None
 
 
-def survey(
-    batch: Batch,
-    *,
-    wanted: TimestampMs = NEVER,
-    start: Offset = FIRST,
-    decompressed_bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX,
-) -> Surveyed:
-    """Reads every record; `found` is the first from offset `start` on whose timestamp is at least `wanted`.
+def survey(batch: Batch, payload: memoryview, *, wanted: TimestampMs = NEVER, start: Offset = FIRST) -> Surveyed:
+    """Reads every record of a batch, unpacked; `found` is the first from offset `start` on that is not before `wanted`.
 
     Raises Refused(CORRUPT_MESSAGE) unless exactly records_count well-formed records are there.
     """
     kernel, count = Survey(), batch.records_count
     stamped = batch.max_timestamp if batch.is_log_append_time else None
-    # What compaction leaves to keep a producer's last sequence has no records, and nothing to decompress.
-    payload = decompress(batch.codec, batch.payload, decompressed_bytes_max) if count else b""
     kernel.seek(wanted if stamped is None else INT64_MIN, start)
     bad = kernel.run(payload, count, batch.base_offset, batch.base_timestamp)
     if bad == count or count < 0:

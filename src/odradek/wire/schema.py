@@ -36,7 +36,7 @@ from typing import (
 from odradek.wire.primitives import Primitive
 
 T = TypeVar("T")
-Kind = Literal["request", "response", "header", "data", "coordinator-key", "coordinator-value"]
+Kind = Literal["request", "response", "header", "data", "coordinator-key", "coordinator-value", "metadata"]
 
 
 # Tagged fields from this tag on are our own.  Kafka numbers each message's from 0; who does not know a tag skips it

@@ -60,6 +60,7 @@ USERS: Mapping[str, Collection[Rule]] = {
     ),
     "describer": tuple(on_cluster(Operation.DESCRIBE)),
     "configurer": tuple(on_cluster(Operation.DESCRIBE_CONFIGS)),
+    "cluster-configurer": tuple(on_cluster(Operation.ALTER_CONFIGS)),
     "actor": tuple(on_cluster(Operation.CLUSTER_ACTION)),
     "alterer": tuple(on_cluster(Operation.ALTER)),
     "numberer": tuple(on_cluster(Operation.IDEMPOTENT_WRITE)),
@@ -267,7 +268,10 @@ def _topics() -> list[Part]:
         for name in ("fresh-mine-too", SEEN, HIDDEN, NOWHERE)
     ]
     by_id = [DeleteTopicState(name=None, topic_id=one) for one in [*map(id_of, TOO_DOOMED), NO_SUCH_ID]]
+    deleted = base.delete_records(*((name, 0, 0) for name in FOUR))
     return [
+        _row("records", deleted, 2, {MINE: "NONE"} | _same((SEEN, HIDDEN, NOWHERE), DENIED_TOPIC)),
+        _row("records", deleted, 0, _same(FOUR, DENIED_TOPIC), by=STRANGER),
         _row("topics", base.create(*fresh), 7, told),
         Ready("fresh-mine-too", 1),
         _row(
@@ -309,6 +313,10 @@ def _descriptions() -> list[Part]:
     cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
     named = {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
     producers = base_transactions.producers_of(*((name, [0]) for name in FOUR))
+    of_broker = (4, "1", [("log.cleaner.threads", base.SET, "1")])
+    edits = [*((2, name, [("segment.ms", base.SET, "604800000")]) for name in FOUR), of_broker]
+    replaced = [*((2, name, [("segment.ms", "604800000")]) for name in FOUR), (4, "1", [("log.cleaner.threads", "1")])]
+    altered = {MINE: "NONE", "1": DENIED_CLUSTER} | _same((SEEN, HIDDEN, NOWHERE), DENIED_TOPIC)
     return [
         _row(
             "resources",
@@ -323,6 +331,17 @@ def _descriptions() -> list[Part]:
             {"1": "NONE", HIDDEN: DENIED_TOPIC},
             by="configurer",
         ),
+        _row("topics, asked only", base.alter(*edits, dry=True), 1, altered),
+        _row("topics", base.alter(*edits), 1, altered),
+        _row("topics", base.replace(*replaced), 2, altered),
+        _row("the broker", base.alter(of_broker, dry=True), 1, {"1": "NONE"}, by="cluster-configurer"),
+        _row("types", base.resources(1, 4, 8), 1, {"": DENIED_CLUSTER}),
+        _row("types", base.resources(1, 4, 8), 1, {"1": "NONE"}, by="configurer"),
+        _row("folders", base.log_dirs((MINE, [0]), (HIDDEN, [0])), 5, {"": DENIED_CLUSTER}),
+        _row("folders", base.log_dirs((MINE, [0]), (HIDDEN, [0])), 1, {}),
+        _row("folders", base.log_dirs((MINE, [0]), (HIDDEN, [0])), 5, {}, by="describer"),
+        _row("elsewhere", base.move(MINE, HIDDEN), 2, _same([MINE, HIDDEN], DENIED_CLUSTER)),
+        _row("elsewhere", base.move(MINE, HIDDEN), 1, _same([MINE, HIDDEN], "LOG_DIR_NOT_FOUND"), by="alterer"),
         _row("operations", cluster, 1, {}),
         _row("operations", cluster, 1, {}, by="describer"),
         _row("topics", base.partitions(list(FOUR)), 0, named),

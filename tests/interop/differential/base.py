@@ -9,7 +9,14 @@ from differential.base_transactions import PLAIN_OF_TRANSACTIONS
 from differential.batches import batch
 from differential.steps import id_of
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.configs.edits import Operation
 from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages import alter_configs, incremental_alter_configs
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -22,15 +29,20 @@ from odradek.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from odradek.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
+TRIMMED = "trimmed-"  # How topics begin that lose records, or are measured.
+TRIMMED_BASE = f"{TRIMMED}base"
 BASE = "base"  # The topic that all of them name: two partitions, ten batches of two records in the first.
 
 
@@ -125,6 +137,67 @@ def configs(version: int, *resources: tuple[int, str, list[str] | None]) -> Desc
     )
 
 
+Edit = tuple[str, int, str | None]  # A key, an operation, a value.
+SET, DELETE, APPEND, SUBTRACT = map(int, Operation)
+
+
+def alter(
+    *resources: tuple[int, str, list[Edit]], dry: bool = False
+) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+                    for key, operation, value in edits
+                ],
+            )
+            for kind, name, edits in resources
+        ],
+        validate_only=dry,
+    )
+
+
+def replace(
+    *resources: tuple[int, str, list[tuple[str, str | None]]], dry: bool = False
+) -> alter_configs.AlterConfigsRequest:
+    return alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[alter_configs.AlterableConfig(name=key, value=value) for key, value in values],
+            )
+            for kind, name, values in resources
+        ],
+        validate_only=dry,
+    )
+
+
+def resources(version: int, *kinds: int) -> ListConfigResourcesRequest:
+    return ListConfigResourcesRequest(resource_types=list(kinds)) if version else ListConfigResourcesRequest()
+
+
+def delete_records(*wanted: tuple[str, int, int], timeout_ms: int = 9000) -> DeleteRecordsRequest:
+    topics = [
+        DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
+        for name, index, offset in wanted
+    ]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+def move(*names: str, path: str = "/nowhere") -> AlterReplicaLogDirsRequest:
+    topics = [AlterReplicaLogDirTopic(name=name, partitions=[0]) for name in names]
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+
+
+def log_dirs(*wanted: tuple[str, list[int]]) -> DescribeLogDirsRequest:
+    topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in wanted]
+    return DescribeLogDirsRequest(topics=topics)
+
+
 def partitions(names: list[str], limit: int = 2000, cursor: tuple[str, int] | None = None) -> object:
     return DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names],
@@ -150,7 +223,13 @@ PLAIN: dict[int, Callable[[int], object]] = {
     ApiKey.API_VERSIONS: lambda version: software(),
     ApiKey.CREATE_TOPICS: lambda version: create(topic("never", 1, 1, None, retention_ms="1000"), dry=True),
     ApiKey.DELETE_TOPICS: lambda version: delete(version, "never"),
+    ApiKey.DELETE_RECORDS: lambda version: delete_records((TRIMMED_BASE, 0, 0)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda version: move(TRIMMED_BASE),
+    ApiKey.DESCRIBE_LOG_DIRS: lambda version: log_dirs((TRIMMED_BASE, [0])),
     ApiKey.DESCRIBE_CONFIGS: lambda version: configs(version, (2, BASE, ["retention.ms"])),
+    ApiKey.ALTER_CONFIGS: lambda version: replace((2, BASE, [("retention.ms", "-1")]), dry=True),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda version: alter((2, BASE, [("retention.ms", SET, "-1")]), dry=True),
+    ApiKey.LIST_CONFIG_RESOURCES: lambda version: resources(version, 4),
     ApiKey.CREATE_PARTITIONS: lambda version: grow(BASE, 3, [1], dry=True),
     ApiKey.DESCRIBE_CLUSTER: lambda version: DescribeClusterRequest(include_cluster_authorized_operations=True),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda version: partitions([BASE], cursor=(BASE, 0)),

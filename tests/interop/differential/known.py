@@ -119,11 +119,13 @@ KNOWN = (
     Known("api-versions-5", "ApiVersions v5*"),
     Known("api-versions-5", "*ApiVersions*", "*api_keys[18].max_version", kafka=4, ours=5),
     Known("resource-types", "DescribeConfigs * / resource type *", "results[x].error_code", "NONE", "INVALID_REQUEST"),
+    Known("resource-types", "IncrementalAlterConfigs * / resource type *", "responses[1].error_code", "INVALID_CONFIG"),
     Known("streams-protocol", path="*configs[group.coordinator.rebalance.protocols]*"),
     Known("newer-configs", path="*configs[errors.deadletterqueue.*]", kafka=ABSENT),
     Known("newer-configs", path="*configs[remote.copy.lag.*]", kafka=ABSENT),
     Known("newer-configs", "DescribeConfigs * / the broker", "results[1].configs[*]", kafka=ABSENT),
     Known("newer-configs", "DescribeConfigs * / the broker", "*[group.consumer.migration.policy]", ours=ABSENT),
+    Known("own-configs", path="*configs[odradek.*]", kafka=ABSENT),
     # KRaft, which is not here.
     Known("eligible-leader-replicas", path="*configs[min.insync.replicas]*"),
     *(
@@ -147,6 +149,7 @@ KNOWN = (
     Known("null-records", "Produce * / null", "", NOTHING),
     Known("silences", "AddPartitionsToTxn * / no transactions", "", NOTHING),
     Known("silences", "WriteTxnMarkers * / two markers, one of nowhere", "", NOTHING),
+    Known("silences", "AlterConfigs * / a resource twice", "", NOTHING),
     Known("silences", "a garbled subscription / joins", "", NOTHING),
     Known("named-twice", "Produce * twice", "responses[*]", kafka=ABSENT),
     Known("named-twice", "Produce * twice", "responses[*]", ours=ABSENT),
@@ -173,6 +176,8 @@ KNOWN = (
             ("CreatePartitions * more", "results[*].error_code", "INVALID_PARTITIONS"),
             ("CreateTopics * / far too many", "topics[*].error_code", "POLICY_VIOLATION"),
             ("Metadata v13 * / id zero, no name", "error_code", "NONE"),
+            ("*AlterConfigs * / unknown tags, one twice", "responses[base].error_code", "NONE"),
+            ("IncrementalAlterConfigs *", "responses[base].error_code", "INVALID_REQUEST"),
             ("Metadata v13 * / topics.name null", "error_code", "NONE"),
         )
     ),
@@ -182,6 +187,9 @@ KNOWN = (
     Known("patterns-at-once", "consumer groups by pattern / joins with a pattern", "assignment.topic_partitions[*]"),
     Known("patterns-at-once", "consumer groups by pattern / joins with a pattern", "member_epoch", 1, 2),
     # Otherwise.
+    Known("broker-typos", "IncrementalAlterConfigs * brokers / unknown", "*.error_code", "NONE", "INVALID_REQUEST"),
+    Known("contradictions", "IncrementalAlterConfigs * / contradiction", "*.error_code", "NONE", "INVALID_REQUEST"),
+    Known("dynamic-passwords", "IncrementalAlterConfigs * / a password", "*.error_code", "NONE", "INVALID_REQUEST"),
     Known("failed-joins", "JoinGroup * / what that leaves", "groups[*].group_state", "Empty", "Dead"),
     Known("durations", "ListTransactions * / for *", "transaction_states[*]", ours=ABSENT),
     Known("whole-batches", path="*records[*]", kafka=Like("and * bytes of the next"), ours=ABSENT),
@@ -198,6 +206,7 @@ KNOWN = (
     Known("session-of-a-deleted-topic", "Fetch * / after it went", f"{PARTITION}.error_code", ours="UNKNOWN_TOPIC_ID"),
     Known("repeated-resources", "* / 18 times the same", "results[*].error_code", "NONE", "INVALID_REQUEST"),
     Known("partitions-at-once", "CreateTopics * / counts", "topics[*].error_code", "POLICY_VIOLATION"),
+    Known("deleted-greatest", "DeleteRecords * made / the greatest time, of none", "topics[*].partitions[0].*"),
     Known("dry-run-id", "CreateTopics v7*", "topics[*].topic_id", ours=ABSENT),
     Known("documentation", path="*configs[unstable.*.versions.enable].documentation", kafka=ABSENT),
     Known("trimmed-values", "CreateTopics * / configured badly", "topics[spaces].configs[*].value"),

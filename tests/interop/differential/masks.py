@@ -30,6 +30,7 @@ UNORDERED = {
     "active_producers",
     "api_keys",
     "brokers",
+    "config_resources",
     "configs",
     "finalized_features",
     "groups",
@@ -54,6 +55,7 @@ NAMED_BY = (
     "name",
     "api_key",
     "topic",
+    "topic_name",
     "broker_id",
     "resource_name",
     "topic_id",
@@ -68,6 +70,7 @@ NAMED_BY = (
 
 # Lists of everything there is: what is still there of other scenarios is left out, since it may go at any time.
 LISTED = "listed-"
+MEASURED = "trimmed-"
 LISTS = {
     "ListGroupsResponse": ("groups", "group_id"),
     "ListTransactionsResponse": ("transaction_states", "transactional_id"),
@@ -79,6 +82,9 @@ WORDS = {
     "batch_index_error_message": "a sentence",
     "finalized_features_epoch": "an epoch",
     "documentation": "a text",
+    "log_dir": "a folder",
+    "total_bytes": "a size",
+    "usable_bytes": "a size",
 }
 
 # Configuration values that say where a broker lives.
@@ -129,6 +135,9 @@ class Names:
         if type(message).__name__ in LISTS:
             of_all, name = LISTS[type(message).__name__]
             tree[of_all] = [each for each in tree[of_all] if each[name].startswith(LISTED)]
+        if type(message).__name__ == "DescribeLogDirsResponse":
+            for result in tree["results"]:
+                result["topics"] = [each for each in result["topics"] if each["name"].startswith(MEASURED)]
         return tree
 
     def _struct(self, struct: StructLayout, message: object) -> Tree:

@@ -11,6 +11,11 @@ from odradek.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -19,7 +24,30 @@ from support.raw_client import RawClient
 
 SECONDS_MAX = 30
 POLL_SECONDS = 0.01
+DYNAMIC_MAX = 3  # Sources of values up to this are dynamic.
 GROUP, TRANSACTION = 0, 1  # Kinds of coordinators.
+
+
+class ConfigIs(NamedTuple):
+    """A topic or a broker has that value for a key, None for none of its own."""
+
+    kind: int
+    name: str
+    key: str
+    value: str | None
+
+    def is_over(self, client: RawClient) -> bool:
+        resource = DescribeConfigsResource(
+            resource_type=self.kind, resource_name=self.name, configuration_keys=[self.key]
+        )
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        own = [
+            entry.value
+            for result in client.ask(request, 1, DescribeConfigsResponse).results
+            for entry in result.configs
+            if entry.config_source <= DYNAMIC_MAX
+        ]
+        return own == ([] if self.value is None else [self.value])
 
 
 class Wait(Protocol):

@@ -178,7 +178,8 @@ def _collect(tree: Tree, name: str, found: dict[str, set[str]]) -> bool:
     codes = {code for key, code in tree.items() if key in ("error_code", "partition_error_code")}
     if codes:
         found.setdefault(name, set()).update(codes)
-    inner = [each for value in tree.values() for each in (value if isinstance(value, list) else [value])]
+    parts = [value for key, value in tree.items() if key != "next_cursor"]  # That is no part of the answer.
+    inner = [each for value in parts for each in (value if isinstance(value, list) else [value])]
     are_told = [_collect_named(each, name, found) for each in inner]  # All of them are collected.
     return any(are_told) or bool(codes)
 

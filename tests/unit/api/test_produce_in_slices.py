@@ -164,7 +164,7 @@ def test_a_batch_that_does_not_unpack_is_refused_and_the_connection_goes_on(harn
     broken[-20:] = bytes(20)
     broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
     (part,) = answers(harness, produce(range(1), LEADER, topic="z", records=bytes(broken)))
-    assert part.error_code == ErrorCode.CORRUPT_MESSAGE
+    assert part.error_code == ErrorCode.INVALID_RECORD
     assert end(harness, "z") == 0
 
 

@@ -136,8 +136,10 @@ def test_an_offset_index_is_held_against_its_log(partition: Path, capsys: pytest
     assert lines[1] == f"  offset 8  position {second}"
     assert lines[2] == f"  offset 9  position {second + 1}  CORRUPT: leads to no batch"
     assert lines[3] == "  2 entries, 1 fault"
-    index.write_bytes(struct.pack(">ii", 2, second))
-    assert "CORRUPT: the batch there ends with offset 8" in run(capsys, index)[1][1]
+    index.write_bytes(struct.pack(">ii", 1, second))
+    assert "CORRUPT: the batch there begins with offset 7" in run(capsys, index)[1][1]
+    index.write_bytes(struct.pack(">ii", 2, second))  # By its first offset, as Apache Kafka did before 2.0.
+    assert run(capsys, index)[0] == 0
 
 
 def test_time_and_transaction_indexes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from odradek.app.config_documentation import markdown
 from odradek.app.effective import EFFECTIVE
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.broker_keys import BROKER_KEYS
-from odradek.core.configs.docs import DOCS, NOT_COMPACTED, UNUSED
+from odradek.core.configs.docs import DOCS, UNUSED
 from odradek.core.configs.topic_keys import TOPIC_KEYS
 
 REFUSED = {"authorizer.class.name", "remote.storage.enable", "ssl.engine.factory.class", "zookeeper.connect"}
@@ -33,18 +33,16 @@ def test_what_is_answered_has_its_sentence() -> None:
 
 def test_a_sentence_says_whether_the_key_has_an_effect() -> None:
     """One that gets an effect moves from docs_unused_*.py to docs.py."""
-    unused = {name for name in BROKER_KEYS if DOCS[name].endswith((UNUSED, NOT_COMPACTED))}
+    unused = {name for name in BROKER_KEYS if DOCS[name].endswith(UNUSED)}
     assert unused == BROKER_KEYS.keys() - EFFECTIVE - REFUSED
     assert all("; refused" in DOCS[name] for name in REFUSED)
 
 
-def test_nothing_is_compacted_yet() -> None:
-    for name in ("cleanup.policy", "log.cleanup.policy"):
-        assert "nothing is compacted yet" in DOCS[name]
+def test_what_is_about_compaction_has_an_effect() -> None:
     for name in {name for name in DOCS if name.startswith("log.cleaner.")} | OF_COMPACTION:
-        assert DOCS[name].endswith(NOT_COMPACTED)
+        assert not DOCS[name].endswith(UNUSED)
         assert f"| `{name}` |" in PAGE
-    assert "\n## Compaction\n\nNothing is compacted yet." in PAGE
+    assert "\n## Compaction\n\nWith `compact` in `cleanup.policy`" in PAGE
 
 
 def test_no_row_of_the_page_is_without_its_sentence() -> None:

@@ -35,6 +35,11 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from odradek.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -190,6 +195,11 @@ class Patient(ScriptedBroker):
         self.log_dirs = ""
         self.on(MetadataRequest, lambda request, version: self.cluster)
         self.on(DescribeConfigsRequest, self._configs)
+        self.folders: list[DescribeLogDirsResult] = []
+        self.on(DescribeLogDirsRequest, self._folders)
+
+    def _folders(self, request: DescribeLogDirsRequest, version: int) -> DescribeLogDirsResponse:
+        return DescribeLogDirsResponse(throttle_time_ms=0, results=self.folders)
 
     def _configs(self, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
         listeners = DescribeConfigsResourceResult(
@@ -236,6 +246,16 @@ def test_a_healthy_cluster(patient: Patient) -> None:
     assert works(findings)
     checks = ["address", "connection", "protocol", "clients", "groups", "idempotence", "cluster", "broker 1", "topics"]
     assert [one.check for one in findings] == checks
+
+
+def test_a_data_directory_that_is_offline(patient: Patient) -> None:
+    patient.folders = [
+        DescribeLogDirsResult(error_code=0, log_dir="/good", topics=[]),
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/bad", topics=[]),
+    ]
+    found = only_wrong(examined(patient.port))
+    assert found.says == "offline, with all partitions in it: /bad"
+    assert found.advice.endswith("mend that, and start the broker again.")
 
 
 def test_an_advertised_address_that_has_no_host(patient: Patient) -> None:
@@ -367,7 +387,7 @@ def test_a_healthy_cluster_under_tls(patient: Patient, authority: Authority) -> 
     with Listener(patient, authority) as listener:
         findings = examined(listener.port, "localhost", TlsConfig.parse(store(None, authority)))
         assert works(findings), findings
-        assert "Kafka in TLSv1.3, with 33 APIs" in [one.says for one in findings]
+        assert f"Kafka in TLSv1.3, with {len(patient.versions)} APIs" in [one.says for one in findings]
         assert findings[-2].says.startswith(f"advertises localhost:{listener.port}, and is there")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from odradek.base.units import TimestampMs
+from odradek.core.log_starts import WriteStarts
 from odradek.core.moment import Moment
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
@@ -24,11 +25,18 @@ def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
         partition.log.roll(harness.now.wall)
         partition.positions.advance_high_watermark(partition.log.end_offset)
     later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
-    gone = 0
     for _ in harness.broker.keep_house(later):
+        assert not any(log.start_offset for log in logs), "nobody is told before it is on the disk"
+    writes = [effect for effect in harness.broker.take_effects() if isinstance(effect, WriteStarts)]
+    assert len(writes) == 1, "one write is for all of them"
+    assert harness.broker.log_starts.are_moving and harness.broker.is_writing
+    wrote, gone = writes[0].run(), 0
+    assert (tmp_path / "log-start-offset-checkpoint").read_text().count(" 1\n") == PARTITIONS
+    for _ in harness.broker.wrote_starts(wrote, later):
         before, gone = gone, sum(log.start_offset > 0 for log in logs)
         assert gone - before <= 1
     assert gone == PARTITIONS
+    assert not harness.broker.log_starts.are_moving
     assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
-    harness.settle()
+    harness.keep_house()
     assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS

@@ -23,7 +23,8 @@ from odradek.record.records import decode
 NAME = TopicPartition(TopicName("t"), 0)
 T0 = 1_700_000_000_000
 NOW = Moment(TimestampMs(T0), 0)
-LARGE = Random(1).randbytes(ingress.LOOKED_INTO_AT_ONCE_BYTES_MAX)
+LARGE = Random(1).randbytes(ingress.READ_AT_ONCE_BYTES_MAX)
+MIDDLING = LARGE[: ingress.PACKED_ANEW_AT_ONCE_BYTES_MAX]
 
 
 def configs_of(**changed: str) -> TopicConfigs:
@@ -44,16 +45,23 @@ def batch(value: bytes = b"v", codec: Codec = Codec.NONE) -> bytes:
     [
         ({}, batch(LARGE, Codec.GZIP), False),
         ({"compression_type": "gzip"}, batch(), False),
-        ({"compression_type": "gzip"}, batch(LARGE), True),
+        ({"compression_type": "gzip"}, batch(MIDDLING), True),
         ({"compression_type": "gzip"}, batch(codec=Codec.ZSTD), True),
         ({"compression_type": "gzip"}, batch(LARGE, Codec.GZIP), False),
         ({"compression_type": "uncompressed"}, batch(LARGE), False),
         ({"compression_type": "uncompressed"}, batch(codec=Codec.LZ4), True),
-        ({"cleanup_policy": "compact"}, batch(), False),
+        ({"cleanup_policy": "compact"}, batch(MIDDLING), False),
         ({"cleanup_policy": "compact"}, batch(LARGE), True),
         ({"cleanup_policy": "compact"}, batch(codec=Codec.SNAPPY), True),
+        ({"cleanup_policy": "compact"}, batch(codec=Codec.GZIP), True),
+        ({"cleanup_policy": "compact"}, batch(codec=Codec.LZ4), False),
+        ({"cleanup_policy": "compact"}, batch(LARGE, Codec.LZ4), True),
         ({"cleanup_policy": "compact", "compression_type": "gzip"}, batch(codec=Codec.GZIP), True),
+        ({"cleanup_policy": "compact", "compression_type": "gzip"}, batch(codec=Codec.ZSTD), True),
+        ({"cleanup_policy": "compact", "compression_type": "zstd"}, batch(codec=Codec.ZSTD), False),
         ({"message_timestamp_before_max_ms": "1000"}, batch(codec=Codec.GZIP), True),
+        ({"odradek_record_validation": "records"}, batch(codec=Codec.ZSTD), False),
+        ({"odradek_record_validation": "records"}, batch(LARGE), True),
         ({"cleanup_policy": "compact"}, b"too short", False),
         ({"cleanup_policy": "compact"}, b"", False),
     ],
@@ -79,7 +87,7 @@ def test_a_bomb_is_refused_before_it_is_packed_again(compression: str) -> None:
     raw = bytearray(batch(codec=Codec.ZSTD)[:61]) + payload
     with pytest.raises(Refused) as refused:
         ingress.look(NAME, configs, Batch.trusted(raw), NOW)
-    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
 def test_what_is_too_large_without_a_codec_is_told_so() -> None:
@@ -88,3 +96,38 @@ def test_what_is_too_large_without_a_codec_is_told_so() -> None:
     with pytest.raises(Refused, match="exceeds the maximum") as refused:
         ingress.look(NAME, configs, Batch.checked(bytearray(raw)), NOW)
     assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+VALIDATED = configs_of(odradek_record_validation="records")
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_a_small_packed_batch_that_proves_large_is_left_to_a_thread(codec: Codec) -> None:
+    raw = bytearray(batch(bytes(ingress.UNPACKED_AT_ONCE_BYTES_MAX), codec))
+    assert len(raw) < ingress.PACKED_AT_ONCE_BYTES_MAX
+    assert ingress.needs_thread(partition_of(VALIDATED), raw)
+    with pytest.raises(Refused, match="decompresses to more"):
+        ingress.admitted(partition_of(VALIDATED), raw, NOW, at_once=True)
+    assert ingress.admitted(partition_of(VALIDATED), raw, NOW).view == raw
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_wrong_greatest_time_is_mended(codec: Codec) -> None:
+    for wrong in (T0 - 9, T0 + 9, T0 + 10**12):  # The last is out of bounds, and none of the records is.
+        raw = headed(batch(codec=codec), max_timestamp=wrong)
+        looked = ingress.look(NAME, VALIDATED, ingress.checked(partition_of(VALIDATED), bytearray(raw), NOW), NOW)
+        assert Batch.verified(looked.view).max_timestamp == T0
+
+
+def test_a_record_larger_than_its_bound_is_refused_if_it_was_packed() -> None:
+    configs = configs_of(odradek_record_validation="records", max_decompressed_message_bytes="100")
+    ingress.look(NAME, configs, Batch.checked(bytearray(batch(LARGE))), NOW)
+    with pytest.raises(Refused, match="a record unpacks to more than") as refused:
+        ingress.look(NAME, configs, Batch.checked(bytearray(batch(b"v" * 200, Codec.ZSTD))), NOW)
+    assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+def headed(raw: bytes, *, max_timestamp: int) -> bytes:
+    one = Batch.checked(bytearray(raw))
+    one.stamp_max_timestamp(TimestampMs(max_timestamp))
+    return bytes(one.view)

@@ -7,7 +7,7 @@ from random import Random
 
 from simdisk import SimDisk
 
-from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.base.units import NO_EPOCH, BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.storage import Storage
@@ -70,6 +70,7 @@ def test_a_log_that_could_not_be_opened_is_deleted_with_its_topic() -> None:
     disk.open(f"/data/t-0/{PARTITION_METADATA}").write(0, b"version: 8")
     directory, storage = opened(disk)
     assert T in directory.offline
+    assert storage.topics() == {"t": (None, {0: NO_EPOCH})}
     storage.delete(T, T0)
     log = storage.open(T, OTHER_ID, CONFIGS, T0)
     assert log is not None and stored(log) == []
@@ -147,4 +148,4 @@ def test_a_cluster_without_any_topic_sets_nothing_aside(tmp_path: Path) -> None:
     harness.restart()
     assert (tmp_path / "t-0").is_dir()
     assert not harness.broker.partitions
-    assert Offset(0) == harness.broker.storage.topics()[TopicName("t")][0] - 1
+    assert harness.broker.storage.topics()[TopicName("t")].epochs.keys() == {0}

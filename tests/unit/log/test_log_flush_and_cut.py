@@ -68,6 +68,17 @@ def test_a_rolled_segment_stays_to_be_flushed() -> None:
     assert not log.needs_flush(T0)
 
 
+def test_a_segment_that_is_rolled_when_all_is_synced_has_indexes_to_be_flushed() -> None:
+    log = new_log()
+    put(log, b"a")
+    log.flush()
+    assert log.synced_to == 1 and not log.needs_flush(T0)
+    log.roll(T0)
+    assert log.synced_to == 0 and log.needs_flush(T0)
+    log.flush()
+    assert log.synced_to == 1 and not log.needs_flush(T0)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_segment_that_is_sealed_during_a_flush_is_synced_by_the_next(seed: int) -> None:
     """The flush covers all of its batches, and neither its indexes nor the snapshot at its end."""

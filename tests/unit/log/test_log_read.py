@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,9 +12,11 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
+from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
 from odradek.record.batch import Batch, iter_batches
-from odradek.record.builder import encode_batch
+from odradek.record.builder import RecordIn, encode_batch
+from odradek.record.compression import Codec
 from support.logs import T0, batch, put, stored
 
 CONFIG = LogConfig(segment_bytes=60_000, index_interval_bytes=500)
@@ -209,8 +212,86 @@ def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
     raw[61] = 0x7F  # A record length that is not true, under a checksum that is.
     broken = Batch.trusted(memoryview(raw))
     broken.stamp_log_append_time(T0)
-    broken.view[21:23] = b"\0\0"
+    broken.stamp_create_time()
     log.append(Batch.trusted(broken.view), LeaderEpoch(0), T0)
     with pytest.raises(Refused) as refused:
         log.lookup_timestamp(TimestampMs(0))
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_no_time_is_found_in_a_record_that_unpacks_to_more_than_it_may(codec: Codec) -> None:
+    """max.decompressed.message.bytes, as it is when the lookup begins; without a codec it says nothing (#23429)."""
+    log = new_log()
+    records: list[RecordIn] = [(None, bytes(size), (), TimestampMs(T0 + size)) for size in (10, 1_000)]
+    log.append(Batch.checked(encode_batch(records, codec)), LeaderEpoch(0), T0)
+    before = log.lookup_timestamp(TimestampMs(T0 + 5))
+    assert before is not None
+    log.config = replace(CONFIG, max_decompressed_message_bytes=500)
+    if codec is Codec.NONE:
+        assert log.lookup_timestamp(TimestampMs(T0 + 5)) == before
+        return
+    for wanted in (TimestampMs(T0 + 5), None):
+        with pytest.raises(Refused, match="a record unpacks to more than") as refused:
+            log.lookup_timestamp(wanted)
+        assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def damaged(*, header: bool) -> tuple[SimDisk, Log, int]:
+    """A log of one segment in which one batch is damaged, and which one."""
+    log = new_log()
+    positions = []
+    for number in range(40):
+        positions.append(log.size)
+        put(log, b"%d" % number * 20, at=T0 + number)
+    disk = log.disk
+    assert isinstance(disk, SimDisk)
+    file = disk.open(log.segments[0].path)
+    at = positions[20] + (8 if header else 61)  # Its length, or that of its record.
+    file.write(at, bytes([file.pread(at, 1)[0] ^ 0x7F]))
+    log.segments[0].release()
+    return disk, log, positions[20]
+
+
+def read_from(log: Log, offset: int) -> list[int]:
+    return [one.base_offset for one in iter_batches(log.read(Offset(offset), 1 << 20, log.end_offset).read())]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_what_is_before_and_behind_a_damage_is_served(header: bool) -> None:
+    _, log, position = damaged(header=header)
+    assert log.note_damage(LogDamaged(log.segments[0].path, position, "found"))
+    assert not log.note_damage(LogDamaged(log.segments[0].path, position, "found again"))
+    assert log.damaged_places == 1
+    assert read_from(log, 0) == list(range(20))
+    assert read_from(log, 13) == list(range(13, 20))
+    for _ in range(2):
+        with pytest.raises(LogDamaged):
+            log.read(Offset(20), 1 << 20, log.end_offset)
+    for offset in range(21, 40):
+        assert read_from(log, offset) == list(range(offset, 40))
+    put(log, b"goes on")
+    log.segments[0].release()
+    assert read_from(log, 39) == [39, 40]
+
+
+def test_who_walks_into_a_damage_finds_it() -> None:
+    """An index is made anew once, and not for each reader that comes."""
+    disk, log, _ = damaged(header=True)
+    assert read_from(log, 17) == [17, 18, 19] + [21] * 0 or log.damaged_places == 0
+    for offset in (20, 20, 20):
+        with pytest.raises(LogDamaged):
+            log.read(Offset(offset), 1, log.end_offset)
+    assert log.damaged_places == 1
+    calls = disk.calls
+    with pytest.raises(LogDamaged):
+        log.read(Offset(20), 1, log.end_offset)
+    assert disk.calls - calls < 5
+    assert read_from(log, 21) == list(range(21, 40))
+
+
+def test_a_search_finds_a_wrong_checksum() -> None:
+    _, log, position = damaged(header=False)
+    with pytest.raises(LogDamaged) as found:
+        log.lookup_timestamp(TimestampMs(T0 + 20))
+    assert found.value.position == position

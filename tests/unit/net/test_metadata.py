@@ -96,13 +96,13 @@ def test_a_topic_made_again_is_not_deleted_for_the_one_before(metadata: Metadata
 def test_logs_from_elsewhere_are_adopted_once(tmp_path: Path) -> None:
     """Only by a tree that never had a topic: else the last one that was deleted could come back."""
     metadata = joined(tmp_path)
-    found = {T: (2, topic().id)}
-    assert metadata.adopt(found, US, lambda: topic().id) == [T]
-    assert len(metadata.topics()[T].partitions) == 2
+    assert not metadata.had_topics
+    metadata.adopt([topic(partitions=2)])
+    assert metadata.topics() == {T: topic(partitions=2)}
     metadata.change(DeleteTopics(2, {T: topic().id}))
     metadata.leave()
     metadata = joined(tmp_path)
-    assert metadata.adopt(found, US, lambda: topic().id) == []
+    assert metadata.had_topics
     assert not metadata.topics()
     metadata.leave()
 

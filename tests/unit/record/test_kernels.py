@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -98,14 +99,18 @@ def test_a_count_that_cannot_be_costs_no_memory(decode: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("count", "bad"), [(3, -1), (4, 3), (2, 2), (0, 0)], ids=["right", "one too many", "bytes are left", "none"]
 )
-def test_validate_counts(decode: ModuleType, count: int, bad: int) -> None:
-    assert decode.validate(batch_of(3).payload, count) == bad
+def test_a_check_counts(decode: ModuleType, count: int, bad: int) -> None:
+    assert check(decode).run(batch_of(3).payload, count, 0) == bad
 
 
-def test_validate_wants_offsets_in_order(decode: ModuleType) -> None:
+def test_a_check_wants_offsets_in_order(decode: ModuleType) -> None:
     record = bytes(batch_of(1).payload)
-    assert decode.validate(record, 1) == -1
-    assert decode.validate(record + record, 2) == 1
+    assert check(decode).run(record, 1, 0) == -1
+    assert check(decode).run(record + record, 2, 0) == 1
+
+
+def check(decode: ModuleType) -> Any:
+    return decode.Check(False, -(2**63), 2**63 - 1)
 
 
 def test_interpreted_without_cython_installed() -> None:
@@ -114,9 +119,12 @@ def test_interpreted_without_cython_installed() -> None:
         "import sys; sys.modules['cython'] = None\n"
         "sys.path[:0] = ['tests']\n"
         "from support.record_kernels import kernel\n"
-        "assert kernel('decode', 'interpreted').validate(b'', 0) == -1\n"
+        "assert kernel('decode', 'interpreted').Check(False, 0, 0).run(b'', 0, 0) == -1\n"
         "assert kernel('runs', 'interpreted').Runs(0, 0, -1, 0).run(b'', 0) == 0\n"
-        "assert kernel('murmur', 'interpreted').murmur2(b'21') == 3321034988"
+        "assert kernel('murmur', 'interpreted').murmur2(b'21') == 3321034988\n"
+        "assert kernel('compact', 'interpreted').OffsetMap(24).put_records(b'', 0, 0, 0, 1) == -1\n"
+        "runs = kernel('compact_runs', 'interpreted')\n"
+        "assert runs.KeyRuns(kernel('compact', 'interpreted').OffsetMap(24), 0, 1).run(0, 0, 1) == 0"
     )
     done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)}, check=False)
     assert done.returncode == 0

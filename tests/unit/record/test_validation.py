@@ -3,11 +3,16 @@ from __future__ import annotations
 import pytest
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import TimestampMs
+from odradek.base.limits import RECORD_ERRORS_MAX
+from odradek.base.units import INT32_MAX, INT64_MAX, TimestampMs, TopicName, TopicPartition
 from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch, encode_record, seal_batch
 from odradek.record.compression import Codec
-from odradek.record.validation import check_records
+from odradek.record.kernels.decode import Check
+from odradek.record.unpack import unpack
+from odradek.record.validation import RecordsRefused, check_records
+
+NAME = TopicPartition(TopicName("t"), 3)
 
 
 def batch_of(deltas: list[int], codec: Codec, count: int, tail: bytes = b"") -> Batch:
@@ -18,9 +23,13 @@ def batch_of(deltas: list[int], codec: Codec, count: int, tail: bytes = b"") -> 
     return Batch.checked(seal_batch(data + tail, codec, count=count, base_timestamp=now, max_timestamp=now))
 
 
+def check(batch: Batch, *, wants_keys: bool = False, oldest: int = -INT64_MAX, latest: int = INT64_MAX) -> TimestampMs:
+    return check_records(NAME, batch, unpack(batch, INT32_MAX), Check(wants_keys, oldest, latest))
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_sound_records_pass(codec: Codec) -> None:
-    check_records(Batch.checked(encode_batch([(b"k", b"v", [("h", None)], i) for i in range(100)], codec)))
+    assert check(Batch.checked(encode_batch([(b"k", b"v", [("h", None)], i) for i in range(100)], codec))) == 99
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -36,14 +45,34 @@ def test_sound_records_pass(codec: Codec) -> None:
 )
 def test_what_the_header_does_not_say(codec: Codec, deltas: list[int], count: int, tail: bytes, why: str) -> None:
     with pytest.raises(Refused, match=why) as caught:
-        check_records(batch_of(deltas, codec, count, tail))
+        check(batch_of(deltas, codec, count, tail))
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_what_does_not_decompress() -> None:
-    data = bytearray(HEADER_BYTES) + b"\xff" * 30
-    now = TimestampMs(1)
-    batch = Batch.checked(seal_batch(data, count=1, base_timestamp=now, max_timestamp=now, attributes=Codec.GZIP))
-    with pytest.raises(Refused) as caught:
-        check_records(batch)
-    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+def test_records_without_a_key_are_named() -> None:
+    batch = Batch.checked(encode_batch([(key, b"v", [], 5) for key in (b"k", None, b"", None)]))
+    with pytest.raises(RecordsRefused, match="2 record errors in total; the first is record 1") as caught:
+        check(batch, wants_keys=True)
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+    assert caught.value.errors(9) == [
+        (place, "Compacted topic cannot accept message without key in topic partition t-3.") for place in (1, 3)
+    ]
+    assert len(caught.value.errors(1)) == 1
+
+
+def test_times_out_of_bounds_are_named_before_keys() -> None:
+    batch = Batch.checked(encode_batch([(None, b"v", [], 5), *((b"k", b"v", [], time) for time in (1, 2, -1, 8, 9))]))
+    with pytest.raises(RecordsRefused, match="due to invalid timestamp") as caught:
+        check(batch, wants_keys=True, oldest=2, latest=8)
+    assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
+    bounds = "is out of range. It should be within [2, 8]"
+    assert [error.place for error in caught.value.errors(9)] == [0, 1, 5]
+    assert caught.value.errors(9)[1].detail == f"Timestamp 1 of message with offset 1 {bounds}"
+    assert caught.value.errors(9)[2].detail == f"Timestamp 9 of message with offset 5 {bounds}"
+
+
+def test_of_very_many_the_first_are_named() -> None:
+    batch = Batch.checked(encode_batch([(None, b"v", [], 5)] * (RECORD_ERRORS_MAX + 5)))
+    with pytest.raises(RecordsRefused, match=f"{RECORD_ERRORS_MAX + 5} record errors") as caught:
+        check(batch, wants_keys=True)
+    assert [error.place for error in caught.value.errors(INT32_MAX)] == list(range(RECORD_ERRORS_MAX))

@@ -1,4 +1,4 @@
-"""odradek topic: create, list, describe, grow and delete topics."""
+"""odradek topic: create, list, describe, configure, grow and delete topics."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from odradek.app.commands.topic_config import config
 from odradek.app.commands.topic_delete import delete
+from odradek.app.commands.topic_segments import segments
+from odradek.app.commands.topic_trim import trim
 from odradek.app.failure import CommandFailed
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, pairs
-from odradek.app.output import plural, print_json, print_table, remark
+from odradek.app.output import plural, print_json, print_table
 from odradek.app.partitions_named import topic_name
-from odradek.app.topic_configs import compaction_warning, meant_instead
+from odradek.app.topic_configs import meant_instead
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, to_text
@@ -24,7 +27,10 @@ from odradek.client.offsets import EARLIEST, LATEST, list_offsets
 from odradek.client.seen import wait_until_seen
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app.command("config")(config)
 app.command("delete")(delete)
+app.command("segments")(segments)
+app.command("trim")(trim)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 
@@ -61,7 +67,6 @@ def create(
     """
     names = [topic_name(name) for name in names]
     configs = pairs(config or (), "--config")
-    warning = compaction_warning(configs)
     with connected(bootstrap_server, command_config) as cluster:
         for name in names:
             topic = admin.NewTopic(
@@ -76,8 +81,6 @@ def create(
                 if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
                 typer.echo(f"{name} exists already")
-    if warning is not None:
-        remark(warning)
 
 
 def create_topic(cluster: Cluster, topic: admin.NewTopic) -> None:

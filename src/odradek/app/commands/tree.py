@@ -112,6 +112,12 @@ def add_topic(app: typer.Typer) -> None:
     app.add_typer(topic.app, name="topic")
 
 
+def add_broker(app: typer.Typer) -> None:
+    from odradek.app.commands import broker
+
+    app.add_typer(broker.app, name="broker")
+
+
 def add_group(app: typer.Typer) -> None:
     from odradek.app.commands import group
 
@@ -143,6 +149,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "load": add_load,
     "lake": add_lake,
     "topic": add_topic,
+    "broker": add_broker,
     "group": add_group,
     "txn": add_txn,
     "log": add_log,

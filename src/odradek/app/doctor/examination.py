@@ -9,7 +9,7 @@ from odradek.app.doctor.advertised import Entrance, examine_brokers
 from odradek.app.doctor.clients import examine_clients
 from odradek.app.doctor.cluster import Cluster, ask_cluster, ask_identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
-from odradek.app.doctor.log_dirs import examine_log_dirs
+from odradek.app.doctor.log_dirs import examine_log_dirs, examine_offline_dirs
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, kind, resolve
 from odradek.app.doctor.speech import PLAIN_KAFKA, is_plain_kafka, recognise, sasl_mechanisms
 from odradek.app.doctor.tls import tls_advice
@@ -124,6 +124,7 @@ def examine_broker(
     yield from examine_brokers(entrance, config)
     yield from examine_topics(cluster)
     yield from examine_log_dirs(identity, cluster.id)
+    yield from examine_offline_dirs(connection)
 
 
 def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:

@@ -8,13 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.app.doctor.cluster import Identity
-from odradek.app.doctor.findings import Finding, note, ok
+from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
 from odradek.app.output import plural, size_text
+from odradek.base.errors import ErrorCode
+from odradek.client.connection import Connection
+from odradek.client.errors import ClientError
 from odradek.log import names
+from odradek.log.checkpoints import BadCheckpoint, read_uncleanable
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.meta_properties import WrongDirectory, identity
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 CHECK = "log dirs"
+OFFLINE_ADVICE = "Look into the broker's log for what is wrong with its disk, mend that, and start the broker again."
 ADVICE = "Look at what is set aside with odradek log dump, and delete what nobody wants back: it never goes by itself."
 
 
@@ -25,8 +32,33 @@ def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[
         try:
             if identity(RealDisk(), directory) == (told.node, cluster_id):
                 yield finding(directory)
+                yield from uncleanable(directory)
         except (DiskFailed, WrongDirectory):
             continue  # The directory is another broker's, or not for us to read.
+
+
+def uncleanable(directory: str) -> Iterable[Finding]:
+    """Examines which logs of a directory the broker can't compact.  Raises DiskFailed."""
+    try:
+        reasons = read_uncleanable(RealDisk(), f"{directory}/{names.UNCLEANABLE}")
+    except BadCheckpoint:
+        return  # It is being written, or a power failure took it: it is about the broker's last life.
+    if reasons:
+        says = f"{plural(len(reasons), 'log')} in {directory} can't be compacted: {listed(list(reasons))}"
+        yield note(CHECK, says, f"Look into the broker's log; of the first it says: {next(iter(reasons.values()))}")
+
+
+def examine_offline_dirs(connection: Connection) -> Iterable[Finding]:
+    """Examines which data directories the broker has given up; nothing is said where it does not tell."""
+    if ApiKey.DESCRIBE_LOG_DIRS not in connection.apis:
+        return
+    try:
+        answer = connection.call(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+    except ClientError:
+        return
+    offline = [each.log_dir for each in answer.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
+    if offline:
+        yield wrong(CHECK, f"offline, with all partitions in it: {listed(offline)}", OFFLINE_ADVICE)
 
 
 def log_dirs(configs: dict[str, str]) -> list[str]:

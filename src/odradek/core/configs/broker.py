@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from odradek.core.configs.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_ONLY, broker_key
-from odradek.core.configs.definition import READ_ONLY, ConfigEntry, ConfigSource, Value, to_text
+from odradek.core.configs.definition import READ_ONLY, ConfigEntry, ConfigSource, Synonym, Value, to_text
 from odradek.core.configs.docs import DOCS
 from odradek.core.configs.layers import Layer, LayeredConfigs
 from odradek.core.configs.topic import TopicConfigs, check_defaults, check_topic
@@ -14,7 +14,10 @@ RESOLVED_MAX = 1000  # Sets of overrides whose outcome is kept; nearly all topic
 
 
 class BrokerConfigs(LayeredConfigs):
-    """A broker's values: `parse` checks what it is started with, `with_dynamic` puts the cluster's settings on top."""
+    """A broker's values: `parse` checks what it is started with, `with_dynamic` puts the cluster's settings on top.
+
+    A broker has one, which everybody reads from; `become` changes all of its values at once.
+    """
 
     __slots__ = ("_resolved",)
 
@@ -39,26 +42,33 @@ class BrokerConfigs(LayeredConfigs):
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfigs:
         """Returns these configs under the dynamic ones of the broker and of all brokers; texts as in the znodes."""
-        layers = (
+        dynamic = (
             Layer.parse(ConfigSource.DYNAMIC_BROKER_CONFIG, broker),
             Layer.parse(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster),
-            self._layers[-1],
         )
+        layers = (*(layer for layer in dynamic if layer.texts), self._layers[-1])
         configs = BrokerConfigs(layers, self._defaults)
         check_defaults(configs)
         return configs
+
+    def become(self, other: BrokerConfigs) -> None:
+        """Takes over all values of another; topics are resolved anew."""
+        self._layers = other._layers
+        # After the layers, and never cleared: a thread that resolves by the old ones keeps that in the old one.
+        self._resolved = {}
+        self.inherited = {}
 
     def for_topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
         """Returns the configuration of a topic with these overrides; topics with the same overrides share one.
 
         See TopicConfigs.resolve, which takes a tenth of a millisecond.  May be called in any thread.
         """
-        key = frozenset(overrides.items())
-        known = self._resolved.get(key)
+        resolved, key = self._resolved, frozenset(overrides.items())
+        known = resolved.get(key)
         if known is None:
-            if len(self._resolved) >= RESOLVED_MAX:
-                self._resolved.clear()
-            known = self._resolved[key] = TopicConfigs.resolve(self, overrides)
+            if len(resolved) >= RESOLVED_MAX:
+                resolved.clear()
+            known = resolved[key] = TopicConfigs.resolve(self, overrides)
         return known
 
     def check_topic(self, overrides: Mapping[str, str | None]) -> None:
@@ -69,6 +79,19 @@ class BrokerConfigs(LayeredConfigs):
         """Returns what DescribeConfigs tells of a broker, by name; unknown names are left out, as Kafka does."""
         entries = (self._entry(name) for name in self._described() if names is None or name in names)
         return list(entries)
+
+    def describe_for_all(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
+        """Returns what DescribeConfigs tells of all brokers: what was set for them, and nothing else."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        entries = []
+        for layer in self._layers:
+            for name, text in layer.texts.items() if layer.source is source else ():
+                if names is None or name in names:
+                    entry = self._entry(name)
+                    value = None if entry.sensitive else text
+                    synonym = Synonym(name, value, source)
+                    entries.append(entry._replace(value=value, source=source, synonyms=(synonym,)))
+        return entries
 
     def _described(self) -> list[str]:
         listed = {

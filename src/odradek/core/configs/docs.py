@@ -13,11 +13,10 @@ from odradek.core.configs.docs_unused_network import UNUSED_NETWORK
 from odradek.core.configs.topic_keys import TOPIC_SYNONYMS
 
 UNUSED = "Without effect here."
-NOT_COMPACTED = "Without effect here: nothing is compacted yet."
 
 _TOPIC: dict[str, str] = {
     "cleanup.policy": (
-        "What happens to old segments: delete removes them; compact is accepted, but nothing is compacted yet."
+        "What happens to old segments: delete removes them; compact keeps the last record of each key; or both."
     ),
     "compression.gzip.level": "How hard gzip tries, 1 to 9; -1 is gzip's own default.",
     "compression.lz4.level": "How hard lz4 tries, 1 to 17.",
@@ -28,11 +27,19 @@ _TOPIC: dict[str, str] = {
     "flush.ms": "Sync to disk when the oldest record not yet synced is this old.",
     "index.interval.bytes": "Log bytes between two entries of the offset index.",
     "internal.segment.bytes": "Like segment.bytes without its lower bound; for tests.",
+    "max.decompressed.message.bytes": (
+        "The largest record, unpacked, of a compressed batch that the broker looks into: a larger one is refused, finds"
+        " no time, and keeps a partition from being compacted."
+    ),
     "max.message.bytes": "The largest batch that is accepted, as it is stored: compressed, with its header.",
     "message.timestamp.after.max.ms": "How far ahead of the broker's clock a record's timestamp may be.",
     "message.timestamp.before.max.ms": "How far behind the broker's clock a record's timestamp may be.",
     "message.timestamp.difference.max.ms": "The older name for both the before and the after bound.",
     "message.timestamp.type": "Whose time a record has: the producer's (CreateTime) or the broker's (LogAppendTime).",
+    "odradek.record.validation": (
+        "What is checked of a produced batch: header is what its header says under its checksum; records is that as"
+        " well as every record, which is unpacked for it, as Kafka does."
+    ),
     "preallocate": "Whether a new segment takes its whole size on disk at once.",
     "retention.bytes": "Bytes to keep of each partition, in whole segments; -1 is no limit.",
     "retention.ms": "Time to keep records, by the newest of a segment; -1 is for ever.",
@@ -134,11 +141,24 @@ _BROKER: dict[str, str] = {
     "offsets.topic.segment.bytes": (
         "The segment.bytes of __consumer_offsets when it is made: small ones are loaded sooner."
     ),
+    "password.encoder.cipher.algorithm": "The cipher of passwords in the metadata: AES/CBC/PKCS5Padding.",
+    "password.encoder.iterations": "Rounds of deriving the key for passwords in the metadata.",
+    "password.encoder.key.length": "Bits of the key for passwords in the metadata: 128, 192 or 256.",
+    "password.encoder.keyfactory.algorithm": (
+        "How the key for passwords in the metadata is derived: PBKDF2WithHmacSHA512, or with SHA1, SHA256 or SHA384."
+    ),
+    "password.encoder.old.secret": "The secret before password.encoder.secret, while it is being changed.",
+    "password.encoder.secret": (
+        "The secret that passwords are encrypted with which are set while brokers run; without it none can be."
+    ),
     "port": "Before Kafka 0.9: the port to listen on; use listeners.",
     "process.roles": "What a KRaft node is: broker, controller or both; a node here is a broker.",
     "producer.id.expiration.check.interval.ms": "How often logs are looked through for producers that have expired.",
     "producer.id.expiration.ms": "How long a partition remembers an idempotent producer that writes nothing.",
     "queued.max.request.bytes": "Bytes of requests waiting at once before reading stops; -1 is no limit.",
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "Bytes a second that are copied of a partition that moves to another data directory."
+    ),
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks and recovery points are saved.",
     "reserved.broker.max.id": "Generated broker ids are greater than this.",
     "socket.listen.backlog.size": "Connections the system keeps waiting to be accepted.",
@@ -223,7 +243,7 @@ def _of_synonyms(topic: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_OF_TOPICS = {**_TOPIC, **_noted(_TOPIC_UNUSED, UNUSED), **_noted(_COMPACTION, NOT_COMPACTED)}
+_OF_TOPICS = {**_TOPIC, **_noted(_TOPIC_UNUSED, UNUSED), **_COMPACTION}
 DOCS: dict[str, str] = {
     **_of_synonyms(_OF_TOPICS),
     **_noted({**UNUSED_CLUSTER, **UNUSED_GROUPS, **UNUSED_NETWORK}, UNUSED),

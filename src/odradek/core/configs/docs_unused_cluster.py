@@ -116,7 +116,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "remote.log.storage.manager.class.path": "Where that class is loaded from.",
     "remote.log.storage.manager.impl.prefix": "The prefix of the keys that are handed to that class.",
     "remote.log.storage.system.enable": "Whether there is remote storage for topics that ask for it.",
-    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes a second that are moved between log folders.",
     "replica.fetch.backoff.ms": "How long a follower waits after a fetch that failed.",
     "replica.fetch.max.bytes": (
         "The most that a follower fetches of each partition at a time; one batch is sent even if larger."

@@ -26,7 +26,7 @@ class Layer(NamedTuple):
 
 
 class LayeredConfigs(TypedValues):
-    """Immutable.  `layers`, strongest first; `defaults` replace those of the table."""
+    """`layers`, strongest first; `defaults` replace those of the table."""
 
     __slots__ = ("_defaults", "_layers", "inherited")
 

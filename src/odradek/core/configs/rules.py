@@ -99,5 +99,7 @@ RELEASE = Rule("[release/IBP version strings]", _check_release)
 AT_LEAST_MINUS_2, AT_LEAST_MINUS_1, AT_LEAST_0, AT_LEAST_1 = map(between, (-2, -1, 0, 1))
 CLEANUP_POLICY = one_of("compact", "delete")
 COMPRESSION_TYPE = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+DECOMPRESSED_MESSAGE_BYTES = 2_147_483_639  # Kafka's default: the longest array that Java makes everywhere.
+RECORD_VALIDATION = one_of("header", "records")
 TIMESTAMP_TYPE = one_of("CreateTime", "LogAppendTime")
 SECURITY_PROTOCOL = one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

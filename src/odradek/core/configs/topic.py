@@ -63,6 +63,7 @@ class TopicConfigs:
     delete_retention_ms: int
     file_delete_delay_ms: int
     index_interval_bytes: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     is_log_append_time: bool
     message_timestamp_before_max_ms: int
@@ -72,6 +73,7 @@ class TopicConfigs:
     max_compaction_lag_ms: int
     min_insync_replicas: int
     preallocate: bool
+    validates_records: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
@@ -98,6 +100,7 @@ class TopicConfigs:
             delete_retention_ms=merged.int("delete.retention.ms"),
             file_delete_delay_ms=merged.int("file.delete.delay.ms"),
             index_interval_bytes=merged.int("index.interval.bytes"),
+            max_decompressed_message_bytes=merged.int("max.decompressed.message.bytes"),
             max_message_bytes=merged.int("max.message.bytes"),
             is_log_append_time=merged.str("message.timestamp.type") == "LogAppendTime",
             message_timestamp_before_max_ms=merged.timestamp_bound("message.timestamp.before.max.ms"),
@@ -107,6 +110,7 @@ class TopicConfigs:
             max_compaction_lag_ms=merged.int("max.compaction.lag.ms"),
             min_insync_replicas=merged.int("min.insync.replicas"),
             preallocate=merged.bool("preallocate"),
+            validates_records=merged.str("odradek.record.validation") == "records",
             # Any negative number means no limit.
             retention_bytes=max(-1, merged.int("retention.bytes")),
             retention_ms=max(-1, merged.int("retention.ms")),

@@ -23,7 +23,10 @@ class AppendState(Protocol):
 
 
 class Runtime(NamedTuple):
-    """A coordinator's handles on its broker: `view` is called each time, as the cluster changes."""
+    """A coordinator's handles on its broker: `view` is called each time, as the cluster changes.
+
+    `compact` has a partition's log compacted soon.
+    """
 
     configs: BrokerConfigs
     entropy: Entropy
@@ -32,3 +35,4 @@ class Runtime(NamedTuple):
     steps: NextSteps
     view: Callable[[], ClusterView]
     append: AppendState
+    compact: Callable[[Partition], None]

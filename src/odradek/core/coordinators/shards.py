@@ -4,34 +4,32 @@
                     └──> large log: Load, an effect ──> loaded beside the loop ──> installed
     meanwhile COORDINATOR_LOAD_IN_PROGRESS; on any other broker NOT_COORDINATOR
 
-A log that has grown far beyond the state in it is written anew at its end, and cut off before.
+A log that has grown far beyond the state in it is compacted, before the cleaner would come to it by its dirty ratio: it
+is read as a whole when the partition is loaded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import MIB, Offset, ProducerId, TopicName, TopicPartition
+from odradek.base.units import MIB, Offset, TopicName, TopicPartition
 from odradek.core.coordinators import loading
-from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import NOBODY, TOO_LARGE, ProducerIdAndEpoch, StateRecord
 from odradek.core.coordinators.state_topics import partition_for
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, FileSlice
+from odradek.log.log import Log
 
 _LOG = logging.getLogger(__name__)
 
 LOADED_AT_ONCE_BYTES = 256 * 1024
-REWRITTEN_FROM_BYTES = 8 * MIB
-REWRITTEN_AT_TIMES = 4
-RECORDS_PER_BATCH = 500
+# Loading a log takes eight times as long as compacting it; less would be little to read, and many small files to sync.
+COMPACTED_FROM_BYTES = 2 * MIB
+COMPACTED_AT_TIMES = 4
 
 
 class Shard(loading.Replayed, Protocol):
@@ -42,15 +40,6 @@ class Shard(loading.Replayed, Protocol):
 
     def end(self) -> None:
         """Ends the shard, which moved to another broker or lost its log: cancels timers, answers waiting requests."""
-
-    def records(self) -> Iterator[StateRecord]:
-        """Yields the committed state as records."""
-
-    def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
-        """Yields the records of open transactions with their producers, in order; to be written after `records`."""
-
-    def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        """Writes records to the log that are in the state already.  Raises Refused."""
 
 
 SomeShard = TypeVar("SomeShard", bound=Shard)
@@ -93,7 +82,7 @@ class Shards(Generic[SomeShard]):
         self._shards: dict[int, SomeShard] = {}
         self._loading: dict[int, SomeShard] = {}
         self._partitions: dict[int, Partition] = {}
-        self._rewritten: dict[int, _Rewritten] = {}
+        self._growths: dict[int, _Growth] = {}
         self._without_files: set[int] = set()  # Partitions that were to be loaded when no descriptor was free.
 
     def __iter__(self) -> Iterator[SomeShard]:
@@ -182,7 +171,7 @@ class Shards(Generic[SomeShard]):
         """Ends the shard of a partition that another broker leads now, or that is gone."""
         self._loading.pop(index, None)
         self._without_files.discard(index)
-        self._rewritten.pop(index, None)
+        self._growths.pop(index, None)
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.end()
@@ -190,7 +179,7 @@ class Shards(Generic[SomeShard]):
     # Periodic tasks.
 
     def keep_house(self, now: Moment) -> None:
-        """Loads shards that found no free descriptor, and rewrites logs that have grown far beyond their state."""
+        """Loads shards that found no free descriptor, and has logs compacted that have grown far beyond their state."""
         again, self._without_files = self._without_files, set()
         for index in again:
             assert index in self._loading, "who waits for a descriptor is asked to come again, not sent away"
@@ -198,78 +187,36 @@ class Shards(Generic[SomeShard]):
                 self._load_all(self._partitions[index], now)
             else:
                 self.resign(index)
-        for index, shard in list(self._shards.items()):
+        for index in self._shards:
             assert index not in self._loading, "a shard is loading or serving, never both"
             partition = self._partitions[index]
-            if partition.is_online:
-                rewritten = self._rewritten.setdefault(index, _Rewritten())
-                rewritten.go_on(partition, shard, now)
+            if partition.is_online and self._is_overgrown(index, partition.log):
+                self._runtime.compact(partition)
+
+    def _is_overgrown(self, index: int, log: Log) -> bool:
+        growth = self._growths.get(index)
+        if growth is None:
+            growth = self._growths[index] = _Growth(log)
+        return growth.is_too_much(log)
 
 
-class _Rewritten:
-    """The rewriting of one log: all of the state is written at its end, then the log is cut off before that."""
+class _Growth:
+    """How large one log may become before it is compacted, in bytes."""
 
-    __slots__ = ("_size", "_start", "_until")
+    __slots__ = ("_cleaned_to", "_limit")
 
-    def __init__(self) -> None:
-        self._start = Offset(0)
-        self._until: Offset | None = None  # The end of what was written anew.
-        self._size = 0  # The log's size after the last rewriting.
+    def __init__(self, log: Log) -> None:
+        self._cleaned_to = log.cleaned_to
+        self._limit = COMPACTED_FROM_BYTES
 
-    def go_on(self, partition: Partition, shard: Shard, now: Moment) -> None:
-        if self._until is not None:
-            if partition.positions.high_watermark >= self._until:
-                self._cut_off(partition, now)
-        elif partition.log.size > max(REWRITTEN_FROM_BYTES, REWRITTEN_AT_TIMES * self._size):
-            self._write(partition, shard, now)
-
-    def _write(self, partition: Partition, shard: Shard, now: Moment) -> None:
-        log = partition.log
-        try:
-            log.roll(now.wall)
-            self._start = log.end_offset
-            for some in _pieces(shard.records()):
-                _put(shard, some, now, NOBODY)
-            for producer_id, those in groupby(shard.pending(), itemgetter(0)):
-                producer = ProducerIdAndEpoch(producer_id, log.producers.epoch_of(producer_id))
-                for some in _pieces(record for _, record in those):
-                    _put(shard, some, now, producer)
-            self._until = log.end_offset
-            assert self._start <= self._until, "what is written anew lies behind what is cut off"
-        except (DiskFailed, Refused) as failure:  # What was written is right, but the log is longer than need be.
-            _LOG.warning("%s could not be written anew: %s", partition.topic_partition, failure)
-            self._size = log.size  # Not tried every second: each time would make the log longer.
-
-    def _cut_off(self, partition: Partition, now: Moment) -> None:
-        log = partition.log
-        assert self._start <= partition.positions.high_watermark, "what stays is safe before what it replaces goes"
-        self._until = None
-        try:
-            log.advance_start(self._start)
-            log.delete_old_segments(now.wall, partition.positions.high_watermark)
-        except DiskFailed as failure:
-            _LOG.warning("%s could not be cut off: %s", partition.topic_partition, failure)
-        self._size = log.size
-
-
-def _put(shard: Shard, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch) -> None:
-    """Writes records in as many batches as it takes.  Raises Refused."""
-    try:
-        shard.write_only(records, now, producer)
-    except Refused as refused:
-        middle = len(records) // 2
-        if refused.code is not TOO_LARGE or not middle:
-            raise
-        _put(shard, records[:middle], now, producer)
-        _put(shard, records[middle:], now, producer)
-
-
-def _pieces(records: Iterable[StateRecord]) -> Iterator[list[StateRecord]]:
-    piece: list[StateRecord] = []
-    for record in records:
-        piece.append(record)
-        if len(piece) >= RECORDS_PER_BATCH:
-            yield piece
-            piece = []
-    if piece:
-        yield piece
+    def is_too_much(self, log: Log) -> bool:
+        """True if the log is to be compacted, which is said once; again if nothing came of it and it has doubled."""
+        if log.cleaned_to != self._cleaned_to:
+            self._cleaned_to = log.cleaned_to
+            # Without what was written since the pass began.
+            compacted = sum(segment.size for segment in log.segments if segment.base_offset < log.cleaned_to)
+            self._limit = max(COMPACTED_FROM_BYTES, COMPACTED_AT_TIMES * compacted)
+        if log.size <= self._limit:
+            return False
+        self._limit = 2 * log.size
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from odradek.base.units import TopicName
@@ -60,9 +60,6 @@ class Group(Protocol):
 
         0 stands for the time of each commit itself, for groups without members that ever joined (simple consumers).
         """
-
-    def records(self) -> Iterable[StateRecord]:
-        """Yields all that is to be kept of the group."""
 
     def tombstones(self) -> list[StateRecord]:
         """Returns the records that make the log forget the group."""

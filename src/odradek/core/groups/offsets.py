@@ -12,7 +12,7 @@ from itertools import count, repeat
 from types import MappingProxyType
 from typing import NamedTuple
 
-from odradek.base.units import ProducerId, TopicName
+from odradek.base.units import TopicName
 from odradek.core.coordinators.state_log import StateRecord
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
@@ -188,27 +188,6 @@ class GroupOffsets:
         """True if a transaction is open in which this offset is committed."""
         place = group, topic, partition
         return any(place in self._pending[producer_id] for producer_id in self._open.get(group, ()))
-
-    # Records and tombstones of what is known.
-
-    def records(self) -> Iterator[StateRecord]:
-        """Yields the records of all committed offsets."""
-        for group, topics in self._groups.items():
-            for topic, partitions in topics.items():
-                for partition, value in partitions.items():
-                    yield record_of(OffsetCommitKey(group=group, topic=topic, partition=partition), value)
-
-    def pending_records(self) -> Iterator[tuple[ProducerId, StateRecord]]:
-        """Yields pending offsets with their producers, in the order in which they were written."""
-        found = sorted(
-            (one.order, producer_id, place, one.value)
-            for producer_id, pending in self._pending.items()
-            for place, one in pending.items()
-            if one.value is not None
-        )
-        for _, producer_id, (group, topic, partition), value in found:
-            key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-            yield ProducerId(producer_id), record_of(key, value)
 
     def count_of_group(self, group: str) -> int:
         """Returns how many offsets a group has committed, or is about to; some are counted twice."""

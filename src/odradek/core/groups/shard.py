@@ -6,11 +6,10 @@ reads it again.  What members do between two writes (joining, heartbeats) is in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import ProducerId
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
@@ -69,9 +68,9 @@ class GroupShard:
         self.offsets.put_all(group, offsets, producer.id)
         return written
 
-    def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
+    def write_only(self, records: list[StateRecord], now: Moment) -> Written:
         """Writes records to the log; the caller changes the state.  Raises Refused with nothing written."""
-        return self.log.append(records, now, producer)
+        return self.log.append(records, now)
 
     # Replaying the log.
 
@@ -104,11 +103,3 @@ class GroupShard:
     def end(self) -> None:
         for group in self.groups.values():
             group.end()
-
-    def records(self) -> Iterator[StateRecord]:
-        for group in list(self.groups.values()):
-            yield from group.records()
-        yield from self.offsets.records()
-
-    def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
-        return self.offsets.pending_records()

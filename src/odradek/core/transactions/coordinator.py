@@ -50,7 +50,6 @@ class TransactionCoordinator:
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
         self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
-        self._verifies = configs.bool("transaction.partition.verification.enable")
         self._abort_ms = configs.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._expires_after_ms = configs.int("transactional.id.expiration.ms")
@@ -162,7 +161,7 @@ class TransactionCoordinator:
         written = None
         if adds:
             written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
-        elif self._verifies:
+        elif self.runtime.configs.bool("transaction.partition.verification.enable"):
             self.check_touched(transactional_id, producer, name)
         if self.may_hang and partition.has_transaction_before(producer.id, producer.epoch):
             # It is ended within a second, and not by the end of this one.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import ProducerId
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import Transaction, from_record, key_of, to_record
@@ -75,12 +73,3 @@ class TransactionShard:
 
     def end(self) -> None:
         self.is_over = True
-
-    def records(self) -> Iterator[StateRecord]:
-        return (to_record(transaction) for transaction in list(self.transactions.values()))
-
-    def pending(self) -> Iterator[tuple[ProducerId, StateRecord]]:
-        return iter(())
-
-    def write_only(self, records: list[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
-        return self.log.append(records, now, producer)

@@ -19,7 +19,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 import os
 
-cdef extern from "crc32c.h" nogil:
+cdef extern from "../../record/kernels/crc32c.h" nogil:
     int crc32c_is_here()
     void crc32c_prepare()
     uint32_t crc32c_extend(uint32_t crc, const unsigned char *data, size_t size)

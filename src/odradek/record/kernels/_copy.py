@@ -19,3 +19,11 @@ def wrap64(value: int) -> int:
 
 def low32(value: int) -> int:
     return value & 0xFFFF_FFFF
+
+
+def low64(value: int) -> int:
+    return value & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def prefetch(words: memoryview, at: int) -> None:
+    """Has words[at] fetched from memory before it is asked for; nothing to do where an interpreter takes longer."""

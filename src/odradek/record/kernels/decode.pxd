@@ -5,6 +5,8 @@ cdef long long MILLIS_MAX
 cdef long long MICROS_MAX
 cdef long long INT64_MAX
 cdef long long INT64_MIN
+cdef long long NO_TIMESTAMP
+cdef Py_ssize_t RELEASED_BYTES_MIN
 
 
 @cython.final
@@ -22,6 +24,10 @@ cdef class Payload:
     cdef unsigned long long digits(self, int shift_max, int last_mask) noexcept nogil
     @cython.locals(size=cython.longlong)
     cdef inline long long sized(self) noexcept nogil
+    @cython.locals(size=cython.longlong, count=cython.longlong, _=Py_ssize_t)
+    cdef int skip(self) noexcept nogil
+    @cython.locals(size=cython.longlong, _=Py_ssize_t)
+    cdef int skip_headers(self, long long count) noexcept nogil
 
 
 @cython.final
@@ -72,17 +78,38 @@ cdef class Decoder:
     @cython.locals(size=cython.longlong, position=Py_ssize_t)
     cdef int header(self, Payload source) noexcept nogil
     cdef int room_for_headers(self, Py_ssize_t count, Py_ssize_t size) except -1
-    @cython.locals(size=cython.longlong, count=cython.longlong, _=Py_ssize_t)
-    cdef int skip(self, Payload source) noexcept nogil
-    @cython.locals(size=cython.longlong, _=Py_ssize_t)
-    cdef int skip_headers(self, Payload source, long long count) noexcept nogil
 
 
 cdef long long micros(long long timestamp) noexcept nogil
 
 
-@cython.locals(source=Payload, skipper=Decoder, end=Py_ssize_t, index=Py_ssize_t, length=cython.longlong)
-cpdef Py_ssize_t validate(data, Py_ssize_t count) except? -2
+@cython.locals(source=Payload, length=cython.longlong, most=cython.longlong)
+cpdef long long longest(data) except? -2
+
+
+@cython.final
+cdef class Check:
+    cdef bint wants_keys
+    cdef readonly long long oldest, latest, newest
+    cdef readonly Py_ssize_t faults, untimely
+    cdef Py_ssize_t room
+    cdef long long[::1] places
+    cdef long long[::1] times
+
+    cpdef note(self, Py_ssize_t count)
+    cpdef fault(self, Py_ssize_t number)
+    @cython.locals(source=Payload, bad=Py_ssize_t)
+    cpdef Py_ssize_t run(self, data, Py_ssize_t count, long long base_timestamp) except? -2
+    @cython.locals(
+        end=Py_ssize_t,
+        index=Py_ssize_t,
+        key_at=Py_ssize_t,
+        has_key=cython.bint,
+        length=cython.longlong,
+        timestamp=cython.longlong,
+    )
+    cdef Py_ssize_t all_records(self, Payload source, Py_ssize_t count, long long base_timestamp) noexcept nogil
+    cdef inline void add(self, long long place, long long timestamp) noexcept nogil
 
 
 @cython.final
@@ -90,7 +117,6 @@ cdef class Survey:
     cdef readonly long long oldest, newest, found_offset, found_timestamp
     cdef readonly Py_ssize_t null_keys
     cdef readonly bint is_found
-    cdef Decoder skipper
     cdef long long wanted_timestamp, start
 
     cpdef seek(self, long long timestamp, long long start)

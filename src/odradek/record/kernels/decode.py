@@ -31,6 +31,8 @@ INT64_MAX = (1 << 63) - 1
 INT64_MIN = -INT64_MAX - 1
 
 FIRST_CAPACITY = 1024
+NO_TIMESTAMP = -1
+RELEASED_BYTES_MIN = 1 << 21
 
 
 class Payload:
@@ -77,6 +79,30 @@ class Payload:
             self.failed = True
             return -1
         return size if size >= 0 else -1
+
+    def skip(self) -> int:
+        """Passes by key, value and headers; -1 if they are malformed, else 1."""
+        for _ in range(2):
+            size = self.sized()
+            if size > 0:
+                self.position += size
+        count = self.varint()
+        if self.failed or count < 0 or count > self.end - self.position:
+            return -1
+        return self.skip_headers(count)
+
+    def skip_headers(self, count: int) -> int:
+        for _ in range(count):
+            size = self.sized()
+            if size < 0:
+                return -1
+            self.position += size
+            size = self.sized()
+            if self.failed:
+                return -1
+            if size > 0:
+                self.position += size
+        return 1
 
 
 class Column:
@@ -275,7 +301,7 @@ class Decoder:
         if offset >= self.stop:
             return 0
         if offset < self.start:
-            return self.skip(source)
+            return source.skip()
         if self.is_log_append_time:
             timestamp = self.log_append_time
         self.offsets[self.rows] = offset
@@ -297,7 +323,7 @@ class Decoder:
         if source.failed or count < 0 or count > source.end - source.position:
             return -1
         if not self.with_headers:
-            return self.skip_headers(source, count)
+            return source.skip_headers(count)
         if count > 0:
             self.room_for_headers(count, source.end - source.position)
         for _ in range(count):
@@ -324,29 +350,6 @@ class Decoder:
         self.header_keys.reserve(count, size)
         self.header_values.reserve(count, size)
 
-    def skip(self, source: Payload) -> int:
-        for _ in range(2):
-            size = source.sized()
-            if size > 0:
-                source.position += size
-        count = source.varint()
-        if source.failed or count < 0 or count > source.end - source.position:
-            return -1
-        return self.skip_headers(source, count)
-
-    def skip_headers(self, source: Payload, count: int) -> int:
-        for _ in range(count):
-            size = source.sized()
-            if size < 0:
-                return -1
-            source.position += size
-            size = source.sized()
-            if source.failed:
-                return -1
-            if size > 0:
-                source.position += size
-        return 1
-
 
 def micros(timestamp: int) -> int:
     if timestamp > MILLIS_MAX:
@@ -360,25 +363,95 @@ def _capacity(wanted: int, before: int) -> int:
     return max(wanted + (wanted >> 1), before, FIRST_CAPACITY)
 
 
-def validate(data: Bytes, count: int) -> int:
-    """Whether a producer's uncompressed records are well-formed, with the offsets 0 to count - 1 in their order.
-
-    -1 if so, else the index of the first bad record; `count` says that bytes are left behind the last one.
-    """
+def longest(data: Bytes) -> int:
+    """The size of the largest of uncompressed records by what is said before each, up to where that makes no sense."""
     source = Payload(data)
-    end = source.end
-    skipper = Decoder(False, False, False)
-    for index in range(count):
-        length = source.varint()
-        if source.failed or length < 1 or length > end - source.position:
-            return index
-        source.end = source.position + length
-        source.position += 1
-        source.varlong()
-        if source.varint() != index or skipper.skip(source) < 0 or source.position != source.end:
-            return index
-        source.end = end
-    return -1 if source.position == end else count
+    most = 0
+    with cython.nogil:
+        while source.position < source.end:
+            length = source.varint()
+            if source.failed or length < 1:
+                break
+            most = max(most, length)
+            if length > source.end - source.position:
+                break
+            source.position += length
+    return most
+
+
+class Check:
+    """Holds a producer's records to what their topic asks of them: the offsets 0 to count - 1, keys, times in bounds.
+
+    A record with a fault is well-formed and may still not enter.  `faults` counts them, `untimely` those of time;
+    `newest` is the greatest time.
+    """
+
+    def __init__(self, wants_keys: bool, oldest: int, latest: int) -> None:
+        self.wants_keys = wants_keys
+        self.oldest = oldest
+        self.latest = latest
+        self.newest = INT64_MIN
+        self.faults = 0
+        self.untimely = 0
+        self.room = 0
+
+    def note(self, count: int) -> None:
+        """The next run writes down its first `count` faults; at least one."""
+        self.room = count
+        self.places = memoryview(bytearray(8 * count)).cast("q")
+        self.times = memoryview(bytearray(8 * count)).cast("q")
+
+    def fault(self, number: int) -> tuple[int, int | None]:
+        """The place of a record that was noted, and its time if that is what is wrong with it: else it has no key."""
+        place = self.places[number]
+        return (place, self.times[number]) if place >= 0 else (-1 - place, None)
+
+    def run(self, data: Bytes, count: int, base_timestamp: int) -> int:
+        """Reads all records; -1 if they are well-formed, else the index of the bad one.
+
+        `count` as index says that bytes are left behind the last one.  Compiled, it lets go of the interpreter if the
+        records are many: if they are few, whoever has it meanwhile could keep it for longer than they take.
+        """
+        source = Payload(data)
+        self.newest = INT64_MIN
+        self.faults = 0
+        self.untimely = 0
+        if source.end < RELEASED_BYTES_MIN:
+            return self.all_records(source, count, base_timestamp)
+        with cython.nogil:
+            bad = self.all_records(source, count, base_timestamp)
+        return bad  # noqa: RET504  # The interpreter is had again before it.
+
+    def all_records(self, source: Payload, count: int, base_timestamp: int) -> int:
+        end = source.end
+        for index in range(count):
+            length = source.varint()
+            if source.failed or length < 1 or length > end - source.position:
+                return index
+            source.end = source.position + length
+            source.position += 1  # Attributes.
+            timestamp = wrap64(base_timestamp + source.varlong())
+            if source.varint() != index:
+                return index
+            key_at = source.position
+            has_key = source.sized() >= 0
+            source.position = key_at
+            if source.failed or source.skip() < 0 or source.position != source.end:
+                return index
+            source.end = end
+            self.newest = max(self.newest, timestamp)
+            if self.wants_keys and not has_key:
+                self.add(-1 - index, timestamp)
+            elif timestamp != NO_TIMESTAMP and (timestamp < self.oldest or timestamp > self.latest):
+                self.untimely += 1
+                self.add(index, timestamp)
+        return -1 if source.position == end else count
+
+    def add(self, place: int, timestamp: int) -> None:
+        if self.faults < self.room:
+            self.places[self.faults] = place
+            self.times[self.faults] = timestamp
+        self.faults += 1
 
 
 class Survey:
@@ -391,7 +464,6 @@ class Survey:
         self.is_found = False
         self.found_offset = 0
         self.found_timestamp = 0
-        self.skipper = Decoder(False, False, False)
         self.seek(INT64_MAX, 0)
 
     def seek(self, timestamp: int, start: int) -> None:
@@ -427,7 +499,7 @@ class Survey:
             if source.sized() < 0:
                 self.null_keys += 1
             source.position = key_at
-            if source.failed or self.skipper.skip(source) < 0 or source.position != source.end:
+            if source.failed or source.skip() < 0 or source.position != source.end:
                 return index
             source.end = end
             self.oldest = min(self.oldest, timestamp)

@@ -1,4 +1,5 @@
 cimport cython
+from odradek.record.kernels._checksum cimport checksum, prepare_checksums
 from odradek.record.kernels._copy cimport wrap64
 
 cdef long long INT32_MAX
@@ -48,7 +49,6 @@ cdef class Runs:
         delta=cython.longlong,
         epoch=cython.longlong,
         timestamp=cython.longlong,
-        checksum=cython.longlong,
         is_due=cython.bint,
         producer_id=cython.longlong,
         attributes=cython.int,

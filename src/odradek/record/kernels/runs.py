@@ -16,9 +16,8 @@ except ImportError:
     from odradek.record.kernels import _shim as cython
 
 if not cython.compiled:
+    from odradek.record.kernels._checksum import checksum, prepare_checksums
     from odradek.record.kernels._copy import wrap64
-
-from odradek.record.crc import crc32c
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -32,6 +31,8 @@ MAGIC = 2
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 KEPT = 5  # Batches of each producer.
+
+prepare_checksums()
 
 
 class Tally:
@@ -115,8 +116,7 @@ class Runs:
             is_due = self.walked == 0 or self.since_index > self.index_interval_bytes
             if at > start and (is_due or epoch > self.latest_epoch):
                 break
-            checksum = crc32c(view[at + 21 : at + size])
-            if number(data, at + 17, 4) != checksum:
+            if number(data, at + 17, 4) != checksum(data, at + 21, size - 21):
                 break
             timestamp = int64(data, at + 35)
             if at == start:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from differential.scenarios import (
+    configs,
     consumer_changes,
     consumer_groups,
     consumer_migrations,
@@ -20,6 +21,7 @@ from differential.scenarios import (
     offsets,
     produce,
     rebalances,
+    records_deleted,
     systematic,
     topics,
     transactional,
@@ -43,6 +45,8 @@ def everything() -> list[Scenario]:
         *metadata.scenarios(),
         *topics.scenarios(),
         *describe.scenarios(),
+        *configs.scenarios(),
+        *records_deleted.scenarios(),
         *coordinators.scenarios(),
         *groups.scenarios(),
         *rebalances.scenarios(),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import ProducerId, TopicPartition
+from odradek.base.units import DAY_MS, LeaderEpoch, TimestampMs, TopicPartition
+from odradek.core.cleaner import RETRY_MS
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators import shards as shards_module
 from odradek.core.coordinators.shards import Load
@@ -18,6 +19,9 @@ from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import Transaction
 from odradek.log.disk import DiskFailed, File, RealDisk
+from odradek.log.names import CLEANED
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.txn_offset_commit import (
@@ -26,6 +30,7 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from support.cleaning import batches_of, compact
 from support.group_offsets import GroupOffsets, Kept
 from support.in_memory import Harness
 from support.transactional import EPOCHS, Transactional, make_topic
@@ -166,15 +171,49 @@ def test_a_marker_that_is_written_while_offsets_are_loaded_counts(
     assert offsets(harness).offsets.groups() == ["g"]
 
 
-def test_a_log_far_beyond_its_state_is_cut_and_says_the_same(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also between its two parts: what was there at first, and what was written meanwhile."""
+    write_many(harness, ids=5, times=20)
+    before = known(harness)
+    monkeypatch.setattr(shards_module, "LOADED_AT_ONCE_BYTES", 100)
+    harness.kill()
+    log, unknown = state_partition(harness).log, b"\x7f\x7f"
+    loads = [effect for effect in harness.broker.take_effects() if isinstance(effect, Load)]
+    for _ in range(3):
+        batch = Batch.trusted(memoryview(encode_batch([(unknown, unknown, (), harness.now.wall)])))
+        log.append(batch, LeaderEpoch(0), harness.now.wall)
+    log.roll(harness.now.wall)
+    compact(log, harness.now.wall)
+    assert log.size < 2_000
+    log.reap(TimestampMs(harness.now.wall + DAY_MS))
+    assert not list(Path(log.directory).glob("*.deleted"))
+    for load in loads:
+        harness.broker.loaded(load.run(), harness.now)
+    harness.settle()
+    assert known(harness) == before
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State logs are compacted while they are small."""
+    monkeypatch.setattr(shards_module, "COMPACTED_FROM_BYTES", 20_000)
+
+
+def keep_house_a_while(harness: Harness) -> None:
+    """Until what has grown is asked for, synced, compacted and has its names."""
+    for _ in range(5):
+        harness.pass_time(1000)
+        harness.keep_house()
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_log_far_beyond_its_state_is_compacted_and_says_the_same(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
     before, log = known(harness), state_partition(harness).log
     assert log.size > 100_000
-    harness.keep_house()  # Written anew,
-    harness.keep_house()  # and cut off once that is safe.
+    keep_house_a_while(harness)
     assert log.size < 2_000
-    assert log.start_offset > 1000
+    assert log.cleaned_to > 1000
     write_many(harness, ids=0, times=1)
     after = known(harness)
     assert after.keys() == before.keys()
@@ -182,28 +221,59 @@ def test_a_log_far_beyond_its_state_is_cut_and_says_the_same(harness: Harness, m
     assert known(harness) == after
 
 
+@pytest.mark.usefixtures("soon")
+def test_it_is_when_the_cleaner_is_switched_off_too(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, transaction_state_log_num_partitions="1", log_cleaner_enable="false")
+    write_many(harness, ids=5, times=200)
+    before = known(harness)
+    keep_house_a_while(harness)
+    assert state_partition(harness).log.size < 2_000
+    harness.kill()
+    assert known(harness) == before
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_whenever_the_broker_stops_on_the_way_the_log_says_the_same(harness: Harness, how: str) -> None:
+    """A stop after each of the steps that a pass takes, from the roll of the active segment to the last name."""
+    write_many(harness, ids=5, times=200)
+    before, sizes = known(harness), []
+    for steps in range(12):
+        for _ in range(steps):
+            harness.pass_time(1000)
+            harness.keep_house_in_pieces()
+            effects = harness.broker.take_effects()
+            assert not any(isinstance(effect, Load) for effect in effects)
+            for effect in effects:
+                harness._carry_out(effect)
+        getattr(harness, how)()
+        assert known(harness) == before
+        sizes.append(state_partition(harness).log.size)
+    assert sizes[0] > 20_000
+    assert sizes[-1] < 2_000
+
+
+@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("how", ["go on", "restart", "kill"])
-def test_a_log_with_open_transactions_is_cut_too_and_they_end_as_they_would(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, how: str
+def test_a_log_with_open_transactions_is_compacted_up_to_them_and_they_end_as_they_would(
+    harness: Harness, how: str
 ) -> None:
-    """Somebody who copies without a pause may have one open at any time."""
-    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
     make_topic(harness, "t", 3)
     group = GroupOffsets(harness)
+    for number in range(200):
+        group.commit({("t", 1): number, ("t", 2): number})
     producers = [Transactional(harness, name) for name in ("first", "second", "third")]
     for number, producer in enumerate(producers):
         producer.begin()
         group.commit_in(producer, {("t", 0): 10 + number, ("t", 1): 20 + number})
-    for number in range(200):
-        group.commit({("t", 1): number, ("t", 2): number})
+    group.commit({("t", 1): 200, ("t", 2): 200})
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     before = log.size
-    harness.keep_house()
-    harness.keep_house()
-    assert log.start_offset > 200 and log.size < before / 10
+    keep_house_a_while(harness)
+    assert log.cleaned_to == log.producers.first_unstable == 400 and log.size < before / 10
     if how != "go on":
         getattr(harness, how)()
-    committed = Kept(199)
+    committed = Kept(200)
     assert group.fetch() == {("t", 1): committed, ("t", 2): committed}
     assert group.fetch([("t", 0)], is_stable=True) == {("t", 0): ErrorCode.UNSTABLE_OFFSET_COMMIT}
     for producer, is_commit in zip(producers, (True, True, False), strict=True):
@@ -211,59 +281,146 @@ def test_a_log_with_open_transactions_is_cut_too_and_they_end_as_they_would(
     assert group.fetch() == {("t", 0): Kept(11), ("t", 1): committed, ("t", 2): committed}
 
 
-def test_a_log_is_not_cut_before_what_is_written_anew_is_safe(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+@pytest.mark.usefixtures("soon")
+def test_a_log_in_which_a_transaction_is_open_all_the_time_is_compacted_too(harness: Harness) -> None:
+    """Somebody who copies without a pause has one open at any time."""
+    make_topic(harness, "t")
+    group = GroupOffsets(harness)
+    first, second = Transactional(harness, "first"), Transactional(harness, "second")
+    first.begin()
+    second.begin()
+    for number in range(400):
+        group.commit_in(first, {("t", 0): number})
+        if number:
+            assert second.end(commit=True) == ErrorCode.NONE
+        first, second = second, first
+        harness.pass_time(1000)
+        harness.keep_house()
+    log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
+    assert log.cleaned_to > 400
+    data = [batch for batch in batches_of(log) if not batch.is_control]
+    assert len(data) < 200, "markers stay for delete.retention.ms"
+    assert second.end(commit=True) == ErrorCode.NONE
+    harness.kill()
+    assert group.fetch() == {("t", 0): Kept(399)}
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_log_that_grows_fast_while_it_is_compacted_stays_small_too(harness: Harness) -> None:
+    write_many(harness, ids=5, times=1)
+    log, sizes = state_partition(harness).log, []
+    for _ in range(60):
+        write_many(harness, ids=0, times=50)
+        harness.pass_time(1000)
+        harness.keep_house()
+        sizes.append(log.size)
+    assert max(sizes) < 10 * sizes[0]
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_log_that_one_transaction_holds_up_is_compacted_after_that(harness: Harness) -> None:
+    make_topic(harness, "t", 2)
+    group, producer = GroupOffsets(harness), Transactional(harness, "t")
+    producer.begin()
+    group.commit_in(producer, {("t", 0): 1})
+    for number in range(400):
+        group.commit({("t", 1): number})
+    log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
+    keep_house_a_while(harness)
+    assert log.cleaned_to == 0 and log.size > 20_000
+    assert producer.end(commit=True) == ErrorCode.NONE
+    harness.pass_time(15_000)  # log.cleaner.backoff.ms
+    keep_house_a_while(harness)
+    assert log.size < 2_000
+    harness.kill()
+    assert group.fetch() == {("t", 0): Kept(1), ("t", 1): Kept(399)}
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_log_is_not_compacted_before_it_is_synced(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
-    log = state_partition(harness).log
-    list(harness.broker.keep_house(harness.now))
-    list(harness.broker.keep_house(harness.now))
-    assert log.start_offset == 0
-    harness.settle()
-    harness.keep_house()
-    assert log.start_offset > 0
+    Transactional(harness, "t").begin()
+    for _ in range(3):
+        harness.keep_house_in_pieces()
+    assert not harness.broker.cleaner.is_running
+    keep_house_a_while(harness)
+    assert state_partition(harness).log.cleaned_to > 1000
 
 
-def test_state_that_is_too_much_for_one_batch_is_written_anew_in_several(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+@pytest.mark.usefixtures("soon")
+def test_a_log_of_batches_that_would_be_too_large_by_now_is_compacted_too(harness: Harness) -> None:
     write_many(harness, ids=20, times=50)
     before, log = known(harness), state_partition(harness).log
-    log.config = replace(log.config, max_message_bytes=500)
-    harness.keep_house()
-    harness.keep_house()
-    assert log.start_offset > 0
+    log.config = replace(log.config, max_message_bytes=100)
+    keep_house_a_while(harness)
+    assert log.size < 6_000
     harness.kill()
     assert known(harness) == before
 
 
-def test_what_cannot_be_written_anew_is_not_tried_over_and_over(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("soon")
+def test_a_log_that_cannot_be_compacted_is_told_of_once_and_serves_on(
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
     write_many(harness, ids=5, times=200)
-    shard = harness.broker.transactions.shards.shard(0)
-    shard.put(Transaction("much" * 100, ProducerId(9)), harness.now)
-    log = state_partition(harness).log
-    log.config = replace(log.config, max_message_bytes=400)
+    before, log = known(harness), state_partition(harness).log
+    log.roll(harness.now.wall)
     harness.keep_house()
-    size = log.size
-    for _ in range(5):
+    with Path(log.segments[0].path).open("r+b") as file:
+        file.seek(1000)
+        file.write(b"damage")
+    for _ in range(20):
+        harness.pass_time(15_000)
         harness.keep_house()
-    assert log.size == size
-    assert log.start_offset == 0
+    assert [record.levelname for record in caplog.records if "not compacted any more" in record.message] == ["ERROR"]
+    assert state_partition(harness) in harness.broker.cleaner.set_aside
+    assert known(harness) == before
+    assert Transactional(harness, "t1").begin().error_code == ErrorCode.NONE
 
 
-def test_the_log_of_a_state_that_is_empty_by_now_is_cut_too(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards_module, "REWRITTEN_FROM_BYTES", 20_000)
+class FullDisk(RealDisk):
+    """A disk on which nothing compacted can be written while `is_full`."""
+
+    is_full = True
+
+    def open(self, path: str) -> File:
+        if self.is_full and path.endswith(CLEANED):
+            raise DiskFailed(errno.ENOSPC, "No space left on device", path)
+        return super().open(path)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_log_that_a_full_disk_kept_from_being_compacted_is_later(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, transaction_state_log_num_partitions="1")
+    harness.disk = disk = FullDisk()
+    harness.kill()
+    write_many(harness, ids=5, times=200)
+    before, log = known(harness), state_partition(harness).log
+    size = log.size
+    keep_house_a_while(harness)
+    assert log.size == size and known(harness) == before
+    disk.is_full = False
+    harness.pass_time(RETRY_MS)
+    keep_house_a_while(harness)
+    assert log.size < 2_000
+    harness.kill()
+    assert known(harness) == before
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_log_of_a_state_that_is_empty_by_now_is_compacted_too(harness: Harness) -> None:
     write_many(harness, ids=5, times=200)
     for transactional_id in known(harness):
         harness.broker.transactions.shards.shard(0).remove(transactional_id, harness.now)
-    harness.keep_house()
-    harness.keep_house()
-    assert state_partition(harness).log.size == 0
+    keep_house_a_while(harness)
+    log = state_partition(harness).log
+    assert 0 < log.size < 2_000, "tombstones stay for who is behind"
+    harness.pass_time(DAY_MS + 1)
+    Transactional(harness, "t").begin()
+    harness.broker.transactions.shards.shard(0).remove("t", harness.now)
+    harness.broker.cleaner.ask(state_partition(harness))
+    keep_house_a_while(harness)
+    assert sum(batch.records_count for batch in batches_of(log)) == 1
     harness.kill()
     assert known(harness) == {}
 

@@ -17,9 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odradek.core.groups.classic import ClassicGroup, telling
 from odradek.core.groups.classic.states import State
+from odradek.core.groups.shard import GroupShard
 from scenario.broker_verbs import kill
 from scenario.group_verbs import forget, heartbeat, join, leave, sync
 from scenario.world import World
+from support.kept import kept, said_by
 
 pytestmark = pytest.mark.slow
 
@@ -50,8 +52,12 @@ class Members(RuleBasedStateMachine):
         self.place.cleanup()
 
     @property
+    def shard(self) -> GroupShard:
+        return self.world.harness.broker.groups.shard_of("g")
+
+    @property
     def group(self) -> ClassicGroup | None:
-        group = self.world.harness.broker.groups.shard_of("g").groups.get("g")
+        group = self.shard.groups.get("g")
         assert group is None or isinstance(group, ClassicGroup)
         return group
 
@@ -99,9 +105,9 @@ class Members(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         assert self.group is not None
-        kept = list(self.group.records())
+        said = said_by(self.shard.log.partition.log)
         kill(self.world, [])
-        assert (list(self.group.records()) if self.group else []) == kept
+        assert kept(self.shard) == said
         assert self.group is None or self.group.phase in (State.STABLE, State.EMPTY)
         self.last_generation = self.group.generation if self.group else 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -29,6 +30,7 @@ from odradek.record.internal.consumer_groups import (
 )
 from odradek.record.records import iter_records
 from support.consumer_group import GROUP, Consumers, owned
+from support.kept import records_of
 
 T = Uuid(b"t" * 16)
 
@@ -76,13 +78,20 @@ def test_all_records_make_the_same_group(broker: Consumers) -> None:
     kept = broker.group().kept
     assert {member.current.state for member in kept.members.values()} >= {MemberState.STABLE}
     assert kept.regexes and kept.owners and kept.static and kept.targets
-    assert vars(again(list(broker.group().records()))) == vars(kept)
+    assert vars(again(records_of(broker.group().kept))) == vars(kept)
+
+
+def test_they_do_so_in_any_order(broker: Consumers) -> None:
+    """Compaction leaves each key's last record where it stands."""
+    listed, expected = records_of(broker.group().kept), vars(broker.group().kept)
+    for seed in range(50):
+        assert vars(again(Random(seed).sample(listed, len(listed)))) == expected
 
 
 def test_they_do_so_on_top_of_the_group_itself(broker: Consumers) -> None:
-    """A log that is written anew is read by whoever is there, too."""
-    group, before = broker.group(), again(list(broker.group().records()))
-    group.shard.write(list(group.records()), broker.now)
+    """A log of which only a part was compacted says again what it said before."""
+    group, before = broker.group(), again(records_of(broker.group().kept))
+    group.shard.write(records_of(group.kept), broker.now)
     assert vars(broker.group().kept) == vars(before)
     broker.kill()
     assert vars(broker.group().kept) == vars(before)
@@ -91,7 +100,7 @@ def test_they_do_so_on_top_of_the_group_itself(broker: Consumers) -> None:
 def test_tombstones_leave_nothing(broker: Consumers) -> None:
     group = broker.group()
     tombstones = group.tombstones()
-    state = again([*group.records(), *tombstones])
+    state = again([*records_of(group.kept), *tombstones])
     empty = GroupState(GROUP)
     empty.epoch, empty.metadata_hash = state.epoch, state.metadata_hash
     assert vars(state) == vars(empty)
@@ -157,7 +166,7 @@ def test_an_instance_id_that_a_member_has_no_more_is_nobodys(broker: Consumers) 
     """As after a restart from a log of which only the member's last record is left."""
     assert broker.join("a", "t", instance_id="j").error_code == ErrorCode.NONE
     assert broker.group().kept.static == {"j": "a"}
-    assert vars(again(list(broker.group().records()))) == vars(broker.group().kept)
+    assert vars(again(records_of(broker.group().kept))) == vars(broker.group().kept)
 
 
 def test_what_members_are_subscribed_to_follows_them(broker: Consumers) -> None:
@@ -169,7 +178,8 @@ def test_what_members_are_subscribed_to_follows_them(broker: Consumers) -> None:
     }
     assert kept.patterns == ["t|u"]
     state = GroupState(GROUP)
-    for record in broker.group().records():  # Kafka may have written of such a member, and not yet what it matches.
+    for record in records_of(broker.group().kept):
+        # Kafka may have written of such a member, and not yet what it matches.
         if not isinstance(record.key, ConsumerGroupRegularExpressionKey):
             state.apply(record.key, record.value)
     assert state.patterns == ["t|u"]
@@ -213,7 +223,7 @@ def test_what_can_not_be_written_has_not_happened(broker: Consumers) -> None:
 def test_what_is_refused_while_it_is_written_has_not_happened(
     broker: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group, before = broker.group(), list(broker.group().records())
+    group, before = broker.group(), records_of(broker.group().kept)
 
     def refuse(*_: object) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -222,7 +232,7 @@ def test_what_is_refused_while_it_is_written_has_not_happened(
         patched.setattr(StateLog, "append", refuse)
         for answer in (broker.join("d", "t"), broker.beat("a", -1), broker.beat("b", 3, subscribed_topic_names=[])):
             assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert list(group.records()) == before
+        assert records_of(group.kept) == before
         assert len(broker.broker.timers) == 3
     assert broker.join("d", "t").error_code == ErrorCode.NONE
     assert broker.beat("a", -1).error_code == ErrorCode.NONE

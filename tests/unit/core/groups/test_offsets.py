@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.base.units import TopicName
-from odradek.core.groups.offsets import NEVER, GroupOffsets, GroupTopicPartition
+from odradek.core.groups.offsets import NEVER, GroupOffsets, GroupTopicPartition, record_of
 from odradek.core.groups.offsets import tombstones as tombstones_of
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from support.kept import pending
 
 NOBODY = -1
 GROUPS, TOPICS, PARTITIONS, PRODUCERS = ("g", "h"), ("t", "u"), (0, 1), (NOBODY, 1, 2)
@@ -111,19 +112,32 @@ def test_the_last_record_that_counts_is_what_is_true(log: Log) -> None:
         assert all(offsets.of_group(group).values()), "nothing is left of a topic without offsets"
 
 
-@given(logs, logs)
-def test_what_is_written_anew_is_what_there_is_and_comes_to_the_same(log: Log, later: Log) -> None:
+def compacted(log: Log, end: int) -> Log:
+    """What compaction leaves of a log up to `end`: of each place the last record, unless that was aborted."""
+    last = {
+        one.place: at
+        for at, one in enumerate(log[:end])
+        if isinstance(one, Record) and outcome(log, at, one.producer) is not False
+    }
+    return [one for at, one in enumerate(log) if at >= end or isinstance(one, End) or last.get(one.place) == at]
+
+
+def first_open(log: Log) -> int:
+    """Where the first open transaction begins: what is behind that is not compacted."""
+    is_open = (
+        isinstance(one, Record) and one.producer >= 0 and outcome(log, at, one.producer) is None
+        for at, one in enumerate(log)
+    )
+    return next((at for at, found in enumerate(is_open) if found), len(log))
+
+
+@given(logs, logs, st.data())
+def test_what_compaction_leaves_comes_to_the_same(log: Log, later: Log, data: st.DataObject) -> None:
     """Transactions that are open then may end as they like."""
-    offsets = replayed(log)
-    again = GroupOffsets()
-    for producer, record in [*((NOBODY, record) for record in offsets.records()), *offsets.pending_records()]:
-        key, value = encode(record.key, record.value, 4 if record.version is None else record.version)
-        decoded = decode_key(key)
-        assert isinstance(decoded, OffsetCommitKey) and value is not None
-        kept = decode_value(decoded, value)
-        assert isinstance(kept, OffsetCommitValue)
-        again.replay(decoded, kept, producer)
+    end = data.draw(st.integers(0, first_open(log)))
+    offsets, again = replayed(log), replayed(compacted(log, end))
     assert {place: again.find(*place) for place in PLACES} == {place: offsets.find(*place) for place in PLACES}
+    assert pending(again) == pending(offsets)
     assert held(go_on(again, later)) == held(go_on(offsets, later))
 
 
@@ -150,9 +164,7 @@ def _is_txn_of(log: Log, place: GroupTopicPartition) -> Iterable[bool]:
 
 
 def test_an_offset_with_a_time_of_its_own_is_written_in_the_version_that_has_it() -> None:
-    offsets = GroupOffsets()
-    offsets.replay(OffsetCommitKey(group="g", topic="t", partition=0), committed(1, expires=99), NOBODY)
-    (record,) = offsets.records()
+    record = record_of(OffsetCommitKey(group="g", topic="t", partition=0), committed(1, expires=99))
     key, value = encode(record.key, record.value, record.version or 0)
     assert value is not None and value[:2] == b"\x00\x01"
     assert decode_value(decode_key(key), value) == record.value

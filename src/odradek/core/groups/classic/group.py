@@ -5,7 +5,6 @@ A group without members that never had any belongs to simple consumers: somebody
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
 
 from odradek.base.errors import ErrorCode, Refused
@@ -112,16 +111,12 @@ class ClassicGroup(Rebalancing):
 
     # Records.
 
-    def records(self) -> Iterable[StateRecord]:
-        """Yields the group as it was last written: what has happened since is not kept."""
-        return [] if self._kept is None else [StateRecord(GroupMetadataKey(group=self.id), self._kept)]
-
     def tombstones(self) -> list[StateRecord]:
         return [StateRecord(GroupMetadataKey(group=self.id), None)]
 
     def load(self, value: GroupMetadataValue) -> None:
         """Takes over the group as the log has it: stable, or empty."""
-        self._kept = value
+        self._is_kept = True
         self._protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.generation = value.generation

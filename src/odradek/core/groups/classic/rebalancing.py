@@ -51,7 +51,7 @@ class Rebalancing:
         self.is_assigned = False  # The assignments of this generation are on their way into the log, or there.
         self._protocol_type: str | None = None
         self._since: TimestampMs | None = None  # When the state last changed.
-        self._kept: GroupMetadataValue | None = None  # The group as the log has it.
+        self._is_kept = False  # True if the log has a record of the group.
         self._timer: Timer | None = None  # The state's: until when all must have joined, or asked for their assignment.
         self._is_first = False  # The rebalance began with an empty group.
         self._has_newcomers = False  # Members came since the delay of a first rebalance began.
@@ -85,7 +85,7 @@ class Rebalancing:
     def pending_went(self, now: Moment) -> None:
         """Goes on after pending members went; drops a group without members, pending members and kept state."""
         self.go_on(now)
-        is_used = self.phase is not State.EMPTY or self.members.pending or self._kept is not None
+        is_used = self.phase is not State.EMPTY or self.members.pending or self._is_kept
         offsets = self.shard.offsets
         if not (is_used or offsets.of_group(self.id) or offsets.has_pending_of(self.id)):
             self.shard.groups.pop(self.id, None)
@@ -260,7 +260,7 @@ class Rebalancing:
     def keep(self, value: GroupMetadataValue, now: Moment) -> Written:
         """Writes the group to the log.  Raises Refused with nothing written."""
         self.written = self.shard.write_only([StateRecord(GroupMetadataKey(group=self.id), value)], now)
-        self._kept = value
+        self._is_kept = True
         return self.written
 
     # State.

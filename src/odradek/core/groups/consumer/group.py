@@ -123,9 +123,6 @@ class ConsumerGroup:
 
     # Records.
 
-    def records(self) -> Iterable[StateRecord]:
-        return records.everything(self.kept, 0)
-
     def tombstones(self) -> list[StateRecord]:
         return list(records.tombstones(self.kept))
 

@@ -1,4 +1,4 @@
-"""The records of a consumer group: one function for each kind, and one for all of them, in Kafka's order."""
+"""The records of a consumer group: one function for each kind, and all tombstones in Kafka's order."""
 
 from __future__ import annotations
 
@@ -71,20 +71,6 @@ def no_partition_metadata(group_id: str) -> StateRecord:
 
 def no_member(group_id: str, member_id: str) -> list[StateRecord]:
     return [current(group_id, member_id, None), target(group_id, member_id, None), said(group_id, member_id, None)]
-
-
-def everything(state: GroupState, at: int) -> Iterator[StateRecord]:
-    """Yields the records that make the same state when they are read again."""
-    for member in state.members.values():
-        yield said(state.id, member.id, member.said)
-    for pattern, topics in state.regexes.items():
-        yield regex(state.id, pattern, topics, at)
-    yield epoch(state.id, state.epoch, state.metadata_hash)
-    for member_id, assignment in state.targets.items():
-        yield target(state.id, member_id, assignment)
-    yield assigned(state.id, state.assigned)
-    for member in state.members.values():
-        yield current(state.id, member.id, member.current)
 
 
 def tombstones(state: GroupState) -> Iterator[StateRecord]:

@@ -2,6 +2,7 @@
  *
  * The instruction has a latency of three cycles and can begin in each, so three neighbouring blocks are summed at once
  * and put together: the state after a block of zeros is a linear function of the state before it, kept as four tables.
+ * Where there is no such instruction crc32c_of goes by tables, eight octets at a time.
  */
 #ifndef ODRADEK_CRC32C_H
 #define ODRADEK_CRC32C_H
@@ -32,6 +33,7 @@
 #define CRC32C_BLOCK 2048
 
 static uint32_t crc32c_zeros[4][256];
+static uint32_t crc32c_table[8][256]; /* The state after an octet, and up to seven octets of zeros. */
 
 static CRC32C_TARGET uint32_t crc32c_block(uint32_t state, const unsigned char *data, size_t size) {
     uint64_t word;
@@ -44,8 +46,7 @@ static CRC32C_TARGET uint32_t crc32c_block(uint32_t state, const unsigned char *
     return state;
 }
 
-/* Call once, before any other thread does anything here. */
-static CRC32C_TARGET void crc32c_prepare(void) {
+static CRC32C_TARGET void crc32c_prepare_zeros(void) {
     static const unsigned char zeros[CRC32C_BLOCK];
     for (int octet = 0; octet < 4; octet++) {
         crc32c_zeros[octet][0] = 0;
@@ -55,6 +56,28 @@ static CRC32C_TARGET void crc32c_prepare(void) {
                 crc32c_zeros[octet][(1 << bit) + below] = crc32c_zeros[octet][below] ^ after;
         }
     }
+}
+
+static void crc32c_prepare_table(void) {
+    for (uint32_t octet = 0; octet < 256; octet++) {
+        uint32_t state = octet;
+        for (int bit = 0; bit < 8; bit++)
+            state = state >> 1 ^ (state & 1 ? 0x82F63B78u : 0);
+        crc32c_table[0][octet] = state;
+    }
+    for (int zeros = 1; zeros < 8; zeros++)
+        for (int octet = 0; octet < 256; octet++) {
+            uint32_t before = crc32c_table[zeros - 1][octet];
+            crc32c_table[zeros][octet] = before >> 8 ^ crc32c_table[0][before & 255];
+        }
+}
+
+/* Call once, before any other thread does anything here. */
+static void crc32c_prepare(void) {
+    if (crc32c_is_here())
+        crc32c_prepare_zeros();
+    else
+        crc32c_prepare_table();
 }
 
 static uint32_t crc32c_after_zeros(uint32_t state) {
@@ -81,6 +104,24 @@ static CRC32C_TARGET uint32_t crc32c_extend(uint32_t crc, const unsigned char *d
         size -= 3 * CRC32C_BLOCK;
     }
     return ~crc32c_block(state, data, size);
+}
+
+static inline uint32_t crc32c_by_table(const unsigned char *data, size_t size) {
+    const uint32_t (*table)[256] = crc32c_table;
+    uint32_t state = ~(uint32_t)0;
+    for (; size >= 8; size -= 8, data += 8) {
+        state ^= data[0] | data[1] << 8 | data[2] << 16 | (uint32_t)data[3] << 24;
+        state = table[7][state & 255] ^ table[6][state >> 8 & 255] ^ table[5][state >> 16 & 255] ^
+                table[4][state >> 24] ^ table[3][data[4]] ^ table[2][data[5]] ^ table[1][data[6]] ^ table[0][data[7]];
+    }
+    while (size--)
+        state = state >> 8 ^ table[0][(state ^ *data++) & 255];
+    return ~state;
+}
+
+/* The checksum of data, whatever the processor can do. */
+static inline uint32_t crc32c_of(const unsigned char *data, size_t size) {
+    return crc32c_is_here() ? crc32c_extend(0, data, size) : crc32c_by_table(data, size);
 }
 
 #endif

@@ -1,0 +1,123 @@
+"""DeleteRecords, versions 0 to 2: raises the log start offset of partitions (KIP-107).
+
+Offset -1 is the high watermark.  A partition that is named twice counts as its last naming says, as in Kafka.
+v1: throttled after the answer (KIP-219).  v2: flexible.
+
+Order: a start is on the disk before the log begins there, and before anybody is told; Kafka's is written once a minute,
+and after kill -9 the deleted records are there again.  Segments below it go with the next retention.
+Differs from Kafka: the timeout is for the disk, and at least 5 s, as there are no followers to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek.api.call import Call
+from odradek.api.outcome import PAUSE, Slices
+from odradek.api.parts import CHEAP, Parts, settled
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_OFFSET, Offset, TopicName
+from odradek.core.access import Operation, ResourceType
+from odradek.core.cluster import INTERNAL_TOPICS
+from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
+from odradek.core.log_starts import Advance, AllAdvanced
+from odradek.core.partition import Partition
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+TO_HIGH_WATERMARK = -1
+
+Outcomes: TypeAlias = dict[str, dict[int, Advance | Refused]]
+
+
+def handle(call: Call, body: DeleteRecordsRequest) -> Slices:
+    asked: dict[str, dict[int, int]] = {}
+    count = 0
+    for topic in body.topics:
+        for part in topic.partitions:
+            asked.setdefault(topic.name, {})[part.partition_index] = part.offset
+            count += 1
+            if not count % CHEAP:
+                yield PAUSE
+    waiting = AllAdvanced()
+    outcomes: Outcomes = {}
+    for name, offsets in asked.items():
+        outcomes[name] = yield from _begin(call, TopicName(name), offsets, waiting)
+    timeout_ms = max(body.timeout_ms, WRITE_TIMEOUT_MS)
+    return (yield from settled(waiting, call.now, count, lambda: _response(call, outcomes), timeout_ms))
+
+
+def refuse(call: Call, body: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_result(part.partition_index, code) for part in topic.partitions]
+        )
+        for topic in body.topics
+    ]
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+
+
+def _begin(
+    call: Call, topic: TopicName, offsets: dict[int, int], waiting: AllAdvanced
+) -> Parts[dict[int, Advance | Refused]]:
+    is_allowed = call.may(Operation.DELETE, ResourceType.TOPIC, topic)
+    begun: dict[int, Advance | Refused] = {}
+    for index, offset in offsets.items():
+        try:
+            if not is_allowed:
+                raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            partition = call.broker.partition(topic, index)
+            begun[index] = call.broker.log_starts.ask(partition, _start(partition, offset), waiting)
+        except Refused as refused:
+            begun[index] = Refused(refused.code)
+        yield
+    return begun
+
+
+def _start(partition: Partition, offset: int) -> Offset:
+    """Returns where the log is to begin.  Raises Refused."""
+    if partition.topic_partition.topic in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    config, high_watermark = partition.log.config, partition.positions.high_watermark
+    if config.cleanup_compact and not config.cleanup_delete:
+        raise Refused(ErrorCode.POLICY_VIOLATION)
+    if offset == TO_HIGH_WATERMARK:
+        return high_watermark
+    if not 0 <= offset <= high_watermark:
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return Offset(offset)
+
+
+def _response(call: Call, outcomes: Outcomes) -> Parts[DeleteRecordsResponse]:
+    topics = []
+    for name, begun in outcomes.items():
+        results = []
+        for index, outcome in begun.items():
+            results.append(_told(call, TopicName(name), index, outcome))
+            if not len(results) % CHEAP:
+                yield
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+        yield
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+
+
+def _told(call: Call, topic: TopicName, index: int, outcome: Advance | Refused) -> DeleteRecordsPartitionResult:
+    """Returns one partition's answer; its topic may have been deleted meanwhile, and even made anew."""
+    if isinstance(outcome, Refused):
+        return _result(index, outcome.code)
+    try:
+        outcome.check()
+        partition = call.broker.partition(topic, index)
+        if partition is not outcome.partition:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _result(index, ErrorCode.NONE, partition.log.start_offset)
+    except Refused as refused:
+        return _result(index, refused.code)
+
+
+def _result(index: int, code: ErrorCode, low_watermark: Offset = NO_OFFSET) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)

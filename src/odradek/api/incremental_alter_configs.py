@@ -1,0 +1,48 @@
+"""IncrementalAlterConfigs, versions 0 and 1: single keys are set, deleted, appended to or subtracted from (KIP-339)."""
+
+from __future__ import annotations
+
+from odradek.api.call import Call
+from odradek.api.config_changes import Key, altered
+from odradek.api.outcome import Slices
+from odradek.base.errors import ErrorCode, Refused
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+def handle(call: Call, body: IncrementalAlterConfigsRequest) -> Slices:
+    return altered(
+        call,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        body.resources,
+        keys=_keys,
+        told=_told,
+        answer=_answer,
+        is_dry=body.validate_only,
+    )
+
+
+def refuse(call: Call, body: IncrementalAlterConfigsRequest, code: ErrorCode) -> IncrementalAlterConfigsResponse:
+    return _answer([_told(resource, Refused(code)) for resource in body.resources])
+
+
+def _keys(resource: AlterConfigsResource) -> list[Key]:
+    return [(one.name, one.config_operation, one.value) for one in resource.configs]
+
+
+def _told(resource: AlterConfigsResource, refused: Refused | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if refused is None else refused.code,
+        error_message=None if refused is None else refused.detail or None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _answer(responses: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(responses=responses)

@@ -1,0 +1,60 @@
+"""odradek topic config: shows what is configured for a topic, and changes it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odradek.app.commands.configuring import (
+    All,
+    Append,
+    Delete,
+    DryRun,
+    FromFile,
+    Set,
+    Subtract,
+    change,
+    edits_of,
+    show,
+)
+from odradek.app.failure import CommandFailed
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.partitions_named import topic_name
+from odradek.app.topic_configs import meant_instead
+from odradek.base.errors import ErrorCode
+from odradek.client import configs
+from odradek.client.errors import ErrorAnswer
+
+
+def config(
+    *,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    set_: Set = None,
+    delete: Delete = None,
+    append: Append = None,
+    subtract: Subtract = None,
+    set_from: FromFile = None,
+    dry_run: DryRun = False,
+    show_all: All = False,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show what is configured for a topic and by whom, or change it: in force at once.
+
+    Example: odradek topic config flights --set retention.ms=86400000 --append cleanup.policy=compact
+    """
+    topic = configs.topic(topic_name(name))
+    edits = edits_of(set_, delete, append, subtract, set_from)
+    with connected(bootstrap_server, command_config) as cluster:
+        if not edits:
+            show(cluster, topic, defaults=show_all, as_json=as_json)
+            return
+        try:
+            change(cluster, topic, edits, dry_run=dry_run)
+        except ErrorAnswer as error:
+            meant = meant_instead(edit.key for edit in edits) if error.code == ErrorCode.INVALID_CONFIG else ""
+            if meant:
+                raise CommandFailed(f"{error}{meant}") from None
+            raise

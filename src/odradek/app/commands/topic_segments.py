@@ -1,0 +1,121 @@
+"""odradek topic segments: of each segment how large and old it is, why it is still there, and until when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, pairs
+from odradek.app.output import plural, print_json, print_table, remark, size_text, time_text
+from odradek.app.partitions_named import no_such_partition, topic_name
+from odradek.app.segment_fate import Fate, Retention, age_text, fates
+from odradek.app.segment_files import SegmentFacts, offset_of_newest, segments_of
+from odradek.app.topic_logs import TopicLog, given_retention, logs_below, logs_told_by, told_retention
+from odradek.base.units import TopicPartition
+from odradek.client.cluster import Cluster
+
+
+def segments(
+    *,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+    ] = None,
+    log_dir: Annotated[
+        Path | None, typer.Option("--log-dir", metavar="DIR", help="Ask no broker: read this data directory.")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="With --log-dir: the topic's, if it has its own."),
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> int:
+    """Show the segments of a topic, why each is still there, and until when.
+
+    The files are read where they lie, so this is to be run on the broker's
+    machine; nothing is changed.  Segments go from the oldest on: one record
+    with a timestamp in the future holds all that follow, and that is told.
+
+    Examples:
+
+    odradek topic segments flights --partition 0
+
+    odradek topic segments flights --log-dir odradek-data -c retention.ms=3600000
+    """
+    name = topic_name(name)
+    if log_dir is None:
+        if config:
+            raise CommandFailed("--config goes with --log-dir: a broker says itself what is configured", MISUNDERSTOOD)
+        with connected(bootstrap_server, command_config) as cluster:
+            retention = told_retention(cluster, name)
+            logs = logs_told_by(cluster, chosen(cluster, name, partition or ()))
+    else:
+        retention = given_retention(pairs(config or (), "--config"))
+        logs = logs_below(log_dir, name, partition or ())
+    return show(logs, retention, as_json=as_json)
+
+
+def chosen(cluster: Cluster, name: str, wanted: Sequence[int]) -> list[TopicPartition]:
+    every = cluster.partitions([name], timeout_ms=0)
+    for number in wanted:
+        if number >= len(every):
+            raise no_such_partition(name, number, len(every))
+    return [each for each in every if not wanted or each.partition in wanted]
+
+
+def show(logs: Sequence[TopicLog], retention: Retention, *, as_json: bool) -> int:
+    now_ms = time.time_ns() // 1_000_000
+    rows: list[dict[str, object]] = []
+    for log in logs:
+        if log.directory is not None:
+            found = segments_of(log.directory)
+            told = fates(found, retention, log.bounds, now_ms)
+            rows += [row(log.partition, one, fate, now_ms) for one, fate in zip(found, told, strict=True)]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        table(rows)
+    unread = [log for log in logs if log.directory is None]
+    for log in unread:
+        remark(log.why_not)
+    return 1 if unread else 0
+
+
+def row(partition: TopicPartition, one: SegmentFacts, fate: Fate, now_ms: int) -> dict[str, object]:
+    why = fate.why
+    if fate.is_from_future and (offset := offset_of_newest(one)) is not None:
+        why = why.replace("a record has", f"the record at {offset} has", 1)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "base_offset": one.base_offset,
+        "end_offset": one.end_offset,
+        "size": one.size,
+        "first_timestamp": one.first,
+        "newest_timestamp": one.newest,
+        "age_ms": now_ms - one.newest,
+        "is_active": one.is_active,
+        "until": fate.until,
+        "why": why,
+    }
+
+
+def table(rows: Sequence[dict[str, object]]) -> None:
+    columns = ["partition>", "segment>", "offsets>", "size>", "first", "newest", "age>", "why it is there~"]
+    print_table(columns, [cells(each) for each in rows])
+    size = sum(int(str(each["size"])) for each in rows)
+    typer.echo(f"{plural(len(rows), 'segment')}, {size_text(size)}")
+
+
+def cells(each: dict[str, object]) -> tuple[object, ...]:
+    base, end, size = int(str(each["base_offset"])), int(str(each["end_offset"])), int(str(each["size"]))
+    first, newest, age_ms = (int(str(each[key])) for key in ("first_timestamp", "newest_timestamp", "age_ms"))
+    age = age_text(age_ms) if age_ms >= 0 else None
+    return each["partition"], base, end - base, size_text(size), time_text(first), time_text(newest), age, each["why"]

@@ -1,0 +1,162 @@
+"""odradek topic trim: shows which records would be deleted from the start of a topic, and does it with --execute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from odradek.app.commands.topic_segments import chosen
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.moments import moment_ms
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.output import plural, print_json, print_table, remark, size_text
+from odradek.app.partitions_named import topic_name
+from odradek.app.segment_files import segments_of
+from odradek.app.starting import offsets_at
+from odradek.app.topic_logs import logs_told_by, told_retention
+from odradek.base.units import TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.delete_records import delete_records
+from odradek.client.errors import ClientError, Unsupported
+from odradek.client.offsets import EARLIEST, LATEST
+
+Offsets = dict[TopicPartition, int]
+
+
+def trim(
+    *,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+    ] = None,
+    before_offset: Annotated[
+        int | None, typer.Option("--before-offset", min=0, metavar="N", help="The records below this offset.")
+    ] = None,
+    before_time: Annotated[
+        str | None,
+        typer.Option(
+            "--before-time", metavar="TIME", help="Those before the first since 2026-11-21T14:00 (local; Z: UTC)."
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", metavar="", help="All records there are.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", metavar="", help="Do it; without it, only show it.")] = False,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> None:
+    """Delete records from the start of a topic, as DeleteRecords does.
+
+    Shows what it would do; --execute does it, and nothing brings the records
+    back.  Files go as whole segments, with the broker's next retention check;
+    how many bytes that will be is shown where the files can be read here.
+
+    Examples:
+
+    odradek topic trim flights --before-time 2026-11-01
+
+    odradek topic trim flights --partition 0 --before-offset 5000 --execute
+    """
+    if [before_offset is not None, before_time is not None, everything].count(True) != 1:
+        raise CommandFailed("say what: one of --before-offset, --before-time, --all", MISUNDERSTOOD)
+    when_ms = None if before_time is None else time_of(before_time)
+    name = topic_name(name)
+    with connected(bootstrap_server, command_config) as cluster:
+        refuse_kept(cluster, name)
+        partitions = chosen(cluster, name, partition or ())
+        starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
+        wanted = new_starts(cluster, starts, ends, before_offset, when_ms)
+        freed = bytes_between(cluster, starts, wanted)
+        failures: dict[TopicPartition, ClientError] = {}
+        if execute:
+            moved = {each: offset for each, offset in wanted.items() if offset > starts[each]}
+            outcomes = delete_records(cluster, moved)
+            failures = {each: told for each, told in outcomes.items() if isinstance(told, ClientError)}
+            wanted |= {each: told for each, told in outcomes.items() if not isinstance(told, ClientError)}
+    for each in failures:
+        wanted[each] = starts[each]
+    report(starts, ends, wanted, freed, as_json=as_json)
+    if failures:
+        raise next(iter(failures.values()))
+    records = sum(wanted[each] - start for each, start in starts.items())
+    remark(f"deleted {plural(records, 'record')}" if execute else "nothing is deleted yet: --execute does it")
+
+
+def refuse_kept(cluster: Cluster, name: str) -> None:
+    """Raises CommandFailed for a topic whose records no broker deletes by offset."""
+    if cluster.topic(name, timeout_ms=0).is_internal:
+        raise CommandFailed(f"{name} is Kafka's own: brokers delete no records of it by offset")
+    retention = told_retention(cluster, name)
+    if retention.compacts and not retention.deletes:
+        raise CommandFailed(f"{name} is compacted only: its cleanup.policy has to have delete for this")
+
+
+def time_of(text: str) -> int:
+    try:
+        return moment_ms(text)
+    except ValueError:
+        message = f"--before-time {text!r} is not understood: give a time like 2026-11-21T14:00 or 2026-11-21T14:00Z"
+        raise CommandFailed(message, MISUNDERSTOOD) from None
+
+
+def new_starts(
+    cluster: Cluster, starts: Offsets, ends: Offsets, before_offset: int | None, when_ms: int | None
+) -> Offsets:
+    """Returns where each partition is to begin: never before it does, and never behind its end."""
+    if before_offset is not None:
+        for each, end in ends.items():
+            if before_offset > end:
+                remark(f"{each} ends at {end}: taking that instead of {before_offset}")
+        wanted = dict.fromkeys(starts, before_offset)
+    elif when_ms is not None:
+        # Without a record since then, all there were when the ends were asked for are from before.
+        found = offsets_at(cluster, list(starts), when_ms)
+        wanted = {each: ends[each] if offset < 0 else offset for each, offset in found.items()}
+    else:
+        wanted = ends
+    return {each: min(max(wanted[each], start), ends[each]) for each, start in starts.items()}
+
+
+def bytes_between(cluster: Cluster, starts: Offsets, wanted: Offsets) -> dict[TopicPartition, int]:
+    """Returns the bytes of segments that end between the old and the new starts, of the logs that can be read here."""
+    try:
+        logs = logs_told_by(cluster, list(wanted))
+    except Unsupported:
+        return {}
+    return {
+        log.partition: sum(
+            one.size
+            for one in segments_of(log.directory)
+            if starts[log.partition] < one.end_offset <= wanted[log.partition] and not one.is_active
+        )
+        for log in logs
+        if log.directory is not None
+    }
+
+
+def report(
+    starts: Offsets, ends: Offsets, wanted: Offsets, freed: Mapping[TopicPartition, int], *, as_json: bool
+) -> None:
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "start": start,
+            "new": wanted[each],
+            "end": ends[each],
+            "records": wanted[each] - start,
+            "bytes": freed.get(each),
+        }
+        for each, start in starts.items()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["topic", "partition>", "start>", "new>", "end>", "records>", "frees>"]
+    print_table(columns, [cells(row) for row in rows])
+
+
+def cells(row: Mapping[str, object]) -> Sequence[object]:
+    *others, freed = row.values()
+    return [*others, size_text(freed) if isinstance(freed, int) else None]

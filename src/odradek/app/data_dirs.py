@@ -1,0 +1,126 @@
+"""Opens the data directories (log.dirs) at the start: one whose disk fails does not keep the others from being served.
+
+As in Apache Kafka, a directory that another broker has locked, or that is another broker's, ends the start.
+
+A disk that is not mounted looks like a new, empty directory.  So each of several directories has a list of all of them,
+and one that is in such a list and is empty counts as failed: what was in it would be made anew, without a record.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from odradek.core.storage import STRAYS_NAMED_MAX, Storage
+from odradek.log.directory import Each, LogDirectory
+from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
+from odradek.log.names import LOG_DIRS
+
+LIST_BYTES_MAX = 1 << 20
+OPENED_AT_ONCE = 16
+_LEFT_BY_FILE_SYSTEMS = ("lost+found",)
+
+log = logging.getLogger(__name__)
+
+
+class NoDirectory(Exception):
+    """None of several data directories can be used; the text is one sentence for a person."""
+
+
+def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Each], LogDirectory]) -> Storage:
+    """Opens all that can be opened.  Raises NoDirectory; DiskFailed if the only one can't be; as LogDirectory.open."""
+    # Most of it is waiting for the file system, which does many things at once.
+    with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="odradek-opening") as threads:
+        storage = _open_all(disk, paths, lambda path: open_one(path, threads.map))
+        unsynced = [(directory, name) for directory in storage for name in directory.unsynced()]
+        for _ in threads.map(lambda one: one[0].flush(one[1]), unsynced):
+            pass
+    return storage
+
+
+def _open_all(disk: Disk, paths: Sequence[Path], open_one: Callable[[str], LogDirectory]) -> Storage:
+    absolute = [str(path.absolute()) for path in paths]
+    if len(absolute) == 1:
+        storage = Storage([open_one(str(paths[0]))])
+        if _listed(disk, absolute[0]):
+            _note(disk, storage, set())
+        return storage
+    known = _known(disk, absolute)
+    directories = [
+        _open(disk, str(path), open_one, was_used=name in known) for path, name in zip(paths, absolute, strict=True)
+    ]
+    storage = Storage(directories)
+    if not storage.online:
+        reasons = "; ".join(f"{one.path}: {one.failure}" for one in directories)
+        raise NoDirectory(f"None of the data directories (log.dirs) can be used: {reasons}.")
+    _note(disk, storage, known.intersection(absolute))
+    return storage
+
+
+def _open(disk: Disk, path: str, open_one: Callable[[str], LogDirectory], *, was_used: bool) -> LogDirectory:
+    try:
+        if was_used and _is_empty(disk, path):
+            why = (
+                "it was in use and is empty now: mount its disk, or, if what was in it is lost, start once without it "
+                "in log.dirs"
+            )
+            return LogDirectory.broken(disk, path, why)
+        return open_one(path)
+    except DiskFailed as failed:
+        return LogDirectory.broken(disk, path, str(failed))
+
+
+def _is_empty(disk: Disk, path: str) -> bool:
+    try:
+        return all(entry.name in _LEFT_BY_FILE_SYSTEMS for entry in disk.entries(path))
+    except DiskFailed as failed:
+        if failed.errno == errno.ENOENT:
+            return True
+        raise
+
+
+def _known(disk: Disk, paths: Sequence[str]) -> set[str]:
+    """Returns the directories that were in use together with one of these."""
+    found: set[str] = set()
+    for path in paths:
+        found.update(_listed(disk, path))
+    return found
+
+
+def _listed(disk: Disk, path: str) -> list[str]:
+    try:
+        data = read_file(disk, f"{path}/{LOG_DIRS}", LIST_BYTES_MAX)
+        return data.decode().splitlines() if data else []
+    except (DiskFailed, UnicodeDecodeError):
+        return []  # Another directory has the list, too.
+
+
+def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
+    """Writes into each directory which ones are in use; one that fails and was never in use is not."""
+    used = sorted(known | {str(Path(one.path).absolute()) for one in storage.online})
+    for directory in storage.online:
+        if _listed(disk, directory.path) != used:
+            try:
+                replace_file(disk, f"{directory.path}/{LOG_DIRS}", "".join(f"{path}\n" for path in used).encode())
+                disk.sync_directory(directory.path)
+            except DiskFailed as failed:
+                directory.problems.append(str(failed))
+
+
+def report(storage: Storage) -> None:
+    """Logs what the start found and mended, and what it could not open."""
+    for directory in storage:
+        for problem in directory.problems:
+            log.warning("%s: %s", directory.path, problem)
+        for name, reason in directory.offline.items():
+            log.error("%s is offline: %s", name, reason)
+    failed = [directory for directory in storage if directory.failure is not None]
+    for directory in failed:
+        log.error("%s is offline, the other data directories are served: %s", directory.path, directory.failure)
+    if storage.missed:
+        names = ", ".join(map(str, storage.missed[:STRAYS_NAMED_MAX]))
+        text = "%d partitions are offline, as they are in none of the other data directories: %s%s"
+        log.error(text, len(storage.missed), names, "..." if storage.missed[STRAYS_NAMED_MAX:] else "")

@@ -1,0 +1,181 @@
+"""Raising log start offsets, for DeleteRecords and retention: durable first, then told.
+
+    ask ──> Advance, in a queue ──> take: WriteStarts, an effect ──> ended ──> the log begins there
+
+One write of a data directory is under way at a time; what is asked for meanwhile shares the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import Offset, TopicPartition
+from odradek.core.moment import Moment
+from odradek.core.parked import ParkingLot
+from odradek.core.partition import Partition
+from odradek.core.storage import Storage
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
+from odradek.log.starts import StartsWrite
+
+_LOG = logging.getLogger(__name__)
+
+ADVANCES_PER_WRITE = 4_000  # To begin one takes some milliseconds.
+
+
+class Advance:
+    """One log start on its way to `offset`."""
+
+    def __init__(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.waiting = waiting  # The request it is for; None for retention.
+        self.is_ended = False
+        self.refused: Refused | None = None  # Why the log does not begin there, once it has ended.
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.partition.topic_partition
+
+    def check(self) -> None:
+        """Raises Refused if the log does not begin there, or not yet."""
+        if not self.is_ended:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"the disk has not written yet where {self.name} begins")
+        if self.refused is not None:
+            raise Refused(self.refused.code, self.refused.detail)
+
+
+class AllAdvanced:
+    """The condition of a request that waits for several advances."""
+
+    def __init__(self) -> None:
+        self.open = 0  # Advances that have not ended.
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.open
+
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        return (self,)
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return self.is_settled
+
+
+class WriteStarts(NamedTuple):
+    """An effect: write these log starts in a thread; `Broker.wrote_starts` gets the result."""
+
+    directory: LogDirectory
+    write: StartsWrite
+    advances: Sequence[Advance]
+
+    def run(self) -> WroteStarts:
+        try:
+            self.write.run()
+        except DiskFailed as failed:
+            return WroteStarts(self, failed)
+        return WroteStarts(self, None)
+
+
+class WroteStarts(NamedTuple):
+    """The end of a WriteStarts."""
+
+    effect: WriteStarts
+    failed: DiskFailed | None
+
+
+class LogStarts:
+    """The log starts that are being raised, by data directory."""
+
+    def __init__(self, storage: Storage, lot: ParkingLot) -> None:
+        self._storage = storage
+        self._lot = lot
+        self._asked: dict[LogDirectory, list[Advance]] = {}
+        self._writing: set[LogDirectory] = set()
+
+    def ask(self, partition: Partition, offset: Offset, waiting: AllAdvanced | None = None) -> Advance:
+        """Asks for a log to begin at an offset, at most the high watermark; `waiting` is told when it does.
+
+        For retention, without `waiting`, the segments below go at once.  Raises Refused if the log is offline.
+        """
+        assert offset <= partition.positions.high_watermark, "only what is visible is deleted"
+        name = partition.topic_partition
+        advance = Advance(partition, offset, waiting)
+        if offset <= partition.log.start_offset:
+            advance.is_ended = True
+            return advance
+        directory = self._storage.directory_of(name)
+        if directory is None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
+        if waiting is not None:
+            waiting.open += 1
+        self._asked.setdefault(directory, []).append(advance)
+        return advance
+
+    @property
+    def are_moving(self) -> bool:
+        return bool(self._asked or self._writing)
+
+    def take(self) -> list[WriteStarts]:
+        """Returns the writes that may begin now."""
+        if not self._asked:
+            return []
+        return [self._begin(directory) for directory in list(self._asked) if directory not in self._writing]
+
+    def _begin(self, directory: LogDirectory) -> WriteStarts:
+        self._writing.add(directory)
+        asked = self._asked.pop(directory)
+        advances, left = asked[:ADVANCES_PER_WRITE], asked[ADVANCES_PER_WRITE:]
+        if left:
+            self._asked[directory] = left
+        starts: dict[TopicPartition, Offset] = {}
+        for advance in advances:
+            name, partition = advance.name, advance.partition
+            if partition.is_online and directory.logs.get(name) is partition.log:  # If not, its topic is gone by now.
+                starts[name] = max(starts.get(name, advance.offset), advance.offset)
+        return WriteStarts(directory, directory.begin_starts(starts), advances)
+
+    def ended(self, event: WroteStarts, now: Moment) -> Iterator[None]:
+        """Takes in the end of a write: its logs begin where they should.  Yields after each."""
+        directory, write, advances = event.effect
+        directory.end_starts(write)
+        if event.failed is not None:
+            directory.doubt(event.failed)
+        if write.is_stale and not write.is_done and event.failed is None:
+            self._asked.setdefault(directory, []).extend(advances)
+        else:
+            for advance in advances:
+                self._end(advance, event.failed, now)
+                yield
+        self._writing.discard(directory)
+
+    def _end(self, advance: Advance, failed: DiskFailed | None, now: Moment) -> None:
+        partition = advance.partition
+        try:
+            if failed is None:
+                partition.advance_start(advance.offset)
+                if advance.waiting is None:
+                    partition.delete_below_start(now.wall)
+            elif failed.is_full and advance.waiting is None:
+                partition.delete_old_segments(now.wall)
+            else:
+                raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))
+        except Refused as refused:
+            advance.refused = Refused(refused.code, refused.detail)
+        except DiskFailed as failure:
+            retention_failed(partition, failure)
+        advance.is_ended = True
+        self._lot.happened(advance.name)
+        if advance.waiting is not None:
+            advance.waiting.open -= 1
+            self._lot.happened(advance.waiting)
+
+
+def retention_failed(partition: Partition, failed: DiskFailed) -> None:
+    _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
+    if failed.takes_offline:  # On a full disk the next round may free some room.
+        partition.take_offline(failed)

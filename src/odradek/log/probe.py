@@ -1,0 +1,34 @@
+"""Finds out whether a data directory works as a whole, after something in it failed.
+
+A bad place on a disk costs the log that lies there.  A disk that is gone, or was made read-only by the kernel, would
+cost its logs one after the other, each with a client that waits: so a small file is written, synced and removed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from odradek.log.disk import Disk, DiskFailed, replace_file
+
+NAME = "odradek-probe"
+PROBE_BYTES = 4096
+
+
+class Probe:
+    """One look.  run() may be called in any thread and raises nothing: `failure` says how it ended."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.failure: DiskFailed | None = None
+
+    def run(self) -> None:
+        path = f"{self._directory}/{NAME}"
+        try:
+            replace_file(self._disk, path, bytes(PROBE_BYTES))
+            self._disk.sync_directory(self._directory)
+        except DiskFailed as failed:
+            if not failed.is_full:
+                self.failure = failed
+        with suppress(DiskFailed):
+            self._disk.unlink(path)

@@ -1,0 +1,170 @@
+"""Apache Kafka of the years with ZooKeeper, for tests: one node, with a ZooKeeper of its own.
+
+`pytestmark = OLD_KAFKA` marks the tests of a module, and skips them where java or mvn is missing.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka_peer import LOG_FORMAT, START_SECONDS_MAX, STOP_SECONDS_MAX, TOOL_SECONDS_MAX, fetched, free_port, missing
+
+V3, V0 = "3.9.1", "0.11.0.3"
+OLD_KAFKA = [
+    pytest.mark.java,
+    *(
+        pytest.mark.skipif(missing(f"kafka-{each}") is not None, reason=missing(f"kafka-{each}") or "")
+        for each in (V3, V0)
+    ),
+]
+DUMP_LOG = "kafka.tools.DumpLogSegments"
+
+
+@cache
+def old_jars(version: str) -> Path:
+    """The folder with every jar of a version before 4."""
+    kafka = "org.apache.kafka"
+    tools = (kafka, "kafka-tools", version)
+    if version == V0:  # jaxb-api left Java with version 11.
+        more = [("javax.xml.bind", "jaxb-api", "2.3.1"), ("org.slf4j", "slf4j-log4j12", "1.7.30")]
+        return fetched(f"kafka-{version}", (kafka, "kafka_2.12", version), tools, *more)
+    return fetched(f"kafka-{version}", (kafka, "kafka_2.13", version), tools, ("org.slf4j", "slf4j-reload4j", "1.7.36"))
+
+
+def old_java(version: str, main_class: str, *arguments: str, level: str, folder: Path) -> list[str]:
+    logging = folder / "log4j.properties"
+    logging.write_text(
+        f"log4j.rootLogger={level}, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+        f"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+        f"log4j.appender.out.layout.ConversionPattern={LOG_FORMAT}\n"
+    )
+    options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
+    return ["java", *options, "-cp", f"{old_jars(version)}/*", main_class, *arguments]
+
+
+def old_dump_log(version: str, folder: Path, *files: Path, options: tuple[str, ...] = ("--deep-iteration",)) -> str:
+    """What kafka-dump-log of a version before 4 prints of files, both streams; it must not end with an error."""
+    arguments = (*options, "--files", ",".join(map(str, files)))
+    command = old_java(version, DUMP_LOG, *arguments, level="WARN", folder=folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+class _Java:
+    """A process of ours that says when it is ready."""
+
+    def __init__(self, command: list[str], output: Path, is_ready: bytes) -> None:
+        with output.open("wb") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=file)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while is_ready not in output.read_bytes():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.end(signal.SIGKILL)
+                pytest.fail(f"{' '.join(command)} did not start:\n{output.read_text()[-3000:]}")
+            time.sleep(0.05)
+
+    def end(self, signal_number: int) -> None:
+        self._process.send_signal(signal_number)
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class OldKafka:
+    """A broker with ZooKeeper on its own folder, for `with`.  stop(), kill() and start() may follow each other."""
+
+    def __init__(
+        self, folder: Path, version: str, settings: Mapping[str, str] | None = None, *, zookeeper: str | None = None
+    ) -> None:
+        """`zookeeper` is the address of another one's, which must run."""
+        self.version = version
+        self.data = folder / "data"
+        self.port = free_port()
+        self.zookeeper_address = zookeeper or f"127.0.0.1:{free_port()}/kafka"
+        self._needs_zookeeper = zookeeper is None
+        self._folder = folder
+        self._settings = dict(settings or {})
+        self._zookeeper: _Java | None = None
+        self._broker: _Java | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> OldKafka:
+        if self._needs_zookeeper:
+            self._start_zookeeper()
+        self.start()
+        return self
+
+    def _start_zookeeper(self) -> None:
+        config = self._folder / "zoo.cfg"
+        port = self.zookeeper_address.partition("/")[0].rpartition(":")[2]
+        config.write_text(
+            f"dataDir={self._folder / 'zookeeper'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\ntickTime=500\n"
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = old_java(V3, main, str(config), level="INFO", folder=self._folder)
+        self._zookeeper = _Java(command, self._folder / "zookeeper.txt", b"binding to port")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.end(signal.SIGKILL)
+            self._zookeeper = None
+
+    def start(self) -> None:
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        command = old_java(self.version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder)
+        self._broker = _Java(command, self._folder / "output.txt", b"started (kafka.server.KafkaServer)")
+        self._await_controller()
+
+    def _await_controller(self) -> None:
+        """librdkafka waits for a minute if the first answer it gets names none."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        while client.list_topics(timeout=START_SECONDS_MAX).controller_id < 0:
+            assert time.monotonic() < deadline, "there is no controller"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, signal_number: int) -> None:
+        if self._broker is not None:
+            self._broker.end(signal_number)
+            self._broker = None
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "broker.id": "1",
+            "zookeeper.connect": self.zookeeper_address,
+            "zookeeper.session.timeout.ms": "2000",  # So that a killed one can come again soon.
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | self._settings

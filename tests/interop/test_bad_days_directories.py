@@ -1,0 +1,316 @@
+"""Of several data directories one that fails goes offline alone, at the start and later; nothing of it is made anew."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from odradek.app.main import main
+from odradek.base.errors import ErrorCode
+from odradek.core.coordinators.state_topics import partition_for
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from support.asking import create, created, delete, fetch, fetch_all, produce, produced
+from support.faults import Faults, Operations
+from support.raw_client import RawClient
+from support.serving import Serving, outcome_of_serve
+from support.small_disk import failing_disk, fill, pull, small_disk
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+PARTITIONS = 6
+WAIT_SECONDS_MAX = 30
+
+
+def serving(tmp_path: Path, *names: str) -> Serving:
+    directories = [tmp_path / name for name in names or ("a", "b")]
+    return Serving(
+        tmp_path,
+        **{
+            "log.dirs": ",".join(map(str, directories)),
+            "metadata.log.dir": str(tmp_path / "metadata"),
+            "offsets.topic.num.partitions": "4",
+            "metrics.listener": "127.0.0.1:0",
+        },
+    )
+
+
+def filled(client: RawClient) -> dict[int, list[tuple[int, bytes]]]:
+    created(client, "t", partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        for number in range(3):
+            produced(client, "t", b"%d" % number, partition=partition)
+    return {partition: [(number, b"%d" % number) for number in range(3)] for partition in range(PARTITIONS)}
+
+
+def held(directory: Path) -> set[int]:
+    return {int(path.name[2:]) for path in directory.glob("t-?")}
+
+
+def check_served(client: RawClient, records: dict[int, list[tuple[int, bytes]]], offline: set[int]) -> None:
+    """What lies in the good directory is there and takes records; the rest answers with the error of a disk."""
+    for partition, expected in records.items():
+        if partition in offline:
+            assert fetch(client, "t", 0, partition=partition) == (STORAGE_ERROR, [])
+            assert produce(client, "t", b"x", partition=partition) == (STORAGE_ERROR, -1)
+        else:
+            assert fetch_all(client, "t", partition=partition) == expected
+            offset = produced(client, "t", b"more", partition=partition)
+            expected.append((offset, b"more"))
+
+
+def waits_until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS_MAX
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def without(path: Path) -> Path:
+    """The disk is not mounted: where it was is an empty directory."""
+    aside = path.with_name(f"{path.name}-elsewhere")
+    path.rename(aside)
+    path.mkdir()
+    return aside
+
+
+def as_a_file(path: Path) -> Path:
+    aside = path.with_name(f"{path.name}-elsewhere")
+    path.rename(aside)
+    path.write_text("no directory")
+    return aside
+
+
+def removed(path: Path) -> Path:
+    aside = path.with_name(f"{path.name}-elsewhere")
+    path.rename(aside)
+    return aside
+
+
+def given_back(path: Path, aside: Path) -> None:
+    if path.is_dir():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    aside.rename(path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("breaks", [without, as_a_file, removed])
+def test_one_can_not_be_used_at_the_start(tmp_path: Path, breaks: Callable[[Path], Path], clean: bool) -> None:
+    broker = serving(tmp_path)
+    with broker, RawClient(broker.port) as client:
+        records = filled(client)
+        if not clean:
+            broker.kill()
+    bad = held(tmp_path / "b")
+    assert 0 < len(bad) < PARTITIONS, "new logs go to the emptier directory"
+    aside = breaks(tmp_path / "b")
+    with broker, RawClient(broker.port) as client:
+        check_served(client, records, bad)
+        created(client, "new", partitions=3)
+        assert produced(client, "new", b"x", partition=2) == 0
+        assert delete(client, "new") == ErrorCode.NONE
+    assert held(tmp_path / "a") == set(range(PARTITIONS)) - bad, "nothing is made anew elsewhere"
+    assert f"{tmp_path}/b is offline" in broker.errors()
+    assert f"{len(bad)} partitions are offline" in broker.errors()
+    assert "Traceback" not in broker.errors()
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    given_back(tmp_path / "b", aside)
+    with broker, RawClient(broker.port) as client:
+        check_served(client, records, set())
+
+
+def test_a_topic_that_is_made_again_meanwhile(tmp_path: Path) -> None:
+    """What is left of the old one is set aside when its disk is back."""
+    broker = serving(tmp_path)
+    with broker, RawClient(broker.port) as client:
+        filled(client)
+    bad = held(tmp_path / "b")
+    aside = without(tmp_path / "b")
+    with broker, RawClient(broker.port) as client:
+        assert delete(client, "t") == ErrorCode.NONE
+        records = filled(client)
+        check_served(client, records, set())
+    given_back(tmp_path / "b", aside)
+    with broker, RawClient(broker.port) as client:
+        check_served(client, records, set())
+    strays = {int(path.name[2 : path.name.index(".")]) for path in (tmp_path / "b").glob("t-*-stray")}
+    assert strays == bad and held(tmp_path / "b") == set()
+
+
+def test_an_empty_one_that_is_not_wanted_back_is_used_again(tmp_path: Path) -> None:
+    broker = serving(tmp_path)
+    with broker, RawClient(broker.port) as client:
+        filled(client)
+    without(tmp_path / "b")
+    with broker:
+        assert "start once without it in log.dirs" in broker.errors()
+    both = ",".join(str(tmp_path / name) for name in "ab")
+    broker.start({"log.dirs": str(tmp_path / "a")})
+    broker.stop()
+    broker.start({"log.dirs": both})
+    with RawClient(broker.port) as client:
+        created(client, "new", partitions=PARTITIONS + 1)
+    broker.stop()
+    assert (tmp_path / "b" / "meta.properties").exists()
+    assert list((tmp_path / "b").glob("new-*"))
+
+
+def test_a_new_one_beside_others_is_taken_into_use(tmp_path: Path) -> None:
+    with serving(tmp_path, "a") as broker, RawClient(broker.port) as client:
+        records = filled(client)
+    with serving(tmp_path) as broker, RawClient(broker.port) as client:
+        check_served(client, records, set())
+        created(client, "new")
+    assert (tmp_path / "b" / "new-0").is_dir()
+
+
+def test_none_can_be_used(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text("no directory")
+    arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
+    status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
+    assert status == 1
+    assert errors.startswith("odradek serve: None of the data directories (log.dirs) can be used: ")
+    assert errors.count("\n") == 1 and f"{tmp_path}/a: " in errors and f"{tmp_path}/b: " in errors
+
+
+def test_one_of_another_broker_ends_the_start(tmp_path: Path) -> None:
+    """As in Apache Kafka: that is no failing disk, but a wrong configuration."""
+    with serving(tmp_path):
+        pass
+    meta = tmp_path / "b" / "meta.properties"
+    meta.write_text(meta.read_text().replace("broker.id=", "broker.id=1"))
+    arguments = [f"--override=log.dirs={tmp_path}/a,{tmp_path}/b", f"--override=metadata.log.dir={tmp_path}/metadata"]
+    status, errors = outcome_of_serve(tmp_path, *arguments, "--override=listeners=PLAINTEXT://127.0.0.1:0")
+    assert status == 1 and "meta.properties says broker.id=" in errors
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path)
+
+
+@pytest.fixture
+def failing(tmp_path: Path, faults: Faults) -> Iterator[Serving]:
+    broker = serving(tmp_path)
+    broker.environment = faults.environment
+    broker.start()
+    yield broker
+    broker.stop()
+    assert "Traceback" not in broker.errors()
+
+
+@pytest.mark.parametrize("operations", [Operations.SYNCS, Operations.WRITES, Operations.ALL])
+def test_one_fails_while_it_is_served(
+    tmp_path: Path, failing: Serving, faults: Faults, operations: Operations, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One write finds out; the partitions beside it go with the directory, before anybody writes to them."""
+    told = f"{tmp_path}/b goes offline, and "
+    with RawClient(failing.port) as client:
+        records = filled(client)
+        bad = held(tmp_path / "b")
+        faults.fail(operations, "/b/")
+        assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
+        waits_until(lambda: told in failing.errors())
+        faults.repair()
+        capfd.readouterr()
+        assert main(["doctor", failing.address, "--json"]) == 1
+        (finding,) = (one for one in json.loads(capfd.readouterr().out)["findings"] if "offline, with" in one["says"])
+        assert finding["check"] == "log dirs" and finding["says"].endswith(f"{tmp_path}/b")
+        (metrics,) = re.findall(r"metrics are at (http:\S+)", failing.errors())
+        counted = urlopen(metrics).read().decode()
+        assert "kafka_log_log_manager_offline_log_directory_count 1.0" in counted
+        check_served(client, records, bad)
+        assert create(client, "new") == [ErrorCode.NONE]
+        assert (tmp_path / "a" / "new-0").is_dir()
+    assert failing.stop() == 0
+    assert failing.errors().count(told) == 1
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert not (tmp_path / "b" / ".kafka_cleanshutdown").exists(), "the next start has to check its logs"
+    failing.start()
+    with RawClient(failing.port) as client:
+        for partition, expected in records.items():  # What was refused may be there.
+            assert fetch_all(client, "t", partition=partition)[: len(expected)] == expected
+
+
+def test_a_checkpoint_that_fails_is_enough(tmp_path: Path, failing: Serving, faults: Faults) -> None:
+    with RawClient(failing.port) as client:
+        records = filled(client)
+        bad = held(tmp_path / "b")
+        faults.fail(Operations.SYNCS, "/b/recovery-point")  # And this alone: the directory works.
+        waits_until(lambda: faults.failures > 0)
+        check_served(client, records, set())
+        faults.fail(Operations.SYNCS | Operations.WRITES, "/b/")
+        produced(client, "t", b"y", partition=min(set(records) - bad))
+        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        records[min(set(records) - bad)].append((4, b"y"))
+        check_served(client, records, bad)
+
+
+def test_who_is_coordinated_from_it_has_no_coordinator(tmp_path: Path, failing: Serving, faults: Faults) -> None:
+    def find() -> ErrorCode:
+        answer = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
+        return ErrorCode(answer.coordinators[0].error_code)
+
+    def beat(group: str) -> ErrorCode:
+        request = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
+        return ErrorCode(client.ask(request, 4, HeartbeatResponse).error_code)
+
+    groups = [f"group-{number}" for number in range(20)]
+    with RawClient(failing.port) as client:
+        filled(client)
+        waits_until(lambda: find() == ErrorCode.NONE)
+        assert {beat(group) for group in groups} == {ErrorCode.UNKNOWN_MEMBER_ID}
+        gone = {int(path.name.rpartition("-")[2]) for path in (tmp_path / "b").glob("__consumer_offsets-*")}
+        assert 0 < len(gone) < 4
+        faults.fail(Operations.WRITES, "/b/")
+        produce(client, "t", b"x", partition=min(held(tmp_path / "b")))
+        waits_until(lambda: f"{tmp_path}/b goes offline" in failing.errors())
+        for group in groups:
+            is_gone = partition_for(group, 4) in gone
+            assert beat(group) == (ErrorCode.NOT_COORDINATOR if is_gone else ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def test_a_device_that_fails(tmp_path: Path) -> None:
+    """Every call ends with EIO, as when a disk is pulled.  A full one is no failure."""
+    with failing_disk(tmp_path / "b", 8) as disk, serving(tmp_path) as broker, RawClient(broker.port) as client:
+        records = filled(client)
+        bad = held(disk)
+        fill(disk / "filler")
+        error = ErrorCode.NONE
+        while error == ErrorCode.NONE:
+            error, _ = produce(client, "t", bytes(60_000), partition=min(bad))
+        assert error == STORAGE_ERROR
+        (disk / "filler").unlink()
+        assert produce(client, "t", b"more", partition=min(bad))[0] == ErrorCode.NONE
+        assert "goes offline" not in broker.errors()
+        del records[min(bad)]
+        pull(disk)
+        assert produce(client, "t", b"x", partition=min(bad)) == (STORAGE_ERROR, -1)
+        waits_until(lambda: f"{disk} goes offline" in broker.errors())
+        check_served(client, records, bad)
+        assert broker.stop() == 0
+        with broker, RawClient(broker.port) as again:
+            check_served(again, records, bad)
+
+
+def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:
+    """As Linux makes one whose disk returns errors."""
+    with small_disk(tmp_path / "b", 4) as disk:
+        broker = serving(tmp_path)
+        with broker, RawClient(broker.port) as client:
+            records = filled(client)
+        bad = held(disk)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with broker, RawClient(broker.port) as client:
+            check_served(client, records, bad)
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        with broker, RawClient(broker.port) as client:
+            check_served(client, records, set())

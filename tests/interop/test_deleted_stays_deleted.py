@@ -1,0 +1,174 @@
+"""kill -9 in the middle of DeleteRecords and of retention: what anybody was told is gone does not come back."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.wire.client import decode_response
+from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from support.asking import CREATE_TOPICS, LEADER, fetch, produced
+from support.raw_client import RawClient, frame
+from support.serving import Serving, serving
+from support.workers import Worker, workers
+
+TRIMMED, RETAINED = "trimmed", "retained"
+PARTITIONS = 6
+EARLIEST = -2
+VALUE = b"x" * 20_000
+SECONDS_MAX = 60
+
+
+class Witness(Worker):
+    """Asks again and again where the logs begin, and for records; every start it is told is one that is kept."""
+
+    def __init__(self, broker: Serving, topic: str) -> None:
+        super().__init__(broker, 0, topic)
+        self.told = [0] * PARTITIONS
+        self.asked = 0
+
+    def work(self, client: RawClient) -> None:
+        while not self.is_over.is_set():
+            for partition, start in enumerate(starts(client, self.topic)):
+                self.heard(partition, start)
+            for partition in range(PARTITIONS):
+                error, _ = fetch(client, self.topic, max(self.told[partition] - 1, 0), partition=partition)
+                if self.told[partition]:
+                    assert error == ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic}-{partition}: {error.name}"
+            self.asked += 1
+
+    def heard(self, partition: int, start: int) -> None:
+        before = self.told[partition]
+        assert start >= before, f"{self.topic}-{partition} began at {before}, and now at {start}"
+        self.told[partition] = start
+
+
+class Trimmer(Witness):
+    """Writes, and deletes what it wrote, sometimes in one partition and sometimes in all of them."""
+
+    def __init__(self, broker: Serving, seed: int) -> None:
+        super().__init__(broker, TRIMMED)
+        self.random = random.Random(seed)
+
+    def work(self, client: RawClient) -> None:
+        while not self.is_over.is_set():
+            for partition in range(PARTITIONS):
+                produced(client, TRIMMED, b"a", b"b", b"c", partition=partition, acks=LEADER)
+            some = self.random.sample(range(PARTITIONS), self.random.choice([1, 2, PARTITIONS]))
+            client.send(frame(delete_request(TRIMMED, some), 2))
+            _, answer = decode_response(DeleteRecordsResponse, 2, client.read_frame())
+            for part in answer.topics[0].partitions:
+                assert part.error_code == ErrorCode.NONE, ErrorCode(part.error_code).name
+                self.heard(part.partition_index, part.low_watermark)
+            self.asked += 1
+
+
+class Filler(Worker):
+    """Writes what retention by size deletes again."""
+
+    def work(self, client: RawClient) -> None:
+        while not self.is_over.is_set():
+            for partition in range(PARTITIONS):
+                produced(client, RETAINED, VALUE, partition=partition, acks=LEADER)
+            time.sleep(0.01)
+
+
+def delete_request(topic: str, partitions: list[int], offset: int = -1) -> DeleteRecordsRequest:
+    parts = [DeleteRecordsPartition(partition_index=index, offset=offset) for index in partitions]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=5_000)
+
+
+def starts(client: RawClient, topic: str) -> list[int]:
+    parts = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(PARTITIONS)]
+    topics = [ListOffsetsTopic(name=topic, partitions=parts)]
+    answer = client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
+    return [part.offset for part in answer.topics[0].partitions]
+
+
+def make(broker: Serving) -> None:
+    small = {"segment.bytes": "1048576", "retention.bytes": "1048576", "file.delete.delay.ms": "100"}
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=PARTITIONS,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        for name, configs in ((TRIMMED, {}), (RETAINED, small))
+    ]
+    with RawClient(broker.port) as client:
+        client.send(frame(CreateTopicsRequest(topics=topics), CREATE_TOPICS))
+        client.read_frame()
+
+
+def crash(directory: Path, rounds: int, seed: int) -> None:
+    random_ = random.Random(seed)
+    settings = {"log.retention.check.interval.ms": "20", "log.initial.task.delay.ms": "0"}
+    with serving(directory, **{key.replace(".", "_"): value for key, value in settings.items()}) as broker:
+        make(broker)
+        witnesses = [Trimmer(broker, seed), Trimmer(broker, seed + 1), Witness(broker, TRIMMED)]
+        witnesses += [Witness(broker, RETAINED)]
+        with workers(*witnesses, Filler(broker, 0)):
+            for number in range(rounds):
+                told = [0] * PARTITIONS
+                if number % 3:
+                    time.sleep(random_.uniform(0.0, 0.4))
+                else:
+                    told = as_soon_as_told(broker)
+                broker.kill()
+                broker.start()
+                with RawClient(broker.port) as client:
+                    assert all(start >= before for start, before in zip(starts(client, RETAINED), told, strict=True))
+                wait_for_answers(witnesses)
+            deadline = time.monotonic() + SECONDS_MAX
+            while not all(all(one.told) for one in witnesses):
+                assert time.monotonic() < deadline, "nothing was deleted"
+                time.sleep(0.05)
+        assert "Traceback" not in broker.errors()
+
+
+def as_soon_as_told(broker: Serving) -> list[int]:
+    """Waits until retention deletes something, and returns at once where the logs begin now."""
+    deadline = time.monotonic() + SECONDS_MAX
+    with RawClient(broker.port) as client:
+        before = now = starts(client, RETAINED)
+        while now == before:
+            assert time.monotonic() < deadline, "retention deletes nothing"
+            now = starts(client, RETAINED)
+    return now
+
+
+def wait_for_answers(witnesses: list[Witness]) -> None:
+    before = [one.asked for one in witnesses]
+    deadline = time.monotonic() + SECONDS_MAX
+    while any(one.asked <= count for one, count in zip(witnesses, before, strict=True)):
+        assert time.monotonic() < deadline, "no answers"
+        assert all(one.is_alive() for one in witnesses)
+        time.sleep(0.01)
+
+
+def test_thirty_crashes_while_records_are_deleted(tmp_path: Path) -> None:
+    crash(tmp_path, rounds=30, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10, 15))
+def test_a_hundred_crashes_while_records_are_deleted(tmp_path: Path, seed: int) -> None:
+    crash(tmp_path, rounds=100, seed=seed)

@@ -1,0 +1,110 @@
+"""Whole data directories of Apache Kafka 3.9.1 and 0.11.0.3, from tests/golden, served by a broker here: no Java."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from contents import (
+    CLEANER,
+    IN_TRANSACTIONS,
+    MOST,
+    OPEN,
+    SECONDS_MAX,
+    found,
+    group_offsets,
+    read,
+    send,
+    transactional,
+    until,
+)
+
+from odradek.app.main import main
+from odradek.log.meta_properties import WrongDirectory
+from odradek.testing import Broker
+from support.golden import Record, found_in, unpack
+
+VERSIONS = ("3.9.1", "0.11.0.3")
+# What was committed grows old in the repository, and is to be compared as it was.
+KEPT = {
+    "offsets.retention.minutes": 2**31 - 1,
+    "transactional.id.expiration.ms": 2**31 - 1,
+    "log.cleaner.enable": False,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_everything_is_there_and_goes_on(tmp_path: Path, version: str) -> None:
+    data, before = unpack(version, tmp_path), found_in(version)
+    assert main(["log", "verify", str(data)]) == 0
+    with Broker(KEPT, directory=data) as broker:
+        now = found(broker.address)
+        assert now.records == before.records
+        assert now.starts == before.starts
+        assert now.offsets == before.offsets
+        # The open transaction is years old: whether its end has come is a matter of seconds.
+        unlike = [name for name in before.committed if now.committed[name] != before.committed[name]]
+        assert unlike in ([], ["transactions-0"])
+        transactional(broker.address, OPEN)
+        expected = [*before.committed["transactions-0"], before.records["transactions-0"][-1]]
+        until(lambda: committed(broker.address) == expected)
+        assert group_offsets(broker.address, IN_TRANSACTIONS) == before.offsets[IN_TRANSACTIONS]
+        broker.kill()
+        broker.start()
+        assert found(broker.address).records == before.records
+        producer = transactional(broker.address, OPEN)
+        producer.begin_transaction()
+        producer.produce("transactions", b"next", partition=0)
+        producer.commit_transaction(SECONDS_MAX)
+        assert [record[4] for record in committed(broker.address)[-2:]] == [b"behind it", b"next"]
+    assert main(["log", "verify", str(data)]) == 0
+
+
+def committed(address: str) -> list[tuple[object, ...]]:
+    (records,) = read(address, [TopicPartition("transactions", 0)], "read_committed").values()
+    return list(records)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_kafka_compacted_is_compacted_on(tmp_path: Path, version: str) -> None:
+    """Over Kafka's gaps, tombstones and delete horizons: the last value of each key stays, and only old ones go."""
+    data, before = unpack(version, tmp_path), found_in(version)
+    cleaner = {"log.cleaner.enable": True, "log.cleaner.min.cleanable.ratio": 0.01, "log.roll.ms": 1000}
+    with Broker(KEPT | CLEANER | cleaner, directory=data) as broker:
+        now = time.time_ns() // 1_000_000
+        for topic in MOST:
+            send(broker.address, topic, [(b"k0", b"new", now), (b"n", b"new", now)])
+            send(broker.address, topic, [(b"end", b"end", now + 5000)])
+        expected = {topic: last_values(before.committed[f"{topic}-0"]) | NEW for topic in MOST}
+        wanted = [TopicPartition(topic, 0) for topic in MOST]
+
+        def is_clean() -> bool:
+            there = read(broker.address, wanted, "read_committed")
+            assert {topic: last_values(there[f"{topic}-0"]) for topic in MOST} == expected
+            return all(len({record[3] for record in some}) == len(some) for some in there.values())
+
+        until(is_clean)
+        now_there = found(broker.address).records
+        assert all(now_there[name] == before.records[name] for name in now_there if name.rpartition("-")[0] not in MOST)
+    assert main(["log", "verify", str(data)]) == 0
+
+
+NEW = {b"k0": b"new", b"n": b"new", b"end": b"end"}
+
+
+def last_values(records: Iterable[Record]) -> dict[bytes | None, bytes]:
+    last = {record[3]: record[4] for record in records}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_id_is_the_one_that_kafka_had(tmp_path: Path, version: str) -> None:
+    data = unpack(version, tmp_path)
+    with pytest.raises(WrongDirectory, match=r"says broker\.id=1, this broker has broker\.id=5"):
+        Broker(directory=data, broker_id=5).start()
+    with Broker(directory=data):
+        assert "broker.id=1\n" in (data / "meta.properties").read_text()

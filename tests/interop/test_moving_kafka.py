@@ -1,0 +1,330 @@
+"""Moving in from Apache Kafka and back: folders of 3.9.1, 0.11.0.3 and 4.3.0 served here, and ours served there.
+
+Clients compare what they find before and after, record by record; state is asked for, and then used.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import ConfigResource
+from contents import (
+    CLASSIC,
+    CLEANER,
+    CODECS,
+    IN_TRANSACTIONS,
+    MODERN,
+    MOST,
+    NUMBERED,
+    OPEN,
+    SECONDS_MAX,
+    SENDER,
+    admin,
+    await_compaction,
+    configs_for,
+    create_topics,
+    fill,
+    found,
+    group_offsets,
+    read,
+    send,
+    transactional,
+    until,
+)
+from kafka_peer import REAL_KAFKA, VERSION, KafkaBroker, dump_log
+from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, old_dump_log
+
+from odradek.base.units import ProducerEpoch, ProducerId
+from odradek.coordination.zookeeper import open_zookeeper
+from odradek.net.metadata import Metadata
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.golden import Found
+from support.raw_client import RawClient
+from support.serving import Serving
+
+pytestmark = [*REAL_KAFKA, *OLD_KAFKA]
+
+Kafka = KafkaBroker | OldKafka
+VERSIONS = (V3, V0, VERSION)
+STATES = ("stopped", "killed")
+# As the brokers of the tests have it, and nothing is compacted while two are compared.
+OURS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+}
+UNCLEANED = {"log.cleaner.enable": "false"}
+OUT_OF_ORDER = 45
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+# Kafka's tool says it of every gap that compaction has left, and of every segment but the first; of its own ones, too.
+GAPS = re.compile(r"Non-consecutive offsets in .*/(\S+)-\d+/.*\n((?:  -?\d+ is followed by \d+\n)+)")
+COMPLAINTS = re.compile(
+    r"isvalid: false|mismatch|corrupt|out of order|Found|not found|error|exception|non-consecutive", re.IGNORECASE
+)
+
+
+class Left(NamedTuple):
+    """What a Kafka left behind: the folders, by how it ended, and what clients found before."""
+
+    kafka: Kafka
+    version: str
+    folders: dict[str, Path]
+    before: Found
+
+
+def made(folder: Path, version: str, settings: Mapping[str, str], zookeeper: str | None = None) -> Kafka:
+    if version == VERSION:
+        return KafkaBroker(folder, settings=settings)
+    return OldKafka(folder, version, settings, zookeeper=zookeeper)
+
+
+def copied(kafka: Kafka, folder: Path) -> Path:
+    return Path(shutil.copytree(kafka.data, folder / "data"))
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
+    version, folder = request.param, tmp_path_factory.mktemp("kafka")
+    is_modern = version == VERSION
+    with made(folder, version, CLEANER) as kafka:
+        create_topics(kafka.address, configs_for(version))
+        opened = fill(kafka.address, codecs=CODECS[:4] if version == V0 else CODECS, modern_group=is_modern)
+        await_compaction(kafka.data, kafka.address)
+        before = found(kafka.address, modern_group=is_modern)
+        del opened
+        kafka.stop()
+        folders = {"stopped": copied(kafka, folder / "stopped")}
+        kafka.start()
+        kafka.kill()
+        folders["killed"] = copied(kafka, folder / "killed")
+        yield Left(kafka, version, folders, before)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_everything_is_there_and_goes_on(left: Left, state: str) -> None:
+    is_modern = left.version == VERSION
+    with Serving(left.folders[state].parent, **OURS) as ours:
+        assert found(ours.address, modern_group=is_modern) == left.before
+        check_configs(ours, is_known=is_modern)
+        check_transactions(ours.port)
+        check_sequences(ours.port)
+        go_on(ours.address)
+        now = found(ours.address, modern_group=is_modern)
+        ours.kill()
+        ours.start()
+        assert found(ours.address, modern_group=is_modern) == now
+        errors = ours.errors()
+    assert len(now.committed["transactions-0"]) == len(left.before.committed["transactions-0"]) + 2
+    assert ("retention.ms=-1" in errors) == ("have compacted" in errors or not is_modern)
+    assert " ERROR " not in errors
+
+
+def check_configs(ours: Serving, *, is_known: bool) -> None:
+    """As they were if somebody could know; otherwise nothing is deleted that was not compacted."""
+    wanted = configs_for(VERSION)
+    asking = admin(ours.address)
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
+    for resource, future in asking.describe_configs(resources).items():
+        told = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
+        configs = wanted[resource.name][1]
+        if not is_known:
+            configs = {"cleanup.policy": "compact"} if "cleanup.policy" in configs else {"retention.ms": "-1"}
+        assert {name: told[name] for name in configs} == configs, resource.name
+
+
+def check_transactions(port: int) -> None:
+    with RawClient(port) as client:
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        listed = client.ask(request, 0, ListTransactionsResponse).transaction_states
+        states = {one.transactional_id: one.transaction_state for one in listed}
+        assert states == {SENDER: "CompleteCommit", OPEN: "Ongoing"}
+        asked = DescribeTransactionsRequest(transactional_ids=[OPEN])
+        (told,) = client.ask(asked, 0, DescribeTransactionsResponse).transaction_states
+        assert {topic.topic: topic.partitions for topic in told.topics} == {
+            "transactions": [0],
+            "__consumer_offsets": [0],
+        }
+
+
+def check_sequences(port: int) -> None:
+    """The idempotent producer's next batch fits, a repeated one is known, a gap is refused."""
+    with RawClient(port) as client:
+        request = DescribeProducersRequest(topics=[TopicRequest(name="segments", partition_indexes=[0])])
+        (part,) = client.ask(request, 0, DescribeProducersResponse).topics[0].partitions
+        (known,) = part.active_producers
+        assert known.last_sequence == NUMBERED - 1
+        answers = [produced(client, ProducerId(known.producer_id), NUMBERED + step) for step in (-1, 0, 0, 2)]
+    assert answers == [(0, NUMBERED - 1), (0, NUMBERED), (0, NUMBERED), (OUT_OF_ORDER, -1)]
+
+
+def produced(client: RawClient, producer: ProducerId, sequence: int) -> tuple[int, int]:
+    now = time.time_ns() // 1_000_000
+    records = [(None, b"on", (), now)]
+    batch = encode_batch(records, producer_id=producer, producer_epoch=ProducerEpoch(0), base_sequence=sequence)
+    data = TopicProduceData(name="segments", partition_data=[PartitionProduceData(index=0, records=bytes(batch))])
+    part = client.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9, ProduceResponse).responses[0]
+    return part.partition_responses[0].error_code, part.partition_responses[0].base_offset
+
+
+def go_on(address: str) -> None:
+    """Ends the open transaction as its owner does, begins the next, commits offsets, writes to every topic."""
+    producer = transactional(address, OPEN)
+    assert group_offsets(address, IN_TRANSACTIONS) == {"segments-0": (15, "")}, "what was open committed nothing"
+    producer.begin_transaction()
+    producer.produce("transactions", b"next", partition=0)
+    producer.commit_transaction(SECONDS_MAX)
+    for topic, (count, _) in configs_for(VERSION).items():
+        if topic != "transactions":
+            send(address, topic, [(b"k1", b"and on", time.time_ns() // 1_000_000)], partitions=tuple(range(count)))
+
+
+@pytest.mark.parametrize("left", [V3, V0], indirect=True)
+def test_the_tree_of_kafka_is_read(left: Left) -> None:
+    """What a broker of ours will find in ZooKeeper, where the metadata of a cluster before 4 lies."""
+    assert isinstance(left.kafka, OldKafka)
+    metadata = Metadata(open_zookeeper(left.kafka.zookeeper_address))
+    topics = metadata.topics()
+    metadata.leave()
+    wanted = configs_for(left.version)
+    assert {name: topic.configs for name, topic in topics.items() if name in wanted} == {
+        name: configs for name, (_, configs) in wanted.items()
+    }
+    assert all(len(topics[name].partitions) == count for name, (count, _) in wanted.items())  # type: ignore[index]
+    assert topics["__consumer_offsets"].configs["cleanup.policy"] == "compact"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("left", [V3, VERSION], indirect=True)  # 0.11 does not know the present formats of state.
+def test_back_in_the_same_folder(left: Left, tmp_path: Path) -> None:
+    """What Kafka left and this broker went on with is served by that Kafka, and by this broker again."""
+    is_modern = left.version == VERSION
+    folder = left.folders["stopped"].parent
+    with Serving(folder, **OURS) as ours:
+        now = found(ours.address, modern_group=is_modern)
+    left.kafka.stop()
+    shutil.copytree(folder / "data", tmp_path / "data")
+    zookeeper = left.kafka.zookeeper_address if isinstance(left.kafka, OldKafka) else None
+    with made(tmp_path, left.version, UNCLEANED, zookeeper) as kafka:
+        check_served(kafka, now, modern_group=is_modern)
+        create_topics(kafka.address, {"made_there": (1, {})})
+        now = found(kafka.address, modern_group=is_modern)
+        kafka.stop()
+    (tmp_path / "data" / "metadata.sqlite").unlink()  # It does not know what was made meanwhile.
+    with Serving(tmp_path, **OURS) as ours:
+        assert found(ours.address, modern_group=is_modern) == now
+        assert "made_there" in admin(ours.address).list_topics().topics
+
+
+def check_served(kafka: Kafka, before: Found, *, modern_group: bool) -> None:
+    """Kafka serves all of it, and goes on."""
+    assert found(kafka.address, modern_group=modern_group) == before
+    producer = transactional(kafka.address, OPEN)
+    producer.begin_transaction()
+    producer.produce("transactions", b"in Kafka", partition=0)
+    producer.commit_transaction(SECONDS_MAX)
+    send(kafka.address, "segments", [(b"k1", b"in Kafka", time.time_ns() // 1_000_000)])
+    until(lambda: all(read_last(kafka.address, topic) == b"in Kafka" for topic in ("transactions", "segments")))
+
+
+def read_last(address: str, topic: str) -> bytes | None:
+    """Returns the value of the last record that is committed; a transaction's is so a moment after the answer."""
+    (records,) = read(address, [TopicPartition(topic, 0)], "read_committed").values()
+    return records[-1][4]
+
+
+@pytest.fixture(scope="module")
+def ours_stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
+    """A folder of our own making, compacted here, and what clients found in it."""
+    folder = tmp_path_factory.mktemp("ours")
+    with Serving(folder, **OURS | {"log.cleaner.enable": "true"} | CLEANER) as ours:
+        create_topics(ours.address, configs_for(VERSION))
+        opened = fill(ours.address, modern_group=True)
+        await_compaction(folder / "data", ours.address)
+        before = found(ours.address, modern_group=True)
+        del opened
+    return folder / "data", before
+
+
+@pytest.mark.parametrize("version", [V3, VERSION])
+def test_ours_is_served_by_kafka(ours_stopped: tuple[Path, Found], tmp_path: Path, version: str) -> None:
+    """Copied under topics of Kafka's making, whose ids the copies get."""
+    data, before = ours_stopped
+    is_modern = version == VERSION
+    if not is_modern:  # It passes by groups of the newer protocol.
+        before = before._replace(offsets={name: told for name, told in before.offsets.items() if name != MODERN})
+    with made(tmp_path, version, UNCLEANED) as kafka:
+        create_topics(kafka.address, configs_for(version))
+        transactional(kafka.address, "makes the topic")
+        group_offsets(kafka.address, CLASSIC)
+        kafka.stop()
+        copy_under(data, kafka.data)
+        kafka.start()
+        check_served(kafka, before, modern_group=is_modern)
+
+
+def copy_under(ours: Path, theirs: Path) -> None:
+    """Puts our logs into the place of topics with the same names, whose ids they get."""
+    for path in ours.iterdir():
+        if path.is_dir():
+            topic_id = (theirs / path.name / "partition.metadata").read_bytes()
+            shutil.rmtree(theirs / path.name)
+            shutil.copytree(path, theirs / path.name)
+            (theirs / path.name / "partition.metadata").write_bytes(topic_id)
+    for name in CHECKPOINTS:
+        shutil.copy(ours / name, theirs / name)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_dump_log_reads_all_our_files(ours_stopped: tuple[Path, Found], tmp_path: Path, version: str) -> None:
+    data, before = ours_stopped
+    paths = sorted(data.glob("*-*/*.*"))
+    if version == V0:  # zstd and the present formats of state are newer than it is.
+        newer = ("every.codec", "__consumer_offsets", "__transaction_state")
+        paths = [path for path in paths if not path.parent.name.startswith(newer)]
+    of = {kind: [path for path in paths if path.suffix == kind] for kind in (".log", ".index", ".timeindex")}
+    logs = [path for path in of[".log"] if not path.parent.name.startswith("__")]
+    text = dumped(version, tmp_path, logs, "--deep-iteration")
+    expected = sum(map(len, before.records.values()))
+    assert len(re.findall(r"^(?:\| )?offset: \d+", text, re.MULTILINE)) >= (expected if version != V0 else 100)
+    indexes = [path for path in of[".index"] + of[".timeindex"] if path.stat().st_size]
+    for options in ((), ("--index-sanity-check",), ("--verify-index-only",)):
+        dumped(version, tmp_path, indexes, *options)
+    snapshots = [path for path in paths if path.suffix in (".snapshot", ".txnindex") and path.stat().st_size]
+    assert "producerId: " in dumped(version, tmp_path, snapshots)
+    if version != V0:
+        text = dumped(version, tmp_path, list(data.glob("__consumer_offsets-*/*.log")), "--offsets-decoder")
+        assert all(group in text for group in before.offsets if group != MODERN or version == VERSION)
+        text = dumped(version, tmp_path, list(data.glob("__transaction_state-*/*.log")), "--transaction-log-decoder")
+        assert SENDER in text and OPEN in text
+
+
+def dumped(version: str, folder: Path, paths: list[Path], *options: str) -> str:
+    assert paths, "there is nothing to look at"
+    if version == VERSION:
+        text = dump_log(folder, *paths, options=options)
+    else:
+        text = old_dump_log(version, folder, *paths, options=options)
+    text = GAPS.sub(lambda gap: "" if is_no_fault(gap) else gap[0], text)
+    complaint = COMPLAINTS.search(text.replace("passed sanity check", ""))
+    assert complaint is None, text[max(0, complaint.start() - 500) : complaint.end() + 500]
+    return text
+
+
+def is_no_fault(gap: re.Match[str]) -> bool:
+    return gap[1] in MOST or re.fullmatch(r"  -1 is followed by \d+\n", gap[2]) is not None

@@ -1,0 +1,160 @@
+"""Which segments retention deletes: the same on Odradek and, with --soak, on Apache Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from clients.fixtures import BROKERS, broker
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicName, TopicPartition
+from odradek.client import admin
+from odradek.client.cluster import Cluster
+from odradek.client.config import ClientConfig
+from odradek.client.delete_records import delete_records
+from odradek.client.offsets import EARLIEST, list_offsets
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.asking import PRODUCE
+from support.raw_client import RawClient
+from support.waiting import until
+
+SETTINGS = {
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "0",
+    "log.cleaner.backoff.ms": "200",  # With which Kafka looks at compacted topics.
+    "log.segment.delete.delay.ms": "0",
+}
+ANY_TIME = {"message.timestamp.after.max.ms": "9223372036854775807"}
+MIB, HOUR_MS = 1 << 20, 3_600_000
+VALUE = b"x" * 100_000  # Ten of them fill a segment of a MiB.
+TOPIC_RESOURCE, SET = 2, 0
+FILES_SECONDS_MAX = 20  # Files go a moment after the log begins later.
+
+
+class Case(NamedTuple):
+    """What is written, by its age in ms, and what is there after retention: the base offsets, and the log's start."""
+
+    ages: Sequence[int]
+    configs: Mapping[str, str]
+    left: list[int]
+    start: int
+    trimmed: int = 0
+    altered: Mapping[str, str] = {}
+
+
+OLD, NEW, FUTURE = 10 * HOUR_MS, 0, -(1 << 60)
+HOUR = {"retention.ms": str(HOUR_MS)}
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0", "min.compaction.lag.ms": "9999999"}
+CASES = {
+    "age": Case([OLD] * 20 + [NEW] * 10, HOUR, [20], 20),
+    "the newest record counts": Case([OLD] * 9 + [NEW] + [OLD] * 10 + [NEW], HOUR, [0, 10, 20], 0),
+    "the oldest go first": Case([NEW] * 10 + [OLD] * 20, HOUR, [0, 10, 20], 0),
+    "from the future": Case([OLD] * 10 + [FUTURE] + [OLD] * 19, HOUR, [10, 20], 10),
+    "from the future, by size": Case([FUTURE] + [NEW] * 39, HOUR | {"retention.bytes": f"{2 * MIB}"}, [10, 20, 30], 10),
+    "size, and what was held by it": Case([FUTURE] + [OLD] * 39, HOUR | {"retention.bytes": f"{2 * MIB}"}, [40], 40),
+    "all of it, the open one too": Case([OLD] * 25, HOUR, [25], 25),
+    "nothing": Case([], HOUR, [0], 0),
+    "no limit": Case([OLD] * 20, {"retention.ms": "-1"}, [0, 10], 0),
+    "at once": Case([OLD] * 20, {"retention.ms": "0"}, [20], 20),
+    "when it came counts": Case([OLD] * 20, HOUR | {"message.timestamp.type": "LogAppendTime"}, [0, 10], 0),
+    "size": Case([NEW] * 40, HOUR | {"retention.bytes": f"{2 * MIB}"}, [10, 20, 30], 10),
+    "size, to nothing": Case([NEW] * 25, HOUR | {"retention.bytes": "0"}, [25], 25),
+    "the log's start": Case([NEW] * 40, {"retention.ms": "-1"}, [20, 30], 25, trimmed=25),
+    "all below the log's start": Case([NEW] * 25, {"retention.ms": "-1"}, [20], 25, trimmed=25),
+    "compacted": Case([OLD] * 40, COMPACT | HOUR, [0, 10, 20, 30], 0),
+    "compacted, below the log's start": Case([OLD] * 40, {"retention.ms": "-1"}, [20, 30], 25, 25, COMPACT | HOUR),
+    "compacted and deleted": Case([OLD] * 20 + [NEW], COMPACT | HOUR | {"cleanup.policy": "compact,delete"}, [20], 20),
+    "time rolls": Case([-500 * number for number in range(8)], {"segment.ms": "1000"}, [0, 3, 6], 0),
+    "time that goes back rolls nothing": Case([500 * number for number in range(8)], {"segment.ms": "1000"}, [0], 0),
+    "a full index rolls": Case(
+        [NEW] * 9,
+        {"segment.index.bytes": "24", "index.interval.bytes": "0", "segment.bytes": f"{9 * MIB}"},
+        [0, 2, 4, 6, 8],
+        0,
+    ),
+}
+
+
+class Running(NamedTuple):
+    """A broker in which every case has been played, and what its last retention has left of each."""
+
+    address: str
+    folder: Path
+    topics: Mapping[str, str]
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("retention")
+    with broker(request.param, folder, SETTINGS) as address, Cluster(ClientConfig(address)) as cluster:
+        topics = {text: f"case-{number}" for number, text in enumerate(CASES)}
+        for text, name in topics.items():
+            play(cluster, name, CASES[text])
+        # What came later goes later, so that what is still there then stays.
+        for number in range(2):
+            play(cluster, f"last-{number}", CASES["at once"])
+            until(lambda name=f"last-{number}": start_of(cluster, name) == 20)  # type: ignore[misc]
+        yield Running(address, folder, topics)
+
+
+def play(cluster: Cluster, name: str, case: Case) -> None:
+    configs = {"segment.bytes": str(MIB)} | ANY_TIME | dict(case.configs)
+    retention = {key: configs.pop(key) for key in ("retention.ms", "retention.bytes") if key in configs}
+    admin.create_topics(cluster, [admin.NewTopic(name, 1, 1, configs | {"retention.ms": "-1"})])
+    cluster.topic(name)
+    write(cluster, name, case.ages)
+    partition = TopicPartition(TopicName(name), 0)
+    if case.trimmed:
+        assert delete_records(cluster, {partition: case.trimmed}) == {partition: case.trimmed}
+    alter(cluster, name, retention | dict(case.altered))
+
+
+def write(cluster: Cluster, name: str, ages: Sequence[int]) -> None:
+    now = time.time_ns() // 1_000_000
+    with RawClient(int(cluster.config.bootstrap_servers.rpartition(":")[2])) as client:
+        for number, age in enumerate(ages):
+            records = encode_batch([(b"%d" % number, VALUE, (), now - age)])
+            data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=records)])]
+            answer = client.ask(ProduceRequest(acks=-1, timeout_ms=9_000, topic_data=data), PRODUCE, ProduceResponse)
+            (part,) = answer.responses[0].partition_responses
+            assert part.error_code == ErrorCode.NONE, ErrorCode(part.error_code)
+
+
+def alter(cluster: Cluster, name: str, configs: Mapping[str, str]) -> None:
+    """Once everything is written, lest retention comes in between."""
+    changes = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in configs.items()]
+    resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    (told,) = cluster.controller().call(request, IncrementalAlterConfigsResponse).responses
+    assert told.error_code == ErrorCode.NONE, told.error_message
+
+
+def start_of(cluster: Cluster, name: str) -> int:
+    partition = TopicPartition(TopicName(name), 0)
+    return list_offsets(cluster, {partition: EARLIEST})[partition].offset
+
+
+def left_of(running: Running, name: str) -> list[int]:
+    return sorted(int(path.stem) for path in (running.folder / "data" / f"{name}-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_what_is_left(played: Running, text: str) -> None:
+    case, name = CASES[text], played.topics[text]
+    with Cluster(ClientConfig(played.address)) as cluster:
+        deadline = time.monotonic() + FILES_SECONDS_MAX
+        while left_of(played, name) != case.left:
+            assert time.monotonic() < deadline, left_of(played, name)
+            time.sleep(0.05)
+        assert start_of(cluster, name) == case.start

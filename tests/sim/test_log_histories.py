@@ -1,0 +1,181 @@
+"""Thousands of histories of one log and its cleaner, a seed each, on a disk that fails, forgets, and reorders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.cleanable import Cleanable, cleanable
+from odradek.log.cleaned_batches import CleanedBatches
+from odradek.log.cleaned_segments import CleanedSegments
+from odradek.log.cleaned_transactions import CleanedTransactions
+from odradek.log.cleaner import Cleaning, Group, Throttle
+from odradek.log.disk import Disk
+from odradek.log.log import Log
+from odradek.log.swap import Publication, Swap, ViewedDisk
+from odradek.record.batch import Batch
+from odradek.record.compaction import BatchFilter, Rules
+from odradek.record.crc import Buffer
+from sim import logplay
+from sim.logplay import LogPlay, failure
+
+Breaks = Callable[[pytest.MonkeyPatch], None]
+
+SEEDS_PER_TEST = 100
+TESTS, SOAK_SEEDS = 25, range(10_000, 60_000)
+
+
+def check(seed: int) -> None:
+    play = LogPlay(seed)
+    found = play.play()
+    assert found is None, failure(play, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hundred", range(TESTS))
+def test_histories(hundred: int) -> None:
+    for seed in range(hundred * SEEDS_PER_TEST, (hundred + 1) * SEEDS_PER_TEST):
+        check(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_very_many_histories() -> None:
+    for seed in SOAK_SEEDS:
+        check(seed)
+
+
+def test_one_seed_is_one_history() -> None:
+    first, second, other = LogPlay(1), LogPlay(1), LogPlay(2)
+    for play in (first, second, other):
+        play.play()
+    assert str(first) == str(second) != str(other)
+
+
+# Whoever checks must be able to fail: a cleaner that is broken on purpose is found.
+
+FOUND_WITHIN = 1_000
+
+
+class Unsynced(ViewedDisk):
+    def sync_directory(self, path: str) -> None:
+        """Syncs nothing."""
+
+
+def swaps_without_a_sync(patch: pytest.MonkeyPatch) -> None:
+    """Nothing says that the sources go before the new segments get their names."""
+    run = Swap.run
+    patch.setattr(Swap, "run", lambda self, disk, turns: run(self, Unsynced(disk), turns))
+
+
+def publishes_the_first_first(patch: pytest.MonkeyPatch) -> None:
+    """Of several new segments the first gets .swap before the others are complete."""
+    init = Publication.__init__
+
+    def reversed_bases(self: Publication, disk: Disk, directory: str, bases: list[Offset], turns: Any) -> None:
+        init(self, disk, directory, [*bases[1:], bases[0]], turns)
+
+    patch.setattr(Publication, "__init__", reversed_bases)
+
+
+def keeps_no_end(patch: pytest.MonkeyPatch) -> None:
+    kept = CleanedBatches.kept
+    patch.setattr(
+        CleanedBatches, "kept", lambda self, batch, rules, *, keeps_header: kept(self, batch, rules, keeps_header=False)
+    )
+
+
+def keeps_no_last_of_a_producer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CleanedBatches, "_is_last_of_producer", lambda self, batch: False)
+
+
+def drops_markers_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A marker of nothing goes in the pass that sees so, not once its horizon has passed."""
+
+    def marker(batch: Batch, rules: Rules, *, is_void: bool, keeps_header: bool) -> Buffer | None:
+        return None if is_void and not keeps_header else batch.view
+
+    patch.setattr(CleanedBatches, "_marker", staticmethod(marker))
+
+
+def drops_markers_before_their_records(patch: pytest.MonkeyPatch) -> None:
+    passes = CleanedTransactions.passes_control
+    patch.setattr(CleanedTransactions, "passes_control", lambda self, batch: passes(self, batch) or True)
+
+
+def forgets_the_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CleanedSegments, "end_aborted", lambda self, aborted: None)
+
+
+def ends_one_too_far(patch: pytest.MonkeyPatch) -> None:
+    """A pass says that it covers one offset more than is in its map."""
+    build = Cleaning.build_map
+
+    def one_more(self: Cleaning, throttle: Throttle) -> None:
+        build(self, throttle)
+        self.end = Offset(self.end + 1)
+
+    patch.setattr(Cleaning, "build_map", one_more)
+
+
+def drops_tombstones_too_early(patch: pytest.MonkeyPatch) -> None:
+    keep = BatchFilter.keep_latest
+    patch.setattr(
+        BatchFilter,
+        "keep_latest",
+        lambda self, batch, end, rules: keep(self, batch, end, rules._replace(horizon=rules.now)),
+    )
+
+
+def cleans_open_transactions(patch: pytest.MonkeyPatch) -> None:
+    def all_of_it(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
+        upper = min(log.segments[-1].base_offset, log.recovery_point, high_watermark)
+        found = cleanable(log, now, high_watermark)
+        return found._replace(first_uncleanable=max(upper, found.first_uncleanable))
+
+    patch.setattr(logplay, "cleanable", all_of_it)
+
+
+def notes_the_end_too_early(patch: pytest.MonkeyPatch) -> None:
+    """The checkpoint tells of a pass when its map is built."""
+    took = LogPlay.took
+
+    def early(self: LogPlay, cleaning: Cleaning, log: Log, group: Group | None) -> None:
+        if group is None:
+            log.cleaned(cleaning.end)
+        took(self, cleaning, log, group)
+
+    patch.setattr(LogPlay, "took", early)
+
+
+def leaves_what_a_failed_pass_made(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publication, "take_back", lambda self: None)
+
+
+BROKEN = [
+    swaps_without_a_sync,
+    publishes_the_first_first,
+    keeps_no_end,
+    keeps_no_last_of_a_producer,
+    drops_markers_at_once,
+    drops_markers_before_their_records,
+    forgets_the_aborted,
+    ends_one_too_far,
+    drops_tombstones_too_early,
+    cleans_open_transactions,
+    notes_the_end_too_early,
+    leaves_what_a_failed_pass_made,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("breaks", BROKEN, ids=lambda breaks: breaks.__name__)
+def test_what_is_broken_on_purpose_is_found(breaks: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks(monkeypatch)
+    for seed in range(FOUND_WITHIN):
+        if LogPlay(seed).play() is not None:
+            return
+    raise AssertionError(f"{FOUND_WITHIN} seeds were not enough to find it")

@@ -1,0 +1,204 @@
+"""Produce where the broker looks into the records: by template or read, at once or in a thread, and as of now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.limits import RECORD_ERRORS_MAX
+from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicName, TopicPartition
+from odradek.core import ingress
+from odradek.record.batch import HEADER_BYTES, Batch
+from odradek.record.builder import RecordIn, encode_batch, encode_record, seal_batch
+from odradek.record.compression import Codec
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from support.in_memory import NOW_MS, Harness, frame_of
+
+NAME = TopicName("t")
+LARGE = bytes(ingress.READ_AT_ONCE_BYTES_MAX)
+COMPACT = {"cleanup_policy": "compact"}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path, odradek_record_validation="records", message_max_bytes="10000000")
+    create(made)
+    return made
+
+
+def create(harness: Harness, partitions: int = 1, **configs: str) -> None:
+    settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=NAME, num_partitions=partitions, replication_factor=1, assignments=[], configs=settings)
+    (result,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse).topics
+    assert result.error_code == ErrorCode.NONE, result.error_message
+
+
+def request(*batches: bytes | bytearray) -> ProduceRequest:
+    parts = [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=NAME, partition_data=parts)])
+
+
+def produce(harness: Harness, *batches: bytes | bytearray) -> list[PartitionProduceResponse]:
+    return harness.ask(request(*batches), 9, ProduceResponse).responses[0].partition_responses
+
+
+def good(value: bytes = b"v", codec: Codec = Codec.NONE, key: bytes | None = b"k") -> bytes:
+    records: list[RecordIn] = [(key, value, (), NOW_MS)]
+    return bytes(encode_batch(records, codec))
+
+
+def bad(codec: Codec, size: int = 1) -> bytes:
+    """Two records, of which the header counts three."""
+    data = bytearray(HEADER_BYTES)
+    for delta in range(2):
+        encode_record(data, delta, 0, b"k", bytes(size))
+    now = TimestampMs(NOW_MS)
+    return bytes(seal_batch(data, codec, count=3, base_timestamp=now, max_timestamp=now))
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("size", [1, len(LARGE)], ids=["small", "large"])
+def test_what_the_records_are_not_is_refused(harness: Harness, codec: Codec, size: int) -> None:
+    for round_ in range(3):  # From the second on by template.
+        (refused,) = produce(harness, bad(codec, size))
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert (refused.base_offset, refused.record_errors) == (-1, [])
+        assert "record 2 of 3" in (refused.error_message or "")
+        (answer,) = produce(harness, good(bytes(size), codec))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, round_)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
+def test_small_batches_are_plain_from_the_second_on(harness: Harness, codec: Codec) -> None:
+    produce(harness, good(codec=codec))
+    assert len(harness.peer.produce_templates) == 1
+    talk = harness.talk()
+    talk.receive_data(frame_of(request(good(codec=codec)), 9, 7, "tests"))
+    talk.step(harness.now, 0)
+    assert talk.staged == 1
+    assert not harness.broker.works
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_that_was_sent_before_is_answered_as_it_was(harness: Harness, codec: Codec) -> None:
+    def numbered(sequence: int) -> bytes:
+        return bytes(
+            encode_batch(
+                [(b"k", b"v", (), NOW_MS)],
+                codec,
+                producer_id=ProducerId(5),
+                producer_epoch=ProducerEpoch(0),
+                base_sequence=sequence,
+            )
+        )
+
+    offsets = [produce(harness, numbered(sequence))[0].base_offset for sequence in (0, 1, 1, 0, 2)]
+    assert offsets == [0, 1, 1, 0, 2]
+
+
+def test_a_wrong_greatest_time_is_mended_in_the_log(harness: Harness) -> None:
+    one = Batch.checked(bytearray(good()))
+    one.stamp_max_timestamp(TimestampMs(NOW_MS + 10**10))
+    assert produce(harness, bytes(one.view))[0].error_code == ErrorCode.NONE
+    log = harness.broker.partitions[TopicPartition(NAME, 0)].log
+    stored = Batch.verified(log.segments[0].file.pread(0, 1 << 20))
+    assert stored.max_timestamp == NOW_MS
+
+
+# Of a compacted topic, with and without the option.
+
+
+@pytest.fixture(params=["header", "records"])
+def compacted(tmp_path: Path, request: pytest.FixtureRequest) -> Harness:
+    made = Harness(tmp_path, odradek_record_validation=request.param)
+    create(made, 2, **COMPACT)
+    return made
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_records_without_a_key_are_named(compacted: Harness, codec: Codec) -> None:
+    records: list[RecordIn] = [(key, b"v", (), NOW_MS) for key in (b"a", None, b"", None)]
+    (refused,) = produce(compacted, encode_batch(records, codec))
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    sentence = "Compacted topic cannot accept message without key in topic partition t-0."
+    assert [(one.batch_index, one.batch_index_error_message) for one in refused.record_errors] == [
+        (1, sentence),
+        (3, sentence),
+    ]
+    assert "2 record errors in total" in (refused.error_message or "")
+
+
+def test_the_others_of_a_request_are_taken(compacted: Harness) -> None:
+    for _ in range(3):
+        taken, refused = produce(compacted, good(), good(key=None))
+        assert taken.error_code == ErrorCode.NONE
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert [one.batch_index for one in refused.record_errors] == [0]
+
+
+def test_an_answer_names_no_more_than_it_has_room_for(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    create(harness, 150, **COMPACT)
+    batch = bytes(encode_batch([(None, b"", (), NOW_MS)] * 20))
+    alone = bytes(encode_batch([(None, b"", (), NOW_MS)] * (RECORD_ERRORS_MAX + 1)))
+    assert len(produce(harness, alone)[0].record_errors) == RECORD_ERRORS_MAX
+    for count in (5, 150):
+        answers = produce(harness, *[batch] * count)
+        assert sum(len(one.record_errors) for one in answers) <= RECORD_ERRORS_MAX
+        assert all(one.record_errors for one in answers)
+
+
+@pytest.mark.parametrize(
+    "first", [{"odradek_record_validation": "records"}, {"compression_type": "lz4"}], ids=["read", "packed"]
+)
+def test_the_configuration_counts_that_the_topic_has_by_then(tmp_path: Path, first: dict[str, str]) -> None:
+    """A batch that a thread has looked into when the topic was not compacted does not get in without a key."""
+    harness = Harness(tmp_path, message_max_bytes="10000000")
+    create(harness, **first)
+    for key, code in ((None, ErrorCode.INVALID_RECORD), (b"k", ErrorCode.NONE)):
+        talk = harness.talk()
+        talk.receive_data(frame_of(request(good(LARGE, key=key)), 9, 7, "tests"))
+        talk.step(harness.now, 0)
+        (work,) = harness.broker.works
+        work.run()
+        harness.broker.works.clear()
+        for partition in harness.broker.partitions.values():
+            partition.configs = harness.configs.for_topic({"cleanup.policy": "compact"})
+        work.ended()
+        harness.go_on(talk)
+        answer = harness.decoded(talk.data_to_send(), 9, ProduceResponse).responses[0].partition_responses[0]
+        assert answer.error_code == code
+        for partition in harness.broker.partitions.values():
+            partition.configs = harness.configs.for_topic({k.replace("_", "."): v for k, v in first.items()})
+
+
+def _batches() -> Iterator[bytes]:
+    """Of each codec, as small as can be, and with as many records as fit."""
+    for codec in Codec:
+        yield bytes(encode_batch([(b"", b"", (), NOW_MS)], codec))
+        yield bytes(encode_batch([(b"", b"", (), NOW_MS)] * 4_000, codec))
+
+
+@pytest.mark.parametrize("batch", list(_batches()), ids=lambda batch: f"{len(batch)} bytes")
+def test_many_partitions_hold_up_nobody(tmp_path: Path, batch: bytes) -> None:
+    harness = Harness(tmp_path, odradek_record_validation="records")
+    create(harness, 90)
+    assert {one.error_code for one in produce(harness, *[batch] * 90)} == {ErrorCode.NONE}
+    harness.longest_ns = 0
+    assert {one.error_code for one in produce(harness, *[batch] * 90)} == {ErrorCode.NONE}
+    assert harness.longest_ns < 20_000_000

@@ -1,0 +1,152 @@
+"""What went wrong in Apache Kafka's recovery over the years, and what a start costs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
+from odradek.log.checkpoints import write_offsets
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
+from odradek.log.log import Log
+from odradek.log.names import LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS
+from odradek.record.batch import iter_batches
+from support.logs import T0, put, stored
+
+T = TopicPartition(TopicName("t"), 0)
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+BATCHES = 60
+
+
+class WatchedDisk(SimDisk):
+    """Notes which files are read from."""
+
+    def __init__(self, folders: SimDisk) -> None:
+        super().__init__()
+        self.folders = folders.folders
+        self.read_from: dict[str, int] = {}
+
+    def count(self, path: str, *, is_read: bool = False) -> None:
+        super().count(path, is_read=is_read)
+        if is_read:
+            name = path.rpartition("/")[2]
+            self.read_from[name] = self.read_from.get(name, 0) + 1
+
+
+def opened(disk: SimDisk) -> LogDirectory:
+    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG)
+
+
+def filled(disk: SimDisk) -> LogDirectory:
+    directory = opened(disk)
+    log = directory.create(T, None, CONFIG, T0)
+    for number in range(BATCHES):
+        put(log, b"%d" % number * 10, epoch=number // 40)
+    assert len(log.segments) > 4
+    return directory
+
+
+def offsets(log: Log) -> list[int]:
+    return [first for first, _ in stored(log)]
+
+
+def test_epoch_0_is_recovered_as_any_other() -> None:
+    """S14, KAFKA-10432."""
+    disk = SimDisk()
+    filled(disk).abandon()
+    disk.unlink(f"/data/t-0/{LEADER_EPOCHS}")
+    log = opened(disk.kill()).logs[T]
+    assert log.epochs.entries == [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(1), Offset(40))]
+
+
+@pytest.mark.parametrize("point", [0, 1, 30, BATCHES, BATCHES + 1000])
+@pytest.mark.parametrize("start", [0, 1, 30])
+def test_checkpoints_from_another_time(point: int, start: int) -> None:
+    """S7, S15, KAFKA-10101: below the log, inside a segment, beyond the end.  A scan alone makes nothing safe."""
+    disk = SimDisk()
+    filled(disk).abandon()
+    write_offsets(disk, f"/data/{RECOVERY_POINTS}", {T: Offset(point)})
+    write_offsets(disk, f"/data/{LOG_STARTS}", {T: Offset(start)})
+    directory = opened(disk.kill())
+    log = directory.logs[T]
+    assert log.recovery_point == min(point, BATCHES), "it passes no end, and moves with a sync, not with a scan"
+    assert (log.start_offset, log.end_offset) == (start, BATCHES)
+    assert [one for one in offsets(log) if one >= start] == list(range(start, BATCHES))
+    told = [problem for problem in directory.problems if "had been synced up to" in problem]
+    assert bool(told) == (point > BATCHES)
+    log.flush()
+    assert log.recovery_point == BATCHES
+    directory.close(T0)
+    assert opened(disk.kill()).logs[T].recovery_point == BATCHES
+
+
+def test_a_start_beyond_the_end_begins_anew_there() -> None:
+    """S7: the log was cut after its start had moved."""
+    disk = SimDisk()
+    filled(disk).abandon()
+    write_offsets(disk, f"/data/{LOG_STARTS}", {T: Offset(BATCHES + 5)})
+    log = opened(disk.kill()).logs[T]
+    assert (log.start_offset, log.end_offset, log.recovery_point) == (BATCHES + 5,) * 3
+    put(log, b"goes on")
+    assert offsets(log) == [BATCHES + 5]
+
+
+@pytest.mark.parametrize("size", [1, 80, 100, 150, 333, 999, 1000, 1001, 5000])
+def test_a_read_ends_with_its_segment(size: int) -> None:
+    """S17: what fits behind it comes with the next read, and nothing is left out in between."""
+    log = filled(SimDisk()).logs[T]
+    found: list[int] = []
+    while len(found) < BATCHES:
+        piece = log.read(Offset(len(found)), size, log.end_offset)
+        (segment,) = (one for one in log.segments if one.path == piece.file.path)
+        assert piece.position + piece.size <= segment.size
+        found += [one.base_offset for one in iter_batches(piece.read())]
+    assert found == list(range(BATCHES))
+
+
+def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
+    """And after a clean stop the end of the last segment alone."""
+    disk = SimDisk()
+    directory = filled(disk)
+    log = directory.logs[T]
+    log.flush()
+    directory.checkpoint_now()
+    for number in range(20):
+        put(log, b"%d" % number * 10)
+    segments = [one.name for one in log.segments]
+    synced = next(number for number, one in enumerate(log.segments[1:]) if one.base_offset >= log.recovery_point)
+    directory.abandon()
+    watched = WatchedDisk(disk.kill())
+    directory = opened(watched)
+    read = {name for name in watched.read_from if name.endswith(".log")}
+    assert read == set(segments[synced:]), "the segment with the recovery point, and what came later"
+    assert 2 <= len(read) < len(segments) - 2
+    directory.close(T0)
+    watched = WatchedDisk(watched.kill())
+    assert opened(watched).logs[T].end_offset == BATCHES + 20
+    assert {name for name in watched.read_from if name.endswith(".log")} == {segments[-1]}
+
+
+def test_what_a_failed_sync_left_in_memory_is_written_again() -> None:
+    """The next process sees it, serves it, and says that it is safe: then it has to be on the disk."""
+    disk = SimDisk()
+    directory = filled(disk)
+    directory.logs[T].flush()
+    directory.checkpoint_now()
+    disk.sync_directory("")
+    disk.drops_unsynced = disk.caches_dropped = True
+    put(directory.logs[T], b"in memory alone")
+    disk.fails_to_sync = True
+    with pytest.raises(DiskFailed):
+        directory.logs[T].flush()
+    directory.abandon()
+    survivor = disk.kill()
+    log = opened(survivor).logs[T]
+    assert log.end_offset == BATCHES + 1
+    log.flush()
+    for seed in range(5):
+        assert opened(survivor.crash(Random(seed))).logs[T].end_offset == BATCHES + 1
