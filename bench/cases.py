@@ -13,6 +13,7 @@ TARGETS: dict[str, tuple[str, dict[str, str]]] = {
     "odradek": ("odradek", {}),
     "odradek-unsynced": ("odradek", {"flush.messages": "9223372036854775807"}),
     "odradek-relaxed": ("odradek-relaxed", {}),
+    "odradek-validated": ("odradek", {"odradek.record.validation": "records"}),
     "kafka": ("kafka", {}),
     "kafka-synced": ("kafka", {"flush.messages": "1"}),
     "kafka-strict": ("kafka-strict", {}),
@@ -20,11 +21,13 @@ TARGETS: dict[str, tuple[str, dict[str, str]]] = {
 }
 PLAIN = ("odradek", "kafka", "bound")
 ACKS_ALL = ("odradek-unsynced", "kafka", "odradek", "kafka-synced")
+VALIDATED = ("odradek", "odradek-validated")
 COORDINATED = ("odradek-relaxed", "kafka", "odradek", "kafka-strict")
 GROUPS = (
     "start",
     "small",
     "produce",
+    "validated",
     "consume",
     "latency",
     "partitions",
@@ -69,7 +72,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    records = [*_small(), *_produce(), *_consume(), *_latency(), *_partitions(), *_many(), *_sessions()]
+    records = [*_small(), *_produce(), *_validated(), *_consume(), *_latency(), *_partitions(), *_many(), *_sessions()]
     return [*_start(), *records, *_librdkafka(), *_groups(), *_commits(), *_idempotent(), *_transactions()]
 
 
@@ -115,6 +118,31 @@ def _produce() -> Iterator[Case]:
             partitions=clients,
             is_quick=clients == 1,
         )
+
+
+def _validated() -> Iterator[Case]:
+    shapes = {
+        "100 B, one a batch": (100, 1),
+        "100 B, batches of 16 KiB": (100, SMALL_BATCH_BYTES),
+        "100 B, batches of 1 MB": (100, LARGE_BATCH_BYTES),
+        "10 KiB, batches of 1 MB": (10_240, LARGE_BATCH_BYTES),
+    }
+    for name, (value_bytes, batch_bytes) in shapes.items():
+        for codec in ("none", "lz4", "zstd"):
+            for clients in (1, 6):
+                yield Case(
+                    "validated",
+                    f"{name}{_codec(codec)}{_producers(clients)}",
+                    "produce",
+                    VALIDATED,
+                    value_bytes=value_bytes,
+                    batch_bytes=batch_bytes,
+                    codec=codec,
+                    clients=clients,
+                    partitions=clients,
+                    window=50 if batch_bytes == 1 else IN_FLIGHT,
+                    is_quick=codec != "zstd" and clients == 1 and value_bytes == 100,
+                )
 
 
 def _consume() -> Iterator[Case]:

@@ -21,6 +21,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
+from odradek.base.units import INT32_MAX
 from odradek.record import arrow, arrow_encode
 from odradek.record import kernels as package
 from odradek.record import survey as surveying
@@ -29,6 +30,7 @@ from odradek.record.arrow_encode import RowEncoder
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.compression import Codec
 from odradek.record.kernels.decode import COMPILED
+from odradek.record.unpack import unpack
 
 BATCHES = 16
 BATCH_BYTES = 1_000_000
@@ -85,7 +87,7 @@ def measure(size: int, codec: Codec, batches: int, seconds: float) -> tuple[floa
 
     def survey() -> int:
         for batch in iter_batches(log):
-            surveying.survey(batch)
+            surveying.survey(batch, unpack(batch, INT32_MAX))
         return batches * len(values)
 
     return decoded, rate(encode, seconds), rate(survey, seconds)

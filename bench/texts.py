@@ -6,6 +6,7 @@ TITLES = {
     "start": "Start, memory, first seconds",
     "small": "One small record per request",
     "produce": "Produce",
+    "validated": "Produce, with every record read",
     "consume": "Consume",
     "latency": "From producer to consumer",
     "partitions": "Many partitions",
@@ -33,6 +34,10 @@ Requests of one batch of about 1 MB before compression (librdkafka's limit; the 
 default of 16 KiB), five in flight on each connection. Half of each value is random. With six producers each has a
 partition of its own. `synced` means: on disk before the answer. Odradek does so by default when acks=all and there is
 no follower, and Kafka when told with flush.messages=1; without `synced` neither does.""",
+    "validated": """
+The same requests to a topic with `odradek.record.validation=records` (`odradek-validated`), where each batch is
+unpacked and all of its records are read, as Kafka does, and to one without. acks=1, five in flight on each connection,
+and 50 where each record has a batch of its own.""",
     "consume": """
 Batches of 64 KiB, at most 1 MiB for each partition and fetch (the consumer's default), one fetch in flight for each
 connection. Hot is read from the page cache, again and again; cold is read once, after the segment files were written

@@ -1,0 +1,209 @@
+"""How fast a log is compacted, in how much memory, and what other producers feel of it meanwhile.
+
+    python bench/compaction.py [--targets odradek,kafka] [--keys 10000000] [--records 20000000] [--batch 1000]
+
+A topic is filled with keys drawn at random, then its dirty ratio is altered so that the cleaner takes it up; a producer
+of another topic sends small records on a schedule before that and meanwhile.  It is over when every segment but the
+active one is another file, under its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import frames
+import measure
+from brokers import BROKERS, Broker, new_topic
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+SETTINGS = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "0"}
+SEGMENT_BYTES = 64 << 20
+CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "segment.bytes": str(SEGMENT_BYTES)}
+ALONE_SECONDS = 10
+SECONDS_MAX = 900
+REQUEST_SECONDS_MAX = 60
+LOOK_SECONDS = 0.05
+
+
+def started(name: str, folder: Path) -> Broker:
+    kind = BROKERS[name]
+    broker = type(f"Compacting{kind.__name__}", (kind,), {"settings": SETTINGS})(folder / name)
+    broker.start()
+    return broker
+
+
+def fill(broker: Broker, topic: str, arguments: argparse.Namespace) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{broker.port}",
+            "linger.ms": 20,
+            "batch.num.messages": arguments.batch,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "compression.type": arguments.codec,
+        }
+    )
+    draw, value = random.Random(1), random.Random(2).randbytes(arguments.value)
+    for _ in range(arguments.records):
+        key = b"key-%012d" % draw.randrange(arguments.keys)
+        while True:
+            try:
+                producer.produce(topic, value, key)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(SECONDS_MAX)
+
+
+def size_mb(broker: Broker, topic: str) -> float:
+    return sum(path.stat().st_size for path in broker.data.glob(f"{topic}-0/*.log")) / 1e6
+
+
+def sealed(broker: Broker, topic: str) -> set[int]:
+    """Returns the inodes of all segments but the active one."""
+    paths = sorted(broker.data.glob(f"{topic}-0/*.log"))
+    return {path.stat().st_ino for path in paths[:-1]}
+
+
+def is_over(broker: Broker, topic: str, before: set[int]) -> bool:
+    try:
+        is_replaced = not before & sealed(broker, topic)
+    except FileNotFoundError:  # It was renamed this moment.
+        return False
+    folder = broker.data / f"{topic}-0"
+    return is_replaced and not any(path.suffix in (".cleaned", ".swap") for path in folder.iterdir())
+
+
+def active_base(broker: Broker, topic: str) -> int:
+    return max(int(path.stem) for path in broker.data.glob(f"{topic}-0/*.log"))
+
+
+def begin(broker: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+    entry = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(REQUEST_SECONDS_MAX)
+
+
+def send(
+    port: int, frame: bytes, rate: int, over: Event, found: multiprocessing.Queue[list[tuple[float, int]]]
+) -> None:
+    """One record after the other, on a schedule; one that is late is counted from when it was due."""
+    connection = socket.create_connection(("127.0.0.1", port), REQUEST_SECONDS_MAX)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    samples, start, answered, number = [], time.monotonic(), 0.0, 0
+    while not over.is_set():
+        due = start + number / rate
+        time.sleep(max(due - time.monotonic(), 0))
+        since = due if answered > due else time.monotonic()
+        connection.sendall(frame)
+        size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+        connection.recv(size, socket.MSG_WAITALL)
+        answered = time.monotonic()
+        samples.append((answered - since, 1))
+        number += 1
+    found.put(samples)
+
+
+@contextmanager
+def paced(broker: Broker, topic: str, rate: int, into: dict[str, float], name: str) -> Iterator[None]:
+    fork = multiprocessing.get_context("fork")
+    over, found = fork.Event(), fork.Queue()
+    frame = frames.produce(topic, 0, 1, frames.batch(100, 1).data)
+    process = fork.Process(target=send, args=(broker.port, frame, rate, over, found), daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        over.set()
+        samples = found.get(timeout=REQUEST_SECONDS_MAX)
+        process.join()
+    for quantile, microseconds in measure.quantiles(samples[rate // 10 :]).items():
+        into[f"{name}_{quantile}_us"] = microseconds
+    into[f"{name}_max_us"] = round(max(sample for sample, _ in samples) * 1e6, 1)
+
+
+@contextmanager
+def peak(broker: Broker, into: dict[str, float]) -> Iterator[None]:
+    over = threading.Event()
+    seen = [broker.resident_mb()]
+    into["rss_before_mb"] = round(seen[0], 1)
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            seen.append(broker.resident_mb())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        into["rss_peak_mb"] = round(max(seen), 1)
+
+
+def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
+    topic, other, numbers = new_topic(), new_topic(), dict[str, float]()
+    broker.create(topic, 1, CONFIGS)
+    broker.create(other, 1, {})
+    fill(broker, topic, arguments)
+    size = size_mb(broker, topic)
+    with paced(broker, other, arguments.rate, numbers, "alone"):
+        time.sleep(ALONE_SECONDS)
+    before, records = sealed(broker, topic), active_base(broker, topic)
+    cpu, begun = broker.cpu_seconds(), time.monotonic()
+    with paced(broker, other, arguments.rate, numbers, "meanwhile"), peak(broker, numbers):
+        begin(broker, topic)
+        while not is_over(broker, topic, before):
+            if time.monotonic() > begun + SECONDS_MAX:
+                raise RuntimeError("it is not compacted")
+            time.sleep(LOOK_SECONDS)
+        seconds = time.monotonic() - begun
+    numbers["seconds"] = round(seconds, 2)
+    numbers["mb_per_s"] = round(size / seconds, 1)
+    numbers["krecords_per_s"] = round(records / seconds / 1000, 1)
+    numbers["cpu_s"] = round(broker.cpu_seconds() - cpu, 2)
+    numbers["left_mb"] = round(size_mb(broker, topic), 1)
+    broker.delete(topic)
+    return numbers
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--targets", default="odradek,kafka")
+    parser.add_argument("--keys", type=int, default=10_000_000)
+    parser.add_argument("--records", type=int, default=20_000_000)
+    parser.add_argument("--value", type=int, default=100, help="bytes of a value")
+    parser.add_argument("--batch", type=int, default=1000, help="records in a batch, at most")
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--rate", type=int, default=500, help="records a second of the other producer")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="odradek-compaction-") as folder:
+        for name in arguments.targets.split(","):
+            broker = started(name, Path(folder))
+            try:
+                for column, number in sorted(measured(broker, arguments).items()):
+                    print(f"{name:8} {column:24} {number}", flush=True)
+            finally:
+                broker.stop()
+            shutil.rmtree(broker.folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
