@@ -47,7 +47,9 @@ class CleanedSegments:
         bytes_max, offset_max = self.room
         if len(data) > bytes_max or last_offset > offset_max:
             self.write()
-            self._begin(base_offset)
+            # From where the last ends: a source between the two would be in neither, for a start that swaps them.  Only
+            # a segment of its own can have offsets that are so far apart (_grouped), and there is none between.
+            self._begin(base_offset if last_offset > offset_max else Offset(self.last_offset + 1))
         self._pieces.append(data)
         self._ends_at += len(data)
         self.size += len(data)

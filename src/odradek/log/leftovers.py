@@ -87,11 +87,16 @@ def _finish_compaction(disk: Disk, directory: str, names: Iterable[str]) -> None
         for name, _ in [one for one in incomplete if one[1][2] == suffix]:
             disk.unlink(f"{directory}/{name}")
         disk.sync_directory(directory)
-    logs = [parsed[0] for _, parsed in swaps if parsed[1] == LOG]
-    if logs:
-        end = max(_end_of(disk, f"{directory}/{segment_stem(base)}{LOG}{SWAP}", base) for base in logs)
+    # Each by itself: between two of them may lie segments that stay, or were swapped already.
+    ends = {
+        parsed[0]: _end_of(disk, f"{directory}/{segment_stem(parsed[0])}{LOG}{SWAP}", parsed[0])
+        for _, parsed in swaps
+        if parsed[1] == LOG
+    }
+    if ends:
         for name, parsed in files:
-            if not parsed[2] and parsed[1] in SEGMENT_SUFFIXES and min(logs) <= parsed[0] < end:
+            is_segment = not parsed[2] and parsed[1] in SEGMENT_SUFFIXES
+            if is_segment and any(base <= parsed[0] < end for base, end in ends.items()):
                 disk.unlink(f"{directory}/{name}")
         disk.sync_directory(directory)  # Or a power failure may leave a source beside what it became.
     # An index .swap whose log has its name already belongs to that, since logs go first.

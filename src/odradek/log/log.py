@@ -473,8 +473,6 @@ class Log:
     def begin_flush(self) -> Flush:
         """Returns a flush of all that was appended so far, with the sealed segments' indexes and new file names."""
         self._owed.settle()
-        if self._active.may_have_lost_writes:
-            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.directory)
         self._flushing = [flush for flush in self._flushing if not flush.was_put_off]
         files, paths, directories = [], [], []
         for segment in self._unsynced:

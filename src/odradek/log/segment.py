@@ -80,7 +80,6 @@ class Segment:
         self._recent_positions = array("q")
         self._hints: dict[int, int] = {}
         self.damages: list[Damage] = []  # Found so far, ascending.
-        self.may_have_lost_writes = False  # Of what was not synced; only the next start finds out.
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: Offset, now_ms: TimestampMs, config: LogConfig) -> Segment:
@@ -542,12 +541,7 @@ class Segment:
         """Cuts the .log file, and syncs: bytes that a crash brought back could be taken for a later append's end."""
         assert 0 <= position <= self.size, "nothing is added by a cut"
         self.file.truncate(position)
-        try:
-            self.file.sync()
-        except DiskFailed as failed:
-            # The kernel may have dropped what was appended before, and a later sync does not tell.
-            self.may_have_lost_writes |= not failed.is_out_of_files
-            raise
+        self.file.sync()
         self.size = position
         self._overhang = False
         self.damages = [damage for damage in self.damages if damage.start < position]

@@ -9,11 +9,13 @@ from random import Random
 import pytest
 from simdisk import SimDisk
 
-from odradek.base.units import Offset, TimestampMs
+from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
-from support.cleaning import Seen, Writer, batches_of, committed, compact, latest
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from support.cleaning import Seen, Writer, batches_of, begin, committed, compact, latest
 from support.logs import T0
 
 DIRECTORY = "/d/t-0"
@@ -180,3 +182,26 @@ def test_a_call_that_fails_leaves_a_log_that_goes_on(seed: int) -> None:
     log.reap(now)
     check_same(before, committed(log), log.cleaned_to)
     check_reopened(disk.kill(), log, before, log.cleaned_to)
+
+
+def test_a_segment_between_two_that_are_swapped_is_not_taken_for_their_source() -> None:
+    """Nothing of it had to change, so it stays as it is; a start that finishes the others' swaps leaves it alone."""
+    config = LogConfig(cleanup_compact=True, cleanup_delete=False, segment_bytes=2_000, delete_retention_ms=DAY)
+    disk, log = new_log(config)
+    for keys in ([b"a", b"a"], [b"b", b"c"], [b"d", b"d"]):
+        for key in keys:
+            raw = encode_batch([(key, bytes(900), (), T0)])
+            log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T0)
+        log.roll(T0)
+    log.flush(T0)
+    before = committed(log)
+    cleaning, _ = begin(log, T0)
+    cleaning.build_map(lambda _: None)
+    changed = []
+    while not cleaning.is_over:
+        group = cleaning.clean(lambda _: None)
+        changed.append(bool(group.segments))
+        if group.segments:
+            assert log.swap_in([one.segment for one in group.sources], group.segments, T0)
+    assert changed == [True, False, True]
+    check_reopened(disk.kill(), log, before, log.end_offset)
