@@ -179,7 +179,7 @@ def test_a_header_cut_short(client: RawClient, header: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(999, 0), (-1, 0), (METADATA, 99), (METADATA, -1), (0, 2), (44, 0), (4, 0)]
+    ("key", "version"), [(999, 0), (-1, 0), (METADATA, 99), (METADATA, -1), (0, 2), (45, 0), (4, 0)]
 )
 def test_an_api_or_a_version_that_nobody_speaks(client: RawClient, key: int, version: int) -> None:
     client.send(raw_frame(key, version, b"\0" * 20))
