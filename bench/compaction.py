@@ -72,13 +72,13 @@ def size_mb(broker: Broker, topic: str) -> float:
     return sum(path.stat().st_size for path in broker.data.glob(f"{topic}-0/*.log")) / 1e6
 
 
-def sealed(broker: Broker, topic: str) -> set[int]:
-    """Returns the inodes of all segments but the active one."""
+def sealed(broker: Broker, topic: str) -> set[tuple[int, int]]:
+    """Returns inode and size of all segments but the active one; inodes alone are used again."""
     paths = sorted(broker.data.glob(f"{topic}-0/*.log"))
-    return {path.stat().st_ino for path in paths[:-1]}
+    return {(path.stat().st_ino, path.stat().st_size) for path in paths[:-1]}
 
 
-def is_over(broker: Broker, topic: str, before: set[int]) -> bool:
+def is_over(broker: Broker, topic: str, before: set[tuple[int, int]]) -> bool:
     try:
         is_replaced = not before & sealed(broker, topic)
     except FileNotFoundError:  # It was renamed this moment.
