@@ -106,9 +106,13 @@ def _java(version: str, main_class: str, *arguments: str, level: str, folder: Pa
 
 def run_tool(folder: Path, main_class: str, *arguments: str, version: str = VERSION) -> str:
     """What the tool printed, both streams; the test fails if it ends with an error.  `folder` is for scratch files."""
-    command = _java(version, main_class, *arguments, level="WARN", folder=folder)
+    return printed(_java(version, main_class, *arguments, level="WARN", folder=folder))
+
+
+def printed(command: list[str]) -> str:
+    """What a tool prints, both streams; the test fails if it ends with an error."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False)
-    assert done.returncode == 0, f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
 

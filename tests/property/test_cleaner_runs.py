@@ -12,13 +12,13 @@ from simdisk import SimDisk
 
 from odradek.base.units import INT32_MAX, TimestampMs
 from odradek.log import cleaned_batches, cleaned_segments, cleaner
-from odradek.log.cleaner import SLOTS_MIN, Cleaning, Uncleanable
+from odradek.log.cleaner import SLOTS_MIN, Uncleanable
 from odradek.log.config import LogConfig
 from odradek.log.log import Log
 from odradek.record import compaction
 from odradek.record.compression import Codec
 from odradek.record.kernels.compact import SLOT_BYTES
-from support.cleaning import Writer, begin
+from support.cleaning import Writer, begin, swap_all
 from support.logs import T0
 from support.record_kernels import LIVES, kernel
 
@@ -111,17 +111,6 @@ def cleaned(log: Log, disk: SimDisk, now: TimestampMs, kind: Kind) -> Made:
     swap_all(log, cleaning, now)
     files = {name: bytes(disk.open(f"{DIRECTORY}/{name}").pread(0, 1 << 24)) for name, _ in disk.entries(DIRECTORY)}
     return Made(cleaning.end, cleaning.dropped_records, cleaning.read_bytes, cleaning.kept_bytes, files)
-
-
-def swap_all(log: Log, cleaning: Cleaning, now: TimestampMs) -> None:
-    while not cleaning.is_over:
-        group = cleaning.clean(lambda _: None)
-        if group.segments:
-            assert log.swap_in([one.segment for one in group.sources], group.segments, now)
-            cleaning.swapped_in()
-    log.cleaned(cleaning.end)
-    log.cleaning = None
-    log.reap(now)
 
 
 def history(kind: Kind) -> list[Made]:

@@ -44,6 +44,12 @@ def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: 
     cleaning, _ = begin(log, now, memory_bytes, io_bytes)
     log.cleaning = cleaning
     cleaning.build_map(lambda _: None)
+    swap_all(log, cleaning, now)
+    return cleaning
+
+
+def swap_all(log: Log, cleaning: Cleaning, now: TimestampMs) -> None:
+    """Cleans every group of a pass whose map is built, and gives all files their names."""
     while not cleaning.is_over:
         group = cleaning.clean(lambda _: None)
         if group.segments:
@@ -52,7 +58,6 @@ def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: 
     log.cleaned(cleaning.end)
     log.cleaning = None
     log.reap(now)
-    return cleaning
 
 
 @dataclass

@@ -6,7 +6,7 @@ Deprecated since KIP-339, since two clients undo each other's changes; Increment
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.config_changes import Key, altered
+from odradek.api.config_changes import Key, altered, told_as
 from odradek.api.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.configs.edits import Operation
@@ -36,17 +36,11 @@ def refuse(call: Call, body: AlterConfigsRequest, code: ErrorCode) -> AlterConfi
     return _answer([_told(resource, Refused(code)) for resource in body.resources])
 
 
+_told = told_as(AlterConfigsResourceResponse)
+
+
 def _keys(resource: AlterConfigsResource) -> list[Key]:
     return [(one.name, Operation.SET, one.value) for one in resource.configs]
-
-
-def _told(resource: AlterConfigsResource, refused: Refused | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if refused is None else refused.code,
-        error_message=None if refused is None else refused.detail or None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
 
 
 def _answer(responses: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:

@@ -85,6 +85,20 @@ def altered(
     return (yield from parked(ended, deadline, len(judged), lambda: _answer(judged, ended, told, answer)))
 
 
+def told_as(kind: Callable[..., Told]) -> Callable[[Resource, Refused | None], Told]:
+    """Returns what makes the answer about one resource, a message of this kind."""
+
+    def told(resource: Resource, refused: Refused | None) -> Told:
+        return kind(
+            error_code=ErrorCode.NONE if refused is None else refused.code,
+            error_message=None if refused is None else refused.detail or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    return told
+
+
 def _judged(
     call: Call, resources: Sequence[R], keys: Callable[[R], list[Key]], replaces_all: bool
 ) -> Parts[tuple[Judged[R], dict[ConfigOwner, ConfigEdit]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.api.config_changes import Key, altered
+from odradek.api.config_changes import Key, altered, told_as
 from odradek.api.outcome import Slices
 from odradek.base.errors import ErrorCode, Refused
 from odradek.wire.api_keys import ApiKey
@@ -31,17 +31,11 @@ def refuse(call: Call, body: IncrementalAlterConfigsRequest, code: ErrorCode) ->
     return _answer([_told(resource, Refused(code)) for resource in body.resources])
 
 
+_told = told_as(AlterConfigsResourceResponse)
+
+
 def _keys(resource: AlterConfigsResource) -> list[Key]:
     return [(one.name, one.config_operation, one.value) for one in resource.configs]
-
-
-def _told(resource: AlterConfigsResource, refused: Refused | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if refused is None else refused.code,
-        error_message=None if refused is None else refused.detail or None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
 
 
 def _answer(responses: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:

@@ -88,7 +88,6 @@ class Cleaning:
         self._options = options
         self._sources = [_source(segment, following) for segment, following in pairwise(log.segments)]
         self._indexes = [one.transactions.copy() for one in log.segments if not one.transactions.is_empty]
-        self._map: OffsetMap | None = None
         self._groups: list[list[Source]] = []  # Those to come, the last first.
         self._batches: CleanedBatches | None = None
         self._publication: Publication | None = None
@@ -110,7 +109,8 @@ class Cleaning:
         found = self._found
         offsets = OffsetMap(self._map_bytes(), self._options.seed)
         with _as_uncleanable():
-            transactions = CleanedTransactions(self._aborted(found.first_dirty))
+            aborted = self._aborted()
+            transactions = CleanedTransactions(one for one in aborted if one.last_offset >= found.first_dirty)
             for source in self._sources:
                 if source.next_base <= found.first_dirty:
                     continue
@@ -120,9 +120,7 @@ class Cleaning:
                     break
                 # Offsets behind the last batch went in an earlier pass, or never were.
                 self.end = min(source.next_base, found.first_uncleanable)
-            aborted = self._aborted(Offset(0))
         assert found.first_dirty <= self.end <= found.first_uncleanable, "a pass covers what may be cleaned"
-        self._map = offsets
         self._batches = CleanedBatches(offsets, self.end, last_batches(self._producers), aborted)
         self._groups = _grouped([one for one in self._sources if one.base_offset < self.end], self._config)[::-1]
 
@@ -160,9 +158,9 @@ class Cleaning:
                     return False
         return True
 
-    def _aborted(self, start: Offset) -> list[Aborted]:
-        """Returns the aborted transactions that end at `start` or later."""
-        return [one for index in self._indexes for one in index.overlapping(start, Offset(INT64_MAX))[0]]
+    def _aborted(self) -> list[Aborted]:
+        """Returns all aborted transactions of the log."""
+        return [one for index in self._indexes for one in index.overlapping(Offset(0), Offset(INT64_MAX))[0]]
 
     # ------------------------------------------------------------------ the segments
 

@@ -66,6 +66,14 @@ def keep_house(harness: Harness, rounds: int = 5) -> None:
         harness.keep_house()
 
 
+def begun(harness: Harness) -> Clean:
+    """One round; returns the first step of the only pass that has begun."""
+    passed(harness, 60)
+    harness.keep_house_in_pieces()
+    (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    return step
+
+
 def steps(harness: Harness) -> list[str]:
     """One round; returns the topics whose passes have begun, which nobody carries out."""
     passed(harness, 60)
@@ -243,9 +251,7 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> Non
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
-    passed(harness, 60)
-    harness.keep_house_in_pieces()
-    (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    step = begun(harness)
     harness.broker.cleaned(step.run(lambda _: None), harness.now)
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
     for _ in harness.broker._drop(TopicName("table"), harness.now):
@@ -261,9 +267,7 @@ def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     partition = create(harness, "table")
     write(harness, partition, keys=10, times=3)
-    passed(harness, 60)
-    harness.keep_house_in_pieces()
-    (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
+    step = begun(harness)
     harness.broker.cleaner.stop()
     assert step.cleaning.is_withdrawn
     harness.broker.cleaned(step.run(lambda _: None), harness.now)
