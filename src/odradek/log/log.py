@@ -383,11 +383,8 @@ class Log:
             start = segment.locate(offset)
             if start is not None:
                 found = self._slice(segment, start, max_bytes, upto, number)
-                if (
-                    segment is self._active
-                    or not _is_hollow(found, segment)
-                    or self.segments[number + 1].base_offset >= upto
-                ):
+                is_last = segment is self._active or self.segments[number + 1].base_offset >= upto
+                if is_last or not _is_hollow(found, segment):
                     return found
             number += 1  # The rest of that segment was compacted away.
         return EMPTY_SLICE
@@ -776,7 +773,7 @@ class Log:
         The open segment is rolled if it is one of them.  Raises DiskFailed.
         """
         bounds = Bounds(self.start_offset, self.end_offset, high_watermark)
-        count = expired_segments(self.disk, self.segments, self.config, now_ms, bounds)
+        count = expired_segments(self.segments, self.config, now_ms, bounds)
         if not count:
             return None
         if count == len(self.segments):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk
 from odradek.log.segment import Segment
 
 
@@ -23,9 +22,7 @@ class Bounds(NamedTuple):
     high_watermark: Offset
 
 
-def expired_segments(
-    disk: Disk, segments: Sequence[Segment], config: LogConfig, now_ms: TimestampMs, bounds: Bounds
-) -> int:
+def expired_segments(segments: Sequence[Segment], config: LogConfig, now_ms: TimestampMs, bounds: Bounds) -> int:
     """Returns how many segments, from the oldest on, may be deleted; the open one counts only if it is not empty."""
     surplus = sum(segment.size for segment in segments) - config.retention_bytes
     by_size = config.cleanup_delete and config.retention_bytes >= 0
@@ -39,13 +36,13 @@ def expired_segments(
         if not (
             (following is not None and upper <= bounds.start_offset)
             or (by_size and surplus >= 0)
-            or (by_age and now_ms - newest(disk, segment) > config.retention_ms)
+            or (by_age and now_ms - newest(segment) > config.retention_ms)
         ):
             return number
     return len(segments)
 
 
-def newest(disk: Disk, segment: Segment) -> TimestampMs:
+def newest(segment: Segment) -> TimestampMs:
     """Returns a segment's greatest timestamp; without any, when its file was last written."""
     timestamp = segment.largest()[0]
     return timestamp if timestamp >= 0 else segment.modified_ms()

@@ -13,7 +13,6 @@ from odradek.app.segment_fate import NEXT_CHECK, Bounds, Fate, Retention, age_te
 from odradek.app.segment_files import SegmentFacts
 from odradek.base.units import DAY_MS, HOUR_MS, Offset, TimestampMs
 from odradek.log.config import LogConfig
-from odradek.log.disk import RealDisk
 from odradek.log.retention import Bounds as LogBounds
 from odradek.log.retention import expired_segments
 from odradek.log.segment import Segment
@@ -151,7 +150,7 @@ def test_as_many_are_due_as_retention_deletes(
     )
     stubs = [Stub(one.base_offset, one.size, one.newest) for one in facts]
     bounds = LogBounds(Offset(start), Offset(end), Offset(high_watermark))
-    count = expired_segments(RealDisk(), cast("list[Segment]", stubs), config, TimestampMs(NOW), bounds)
+    count = expired_segments(cast("list[Segment]", stubs), config, TimestampMs(NOW), bounds)
     assert due == [NEXT_CHECK in fate.why for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)]
     assert due == [True] * count + [False] * (len(facts) - count)
 
