@@ -88,8 +88,18 @@ def no_file() -> RealFile:
     return RealFile(writing, "/a/pipe")
 
 
+others: set[threading.Thread] = set()  # Of brokers that other tests left running in this process.
+
+
+@pytest.fixture(autouse=True)
+def others_are_known() -> None:
+    others.update(threading.enumerate())
+
+
 def of_us() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("odradek-sync")]
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("odradek-sync") and thread not in others
+    ]
 
 
 @on_loop
