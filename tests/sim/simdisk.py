@@ -259,6 +259,10 @@ class SimDisk:
 
     # What the test does to it.
 
+    def pending_names(self, directory: str) -> list[Change]:
+        """Returns the changes of names in a directory that are not synced."""
+        return list(self.folders[directory].pending) if directory in self.folders else []
+
     def kill(self) -> SimDisk:
         """Returns the disk after the process alone has died, with its locks."""
         survivor = SimDisk()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.base.units import Offset, TimestampMs
+from odradek.log import leftovers
 from odradek.log.cleanable import Cleanable, cleanable
 from odradek.log.cleaned_batches import CleanedBatches
 from odradek.log.cleaned_segments import CleanedSegments
@@ -19,7 +20,7 @@ from odradek.log.swap import Publication, Swap, ViewedDisk
 from odradek.record.batch import Batch
 from odradek.record.compaction import BatchFilter, Rules
 from odradek.record.crc import Buffer
-from sim import logplay
+from sim import logcompaction
 from sim.logplay import LogPlay, failure
 
 Breaks = Callable[[pytest.MonkeyPatch], None]
@@ -136,7 +137,7 @@ def cleans_open_transactions(patch: pytest.MonkeyPatch) -> None:
         found = cleanable(log, now, high_watermark)
         return found._replace(first_uncleanable=max(upper, found.first_uncleanable))
 
-    patch.setattr(logplay, "cleanable", all_of_it)
+    patch.setattr(logcompaction, "cleanable", all_of_it)
 
 
 def notes_the_end_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +156,14 @@ def leaves_what_a_failed_pass_made(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Publication, "take_back", lambda self: None)
 
 
+def replaces_one_segment_too_many(patch: pytest.MonkeyPatch) -> None:
+    """A start that ends a swap takes the segment behind the sources for one of them, and leaves a hole."""
+    end_of = leftovers._end_of
+    patch.setattr(leftovers, "_end_of", lambda disk, path, base: Offset(end_of(disk, path, base) + 1))
+
+
 BROKEN = [
+    replaces_one_segment_too_many,
     swaps_without_a_sync,
     publishes_the_first_first,
     keeps_no_end,

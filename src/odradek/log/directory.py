@@ -132,6 +132,7 @@ class LogDirectory:
         self._compacted: Offsets = {}  # By Kafka: how far.
         self._loaded: dict[str, Offsets] = {}  # What the checkpoints said at the start.
         self._written: dict[str, Offsets] = {}
+        self._named: set[TopicPartition] = set()  # By a checkpoint on the disk, or one that may come back.
         self._last_checkpoint: Checkpoint | None = None
         self._starts: StartsWrite | None = None  # It is under way.
         self._promised: Offsets = {}  # Log starts that are on the disk, or will be, before the logs know of them.
@@ -215,6 +216,7 @@ class LogDirectory:
             offsets = {}
         self._loaded[name] = offsets
         self._written[name] = offsets
+        self._named.update(offsets)
         return dict(offsets)
 
     def _read_segments(self) -> None:
@@ -330,8 +332,8 @@ class LogDirectory:
         return f"{self.path}/{partition}"
 
     def _is_written(self, partition: TopicPartition) -> bool:
-        """True if a checkpoint names the partition."""
-        return any(partition in written for written in list(self._written.values()))
+        """True if a checkpoint may name the partition, also after a power failure."""
+        return partition in self._named
 
     def assign_topic_id(self, partition: TopicPartition, topic_id: Uuid) -> None:
         """Gives a topic id to a log without one (empty, or from before Kafka 2.8), durably, as it may have records."""
@@ -499,6 +501,7 @@ class LogDirectory:
         if not changed:
             return None
         self._written |= changed
+        self._named.update(*changed.values())
         self._last_checkpoint = Checkpoint(self._disk, self.path, changed, self._turns)
         return self._last_checkpoint
 
@@ -527,6 +530,7 @@ class LogDirectory:
             offsets = self._log_starts()
             offsets.update({p: start for p, start in self._loaded[names.LOG_STARTS].items() if p in self.offline})
         offsets = self._written[names.LOG_STARTS] = offsets | self._promised
+        self._named.update(starts)
         self._starts = StartsWrite(self._disk, self.path, offsets, self._turns)
         return self._starts
 
@@ -550,6 +554,7 @@ class LogDirectory:
         assert checkpoint is not None, "nothing counts as written"
         checkpoint.run()
         self._disk.sync_directory(self.path)
+        self._named = {partition for offsets in self._written.values() for partition in offsets}
 
     def begin_close(self, now_ms: TimestampMs) -> list[Closing]:
         """Returns the close of each log, which may be run in threads before close(); close() runs the others."""

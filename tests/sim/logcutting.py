@@ -1,0 +1,114 @@
+"""Cuts the log at either end, and deletes it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from odradek.base.units import Offset
+from odradek.log.disk import DiskFailed
+from sim.logmodel import Broken, Model
+from sim.logstate import NAME
+from sim.logwriting import WrittenLog
+from support.cleaning import batches_of
+
+
+class CutLog(WrittenLog):
+    """What is cut off may come back in a power failure, until that is synced."""
+
+    def retention(self) -> None:
+        start = self.log.expired_upto(self.now, Offset(self.high_watermark))
+        if start is not None and (start <= self.log.start_offset or self.move_start(start)):
+            self.delete_below_start()
+
+    def delete_records(self) -> None:
+        low, high = self.log.start_offset, self.high_watermark
+        if low < high and self.move_start(Offset(self.random.randint(low, min(high, low + 60)))):
+            self.delete_below_start()
+
+    def move_start(self, start: Offset) -> bool:
+        """As core/log_starts: durable first, but on a full disk; returns False if the disk refuses that."""
+        write = self.directory.begin_starts({NAME: start})
+        self.latest_start = max(self.latest_start, start)
+        try:
+            write.run()
+            self.noted_start = max(self.noted_start, start)
+        except DiskFailed as failed:
+            if not failed.is_full:
+                raise
+        finally:
+            self.directory.end_starts(write)
+        self.log.advance_start(start)
+        self.model.start = self.log.start_offset
+        self.tell("start at", f"{start}{'' if write.is_done else ', not noted'}")
+        return True
+
+    def delete_below_start(self) -> None:
+        self.is_cutting |= self.noted_start < self.log.start_offset  # Else what lies below is left alone.
+        count = self.log.delete_below_start(self.now)
+        self.tell("deleted", f"{count} segments")
+
+    def truncate(self) -> None:
+        """Not below what is visible, as a rule."""
+        low = self.high_watermark if self.random.random() < 0.85 else self.log.start_offset
+        batches = self.model.batches  # Not amid a gap: the log would end there until it is opened again.
+        inside = [one for before, one in pairwise(batches) if low <= one.base == before.last + 1]
+        if inside:
+            one = self.random.choice(inside)
+            self.safe = min(self.safe, one.base)
+            self.cut(Offset(self.random.randint(one.base, one.last)))
+
+    def cut(self, offset: Offset) -> None:
+        log, before = self.log, self.model.batches
+        if not log.truncate_to(offset, self.now):
+            return
+        end = log.end_offset
+        self.tell("truncate", f"to {offset}, ends at {end}")
+        self.versions.append(before)
+        self.model.batches = [one for one in before if one.last < end]
+        if [one for one in before if one.base < end <= one.last] and end > self.cleaned_end:
+            raise Broken(f"a batch was cut in two at {end}")
+        self.empty_since = end if end <= self.cleaned_end else -1
+        self.was_cut |= end < self.high_watermark and self.cleaned_end > 0
+        self.was_shortened(end)
+        if self.was_cut:
+            there = {batch.base_offset for batch in batches_of(log)}
+            first = log.segments[0].base_offset  # What lies below may come back.
+            self.model.batches = [one for one in self.model.batches if one.base in there or one.base < first]
+            self.safe = min(self.safe, self.model.end(0))
+
+    def was_shortened(self, end: int) -> None:
+        self.safe, self.high_watermark = min(self.safe, end), min(self.high_watermark, end)
+        self.model.start = min(self.model.start, end)
+        self.noted_start = min(self.noted_start, end)
+        self.was_cut |= end < self.cleaned_end
+        self.may_forget |= end < self.producers_seen_to
+        self.leader_epoch += 1
+        self.relearn()
+
+    def start_over(self) -> None:
+        start = Offset(self.log.end_offset + self.random.randrange(20))
+        self.is_cutting, self.safe, self.noted_start = True, 0, 0
+        self.latest_start = max(self.latest_start, start)
+        before = [*self.versions, self.model.batches]
+        self.versions.append([])
+        self.log.truncate_fully(start, self.now)
+        self.tell("start over", f"at {start}")
+        self.begin_anew(start)
+        if self.log.owes:
+            self.versions = before
+
+    def delete(self) -> None:
+        """The topic is deleted, and made again."""
+        if self.random.random() < 0.8:
+            return
+        self.tell("delete")
+        self.directory.delete(NAME, self.now)
+        self.flushes.clear()
+        versions = [*self.versions, self.model.batches]
+        self.model, self.versions, self.safe, self.noted_start = Model(), versions, 0, 0
+        try:
+            self.make()
+        except DiskFailed:
+            self.disk.mend()
+            self.make()
+        self.versions = versions  # Until the directory's name is synced.

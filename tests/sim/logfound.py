@@ -1,0 +1,87 @@
+"""What a start finds, held against all that the log may have been: what it was, or was before a cut."""
+
+from __future__ import annotations
+
+from odradek.base.units import Offset
+from sim.logchecks import CheckedLog
+from sim.logcontents import check_batches
+from sim.logmodel import Broken, Model, Written
+from sim.logstate import NAME, ROOT
+from support.cleaning import batches_of
+
+
+class FoundLog(CheckedLog):
+    """Methods raise Broken."""
+
+    def restarted(self, *, clean: bool) -> None:
+        log, end = self.log, self.log.end_offset
+        self.safe = 0 if self.was_cut else min(self.safe, self.model.end(self.safe))
+        if end < self.safe:
+            raise Broken(f"ends at {end}, and was synced up to {self.safe}")
+        if clean and not self.was_cut and (end, log.start_offset) != (self.stopped_at, self.noted_start):
+            raise Broken(f"{log.start_offset} to {end}, was {self.noted_start} to {self.stopped_at} at a clean stop")
+        if log.start_offset < self.noted_start:
+            raise Broken(f"starts at {log.start_offset}, and began at {self.noted_start} in a checkpoint")
+        if min(log.start_offset, self.safe) > self.latest_start:  # What was not synced may be missing.
+            raise Broken(f"starts at {log.start_offset}, nobody asked for more than {self.latest_start}")
+        self.latest_start = max(self.latest_start, log.start_offset)
+        left = {entry.name.rpartition(".")[2] for entry in self.disk.entries(f"{ROOT}/{NAME}")}
+        if left & {"cleaned", "swap", "deleted", "tmp"}:
+            raise Broken(f"left in the directory: {left}")
+        if log.aside is not None and log.aside.end_offset < self.safe:
+            raise Broken(f"set aside: {log.aside}")
+        self.may_forget |= end < self.producers_seen_to
+        self.match()
+        self.empty_since = end
+        self.high_watermark = end
+        log.producers.high_watermark_advanced(end)
+        self.leader_epoch += 1
+        self.relearn()
+        self.look()
+
+    def match(self) -> None:
+        """What the log is now is a run of what it was, or of what was cut off or refused before."""
+        end, batches, first = self.log.end_offset, batches_of(self.log), None
+        for version in (self.model.batches, *reversed(self.versions)):
+            found = Model([one for one in version if one.last < end], self.log.start_offset)
+            try:
+                is_empty_last = not self.log.segments[-1].size  # Behind a hole that nobody can tell.
+                if not is_empty_last and found.end(end) < min(end, self.log.start_offset):
+                    raise Broken(f"the log ends at {end}, its last batch at {found.end(0)}")
+                self.leave_out(found, {batch.base_offset for batch in batches})
+                found.settle()
+                check_batches(found, batches, end)
+            except Broken as broken:
+                self.tell("no version", broken)
+                first = first or broken
+                continue
+            self.was_cut |= self.disk.reorders and self.is_cutting
+            self.model, self.versions, self.is_cutting = found, [], False
+            self.safe = end if self.log.recovery_point == end else min(self.safe, end)
+            return
+        raise first or Broken("no version")
+
+    def leave_out(self, found: Model, there: set[Offset]) -> None:
+        """Whole segments that were not synced may be missing: a compacted log has holes by right."""
+        bases = [segment.base_offset for segment in self.log.segments]
+        hole: list[Written] = []
+        for one in [*found.batches, None]:
+            base = self.log.end_offset if one is None else one.base
+            if one is not None and one.base not in there:
+                if one.base >= self.safe:
+                    hole.append(one)
+                if self.disk.reorders and self.is_cutting and one.last >= self.log.start_offset:
+                    found.batches.remove(one)  # A cut relies on the journal's order.
+                continue
+            if hole and any(hole[-1].last < begin <= base for begin in bases):
+                self.may_forget = True
+                found.batches = [other for other in found.batches if other not in hole]
+            hole = []
+
+    def relearn(self) -> None:
+        """Producers go on from what the log knows of them."""
+        self.sequences.clear()
+        self.epochs.clear()
+        for one in self.log.producers:
+            self.sequences[one.id] = (one.last_sequence + 1) & 0x7FFFFFFF
+            self.epochs[one.id] = max(one.epoch, 0)

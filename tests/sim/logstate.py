@@ -1,0 +1,80 @@
+"""What one history of a log knows: the log, what it should be, and what of it is safe."""
+
+from __future__ import annotations
+
+from random import Random
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.log.cleaner import Cleaning
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.flush import Flush
+from odradek.log.log import Log
+from odradek.log.reaper import Reap
+from sim.logmodel import Model, Written
+from sim.simdisk import SimDisk
+from support.logs import T0
+
+ROOT, NAME = "/data", TopicPartition(TopicName("t"), 0)
+DAY_MS = 86_400_000
+
+
+class LogState:
+    """One history, of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random = Random(f"log {seed}")
+        self.lines: list[str] = []
+        self.trace = ""
+        self.disk = SimDisk()
+        self.disk.reorders = random.random() < 0.5
+        self.disk.drops_unsynced = random.random() < 0.5
+        self.now = T0
+        self.config = LogConfig(
+            segment_bytes=random.choice([1_500, 4_000, 60_000]),
+            index_interval_bytes=random.choice([0, 200, 4096]),
+            segment_index_bytes=random.choice([64, 1 << 20]),
+            cleanup_compact=True,
+            cleanup_delete=random.random() < 0.25,
+            retention_bytes=random.choice([-1, 6_000]),
+            delete_retention_ms=random.choice([0, 60, DAY_MS]),
+            min_compaction_lag_ms=random.choice([0, 0, 30]),
+            file_delete_delay_ms=random.choice([0, 50]),
+            log_append_time=random.random() < 0.2,
+            preallocate=random.random() < 0.1,
+        )
+        self.has_faults = random.random() < 0.5
+        self.keys = random.choice([3, 10, 40])
+        self.model = Model()
+        self.versions: list[list[Written]] = []  # What else a power failure may leave: what was cut, or refused.
+        self.killed: list[list[Written]] = []  # The same, of processes that were killed, until `unsynced` are synced.
+        self.unsynced: list[object] = []  # Changes of names in the log's directory that a killed process has left.
+        self.safe = 0  # What is below is durable.
+        self.noted_start = 0  # In a checkpoint.
+        self.latest_start = 0  # Nobody asked for a later one.
+        self.high_watermark = 0
+        self.leader_epoch = 0
+        self.cleaned_end = 0  # A pass may have gone that far.
+        self.was_cut = False  # Below that.
+        self.producers_seen_to = 0  # By a pass: what it keeps of a producer may be cut off.
+        self.may_forget = False
+        self.empty_since = -1  # Where it ended behind a hole.
+        self.sequences: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        self.flushes: list[Flush] = []
+        self.reap: Reap | None = None
+        self.cleaning: Cleaning | None = None
+        self._is_in_thread = False
+        self.is_stopping = False
+        self.stopped_at = 0
+        self.is_cutting = False  # Files are being renamed that the log does not need.
+        self.was_killed_cutting = False  # And what was renamed is not synced.
+        self.directory: LogDirectory
+        self.log: Log
+
+    def tell(self, event: str, detail: object = "") -> None:
+        self.lines.append(f"{self.disk.calls:6} {self.now - T0:10} {event:<10} {detail}".rstrip())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)

@@ -1,0 +1,196 @@
+"""A roll, a cut, or a retention that the disk, the process or the power stops half-way: what was synced stays."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from itertools import count, pairwise
+from random import Random
+
+import pytest
+from simdisk import SimDisk, Stopped
+
+from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.log.checkpoints import read_offsets
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
+from odradek.log.log import Log
+from odradek.log.names import RECOVERY_POINTS
+from support.invariants import check
+from support.logs import T0, put, stored
+
+NAME = TopicPartition(TopicName("t"), 0)
+CONFIG = LogConfig(segment_bytes=250, file_delete_delay_ms=0)
+POWER_FAILURES = 12
+
+
+def opened(disk: SimDisk, config: LogConfig = CONFIG) -> LogDirectory:
+    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
+
+
+def made(disk: SimDisk) -> LogDirectory:
+    """A log of several segments, all of it synced, with its checkpoint."""
+    directory = opened(disk)
+    log = directory.create(NAME, None, CONFIG, T0)
+    for number in range(12):
+        put(log, b"%d" % number)
+    log.flush()
+    assert len(log.segments) > 3
+    directory.checkpoint_now()
+    return directory
+
+
+def power_failures(disk: SimDisk) -> list[Log]:
+    """Returns the log as it may be after a power failure, several times."""
+    return [opened(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
+
+
+@pytest.mark.parametrize("reorders", [False, True])
+def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bool) -> None:
+    """It would be taken for the last one, and hide what was appended to the segment before it."""
+    for call in count():
+        disk = SimDisk()
+        disk.reorders = reorders
+        directory = made(disk)
+        log = directory.logs[NAME]
+        put(log, b"in the open segment")
+        log.flush()
+        disk.fail_call(call)
+        try:
+            log.roll(T0)
+        except DiskFailed:
+            is_through = False
+        else:
+            is_through = True
+        disk.fail_call(-1)
+        put(log, b"behind it")
+        log.flush()
+        directory.checkpoint_now()
+        for again in power_failures(disk):
+            assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
+        if is_through:
+            return
+
+
+def test_what_follows_a_start_over_that_was_stopped_half_way_is_checked() -> None:
+    """The log may end anywhere then: the checkpoint no longer says that what is written there is safe."""
+    for call in count():
+        disk = SimDisk()
+        log = made(disk).logs[NAME]
+        disk.stop_at(call)
+        try:
+            log.truncate_fully(Offset(40), T0)
+        except Stopped:
+            is_through = False
+        else:
+            is_through = True
+        disk = disk.kill()
+        log = opened(disk).logs[NAME]
+        log.config = LogConfig(segment_bytes=1000)
+        for _ in range(6):
+            put(log, bytes(300))
+        for again in power_failures(disk):
+            runs = stored(again)
+            assert all(one[1] + 1 == other[0] for one, other in pairwise(runs)), runs
+        if is_through:
+            return
+
+
+def test_a_cut_whose_sync_fails_is_not_forgotten() -> None:
+    """The kernel may have dropped what was appended before; the next sync would say that it is safe."""
+    disk = SimDisk()
+    disk.drops_unsynced = True
+    log = made(disk).logs[NAME]
+    put(log, b"a")
+    put(log, b"b")
+    disk.fails_to_sync = True
+    log.truncate_to(Offset(log.end_offset - 1), T0)
+    disk.fails_to_sync = False
+    assert log.recovery_point < log.end_offset
+    for operation in (log.flush, log.settle, lambda: put(log, b"c"), lambda: log.close(T0)):
+        with pytest.raises(DiskFailed, match="a sync failed before"):
+            operation()
+
+
+def test_a_cut_for_which_no_file_could_be_opened_is_made_again() -> None:
+    for call in count():
+        disk = SimDisk()
+        log = made(disk).logs[NAME]
+        put(log, b"a")
+        disk.fail_call(call, errno.EMFILE)
+        try:
+            log.truncate_to(Offset(log.end_offset - 1), T0)
+        except DiskFailed:
+            continue
+        is_through = disk.is_failing
+        disk.fail_call(-1)
+        put(log, b"b")
+        log.flush()
+        assert log.is_flushed
+        if is_through:
+            return
+
+
+def test_an_append_that_fails_leaves_nothing_in_the_indexes() -> None:
+    """The first one after a start looks at files; the next is counted where the failed one would have been."""
+    for call in count():
+        disk, config = SimDisk(), LogConfig(index_interval_bytes=0)
+        directory = opened(disk, config)
+        log = directory.create(NAME, None, config, T0)
+        for number in range(4):
+            put(log, b"%d" % number, at=T0 + number)
+        assert not directory.close(T0, {})
+        disk = disk.kill()
+        log = opened(disk, config).logs[NAME]
+        disk.fail_call(call)
+        try:
+            put(log, b"refused", at=T0 + 9)
+        except DiskFailed:
+            put(log, b"x", b"y", at=T0 + 5)
+            check(log)
+        else:
+            return
+
+
+def test_no_checkpoint_of_a_deleted_log_counts_for_the_next_of_its_name() -> None:
+    """Though the disk had no room for another one at first: what the new log has would not be checked."""
+    for call in count():
+        disk = SimDisk()
+        directory = made(disk)
+        directory.delete(NAME, T0)
+        disk.fail_call(call, errno.ENOSPC)
+        try:
+            directory.create(NAME, None, CONFIG, T0)
+        except DiskFailed:
+            is_through = False
+        else:
+            is_through = True
+        disk.fail_call(-1)
+        log = directory.create(NAME, None, CONFIG, T0)
+        put(log, b"of the new log")
+        log.flush()
+        for again in power_failures(disk):
+            assert again.recovery_point <= log.end_offset
+            assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
+        assert not read_offsets(disk, f"/data/{RECOVERY_POINTS}")
+        if is_through:
+            return
+
+
+def test_no_pass_begins_while_segments_that_retention_took_may_come_back() -> None:
+    """It would leave away what their records need, as that they were aborted."""
+    disk = SimDisk()
+    directory = made(disk)
+    log = directory.logs[NAME]
+    assert log.may_be_cleaned
+    log.advance_start(Offset(6))
+    assert log.delete_below_start(T0)
+    assert not log.may_be_cleaned
+    with suppress(DiskFailed):
+        disk.fail_call(0)
+        directory.reaper.reap(T0)
+    assert not log.may_be_cleaned, "the disk has refused it"
+    for number in range(1, 3):
+        directory.reaper.reap(TimestampMs(T0 + number * 10_000))
+    assert log.may_be_cleaned
