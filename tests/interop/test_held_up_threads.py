@@ -10,39 +10,11 @@ import pytest
 
 from odradek.app.building import Running
 from odradek.net import syncs
-from odradek.net.pools import THREADS_MAX, Pool
+from odradek.net.pools import Pool
 from odradek.testing import Broker
 from support.asking import created, fetch_all, produced
+from support.held_up import SECONDS_MAX, HeldUp
 from support.raw_client import RawClient
-
-SECONDS_MAX = 60
-
-
-class HeldUp:
-    """All threads of one pool wait, and more work of that kind is queued, until `gate` is set."""
-
-    def __init__(self, broker: Broker, pool: Pool) -> None:
-        self.gate = threading.Event()
-        began = threading.Semaphore(0)
-
-        def wait() -> None:
-            began.release()
-            self.gate.wait(SECONDS_MAX)
-
-        async def begin(running: Running) -> None:
-            for _ in range(2 * THREADS_MAX[pool]):
-                running.shell.in_thread(wait, lambda done: None, pool)
-
-        assert broker._host is not None
-        broker._host.ask(begin)
-        for _ in range(THREADS_MAX[pool]):
-            assert began.acquire(timeout=SECONDS_MAX)
-
-    def __enter__(self) -> HeldUp:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.gate.set()
 
 
 @pytest.mark.parametrize("has_syncer", [True, False])

@@ -13,15 +13,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from types import GeneratorType
-from typing import TypeGuard, cast
+from typing import cast
 
 from odradek.api import api_versions, log_fields, plain_commit, plain_fetch, plain_produce, produce
 from odradek.api.call import Call, Peer
-from odradek.api.outcome import NO_BODY, PAUSE, Done, Encoded, Outcome, Resumed, Slices, Staged, Steps, Wait, encoded
+from odradek.api.outcome import (
+    NO_BODY,
+    Done,
+    Encoded,
+    Outcome,
+    Short,
+    Slices,
+    Staged,
+    Steps,
+    Wait,
+    encoded,
+    has_slices,
+    slice_of,
+)
 from odradek.api.table import BY_KEY, Api
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX, SLICE_ELEMENTS
+from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId
 from odradek.core.broker import Broker
 from odradek.core.effects import Work
@@ -41,7 +53,7 @@ log = logging.getLogger(__name__)
 
 _PRODUCE = int(ApiKey.PRODUCE)  # A member costs ten times as much to look up.
 # Handlers of requests that match a template; they return None for any other.
-_PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Done]] = {
+_PLAIN: dict[int, Callable[[Broker, Peer, Request, Moment], Outcome]] = {
     _PRODUCE: plain_produce.stage,
     int(ApiKey.FETCH): plain_fetch.answer,
     int(ApiKey.OFFSET_COMMIT): plain_commit.answer,
@@ -146,9 +158,9 @@ class _Asked:
             if admission.refused:
                 raise Refused(admission.refused, "the gate refuses the request")
             answer = self.api.handle(self.call, body)
-            if _has_slices(answer):
+            if has_slices(answer):
                 try:
-                    wait = _slice(answer)
+                    wait = slice_of(answer)
                 except StopIteration as done:
                     answer = done.value
                 else:
@@ -170,7 +182,7 @@ class _Asked:
                 if call.admission.refused:
                     raise Refused(call.admission.refused, "the gate refuses the request by now")
                 try:
-                    wait = _slice(slices, resumed)
+                    wait = slice_of(slices, resumed)
                 except StopIteration as done:
                     answer = done.value
                     break
@@ -180,6 +192,9 @@ class _Asked:
             answer = error
         finally:
             slices.close()
+        if isinstance(answer, Short):
+            answer = answer.answer
+            return self._outcome(kept[0], answer)
         if isinstance(answer, Parked | produce.PendingProduce):
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
@@ -245,27 +260,6 @@ class _Asked:
             exc_info=error,
         )
         return api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _has_slices(answer: object) -> TypeGuard[Slices]:
-    """True if the handler answers in slices, as a generator.
-
-    That of a compiled handler is no GeneratorType, and collections.abc.Generator takes three times as long to ask.
-    """
-    return isinstance(answer, GeneratorType) or hasattr(answer, "send")
-
-
-def _slice(slices: Slices, resumed: Resumed | None = None) -> Wait:
-    """Resumes a handler until it has to wait or its slice is over.  Raises StopIteration at its end."""
-    if resumed is None:
-        wait = next(slices)
-    else:
-        wait = slices.send(resumed.value) if resumed.error is None else slices.throw(resumed.error)
-    for _ in range(SLICE_ELEMENTS):
-        if wait is not PAUSE:
-            return wait
-        wait = next(slices)
-    return wait
 
 
 def _unsupported(request: Request) -> Encoded:

@@ -18,7 +18,7 @@ from odradek.api.call import Call
 from odradek.api.delayed_fetch import DelayedFetch
 from odradek.api.fetch_read import FetchRead, failed
 from odradek.api.gate import Admission
-from odradek.api.outcome import Slices
+from odradek.api.outcome import Short, Slices
 from odradek.api.parts import Parts, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
@@ -53,13 +53,25 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
     return answer_begun(call, body, begun)
 
 
-def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse]:
+def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse] | Slices:
     """Answers or parks a short request whose partitions are in `begun`, or due in its session."""
     fetch = FetchRead(call, body, begun)
-    read = whole(fetch.read())
+    deadline = call.now.steady + body.max_wait_ms
+    read = whole(fetch.read(cached=True))
+    return _answer_cold(body, fetch, deadline) if fetch.is_cold else _answer_read(body, fetch, read, deadline)
+
+
+def _answer_cold(body: FetchRequest, fetch: FetchRead, deadline: int) -> Slices:
+    read = yield from fetch.read_cold()
+    return Short(_answer_read(body, fetch, read, deadline))
+
+
+def _answer_read(
+    body: FetchRequest, fetch: FetchRead, read: Read, deadline: int
+) -> FetchResponse | Parked[FetchResponse]:
     if body.max_wait_ms <= 0 or fetch.is_enough:
         return whole(fetch.respond(read))
-    return Parked(whole(DelayedFetch(fetch).watch(read)), call.now.steady + body.max_wait_ms, fetch.answer)
+    return Parked(whole(DelayedFetch(fetch).watch(read)), deadline, fetch.answer)
 
 
 def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
@@ -86,7 +98,9 @@ def _in_slices(call: Call, body: FetchRequest) -> Slices:
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code, responses=[])
     call.leave(fetch)
-    read = yield from fetch.read()
+    read = yield from fetch.read(cached=True)
+    if fetch.is_cold:
+        read = yield from fetch.read_cold()
     call.leave(read)
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from DelayedFetch(fetch).watch(read)

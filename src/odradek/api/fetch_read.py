@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TypeAlias
 
 from odradek.api.call import Call
+from odradek.api.outcome import Wait
 from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.core.cold import Cold
+from odradek.core.effects import DiskWait
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
 from odradek.core.partition import Partition
 from odradek.core.positions import READ_COMMITTED
@@ -27,6 +31,7 @@ from odradek.wire.messages.fetch import (
 REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
 NO_RECORDS = b""
+LOADS_MAX = 4  # An index, where a walk begins, where the read ends; what was loaded may be gone again.
 # A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a
 # read that failed it says nothing of them.
 _NEVER_READ = {
@@ -58,6 +63,7 @@ class FetchRead:
         self._readable: dict[TopicName, bool] = {}
         self._size = 0  # Bytes of records in the last read.
         self._has_final = False  # Something was read that does not change by waiting.
+        self._cold: list[Cold] = []  # What the last read left out.
 
     def partition(self, wanted: Wanted) -> Partition | None:
         """Returns the partition, None if it is not on this broker."""
@@ -94,12 +100,26 @@ class FetchRead:
         """Answers with what can be read now, from no more partitions than a slice looks at."""
         return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
 
-    def read(self, count: int | None = None) -> Parts[Read]:
-        """Reads the partitions that are due, `count` at most.
+    @property
+    def is_cold(self) -> bool:
+        """True if the last read left out partitions for which the disk has to be waited for."""
+        return bool(self._cold)
+
+    def read_cold(self) -> Generator[Wait, object, Read]:
+        """Reads as `read`, after a read that was cold: waits for the disk in a thread, and reads again."""
+        for _ in range(LOADS_MAX):
+            yield DiskWait(self._cold)
+            read = yield from self.read(cached=True)
+            if not self.is_cold:
+                return read
+        return (yield from self.read())
+
+    def read(self, count: int | None = None, *, cached: bool = False) -> Parts[Read]:
+        """Reads the partitions that are due, `count` at most; with `cached` leaves out what the disk must be read for.
 
         Those of an incremental fetch that have nothing new are not due again until something changes in them.
         """
-        self._size, self._has_final = 0, False
+        self._size, self._has_final, self._cold = 0, False, []
         left = self._max_bytes
         read = []
         for wanted in self._round.due(count):
@@ -109,7 +129,12 @@ class FetchRead:
                 continue
             # The first records go out whole, however small the limits: a reader must get on (KIP-74).
             at_least_one = left == self._max_bytes
-            data = self._read(wanted, partition, left, at_least_one)
+            try:
+                data = self._read(wanted, partition, left, at_least_one, cached)
+            except Cold as cold:
+                self._cold.append(cold)
+                yield
+                continue
             size = size_of(data)
             left -= size
             self._size += size
@@ -141,7 +166,9 @@ class FetchRead:
         session.rest(wanted, partition.watchers)
         return True
 
-    def _read(self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool) -> PartitionData:
+    def _read(
+        self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool, cached: bool = False
+    ) -> PartitionData:
         index = wanted.key.partition
         try:
             name = self._allowed(wanted.key)
@@ -153,7 +180,7 @@ class FetchRead:
                 # No broker is a follower here, so far.
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
             partition.check_leader_epoch(wanted.current_leader_epoch)
-            return _read_partition(partition, wanted, left, at_least_one, read_committed=self._read_committed)
+            return _read_partition(partition, wanted, left, at_least_one, self._read_committed, cached)
         except Refused as refused:
             data = failed(index, refused.code)
             if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
@@ -204,8 +231,8 @@ class FetchRead:
         return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
 
 
-def _read_partition(
-    partition: Partition, wanted: Wanted, left: int, at_least_one: bool, *, read_committed: bool
+def _read_partition(  # noqa: PLR0917
+    partition: Partition, wanted: Wanted, left: int, at_least_one: bool, read_committed: bool, cached: bool
 ) -> PartitionData:
     index = wanted.key.partition
     parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
@@ -222,7 +249,9 @@ def _read_partition(
             records=NO_RECORDS,
         )
     max_bytes = min(wanted.max_bytes, left)
-    readable = partition.read(wanted.fetch_offset, max_bytes, at_least_one=at_least_one, read_committed=read_committed)
+    readable = partition.read(
+        wanted.fetch_offset, max_bytes, at_least_one=at_least_one, read_committed=read_committed, cached=cached
+    )
     return PartitionData(
         partition_index=index,
         error_code=ErrorCode.NONE,

@@ -9,8 +9,10 @@ Steps            not done yet: handled on in slices, or when a thread is through
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeAlias
+from types import GeneratorType
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
+from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.effects import Work
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
@@ -59,6 +61,12 @@ Outcome: TypeAlias = Done | Steps
 Slices: TypeAlias = Generator[Wait, object, object]
 
 
+class Short(NamedTuple):
+    """The answer of a handler that was a generator only to wait: as short as one that comes at once."""
+
+    answer: Any  # Not `object`: compiled, the class could not be made.
+
+
 def encoded(request: Request, answer: object, throttle_ms: int = 0) -> Encoded | Parked[Encoded]:
     """Encodes a handler's answer (a message, None, or a message parked) in the request's version."""
     if isinstance(answer, Parked):
@@ -86,15 +94,22 @@ def _encoder(request: Request, then: Callable[[], object], throttle_ms: int) -> 
     return encode
 
 
-def drained(steps: Steps, now: Moment) -> Done:
-    """Goes through all steps at once, and does their work here; for tests that can wait."""
-    resumed: Resumed | None = None
-    while True:
-        try:
-            wait = next(steps) if resumed is None else steps.send(resumed)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        assert not isinstance(wait, Parked), "an event can't be waited for here"
+def has_slices(answer: object) -> TypeGuard[Slices]:
+    """True if the handler answers in slices, as a generator.
+
+    That of a compiled handler is no GeneratorType, and collections.abc.Generator takes three times as long to ask.
+    """
+    return isinstance(answer, GeneratorType) or hasattr(answer, "send")
+
+
+def slice_of(slices: Slices, resumed: Resumed | None = None) -> Wait:
+    """Resumes a handler until it has to wait or its slice is over.  Raises StopIteration at its end."""
+    if resumed is None:
+        wait = next(slices)
+    else:
+        wait = slices.send(resumed.value) if resumed.error is None else slices.throw(resumed.error)
+    for _ in range(SLICE_ELEMENTS):
         if wait is not PAUSE:
-            wait.run()
-        resumed = Resumed(now) if wait is PAUSE else Resumed(now, wait.value, wait.error)
+            return wait
+        wait = next(slices)
+    return wait

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from odradek.api.call import Call, Peer
 from odradek.api.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
 from odradek.api.fetch_template import FetchTemplate, numbers_of
-from odradek.api.outcome import NO_BODY, Encoded, encoded
+from odradek.api.outcome import NO_BODY, Encoded, Short, Slices, Steps, encoded, has_slices, slice_of
 from odradek.api.templates import BODY_BYTES_MAX, PARTITIONS_MAX
 from odradek.base.errors import Refused
 from odradek.base.limits import SLICE_ELEMENTS
@@ -22,6 +22,7 @@ from odradek.base.units import NO_EPOCH, CorrelationId, Offset, TopicName, Topic
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
+from odradek.core.cold import Cold
 from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
@@ -36,8 +37,8 @@ _VERSION_MIN = 4
 _NO_REPLICA = -1
 
 
-def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
-    """Answers or parks a plain request; returns None if the request is not plain."""
+def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded] | Steps:
+    """Answers or parks a plain request, or waits for a disk; returns None if the request is not plain."""
     found = peer.fetch_templates.find(request)
     if found is None:
         return None
@@ -70,7 +71,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     return asked.answered([readable])
 
 
-def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded]:
+def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded] | Steps:
     """Answers a request in a session of several partitions; it may not name all that are due."""
     if session.rules != rules_of(asked.peer.admission, asked.template.isolation_level):
         return None  # All partitions of the session are told anew.
@@ -82,7 +83,19 @@ def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded
         return asked.answered(found)
     asked.request.body = NO_BODY
     begun = FetchRound([], session, is_incremental=True)
-    return encoded(asked.request, answer_begun(asked.call(), asked.template.body, begun))
+    made = answer_begun(asked.call(), asked.template.body, begun)
+    return _when_read(asked.request, made) if has_slices(made) else encoded(asked.request, made)
+
+
+def _when_read(request: Request, slices: Slices) -> Steps:
+    """Answers a request that has to wait for a disk."""
+    try:
+        wait = slice_of(slices)
+        while True:
+            wait = slice_of(slices, (yield wait))
+    except StopIteration as done:
+        short: Short = done.value
+        return encoded(request, short.answer)
 
 
 def _read_all(asked: _Asked) -> list[Readable] | None:
@@ -191,16 +204,16 @@ def _read(  # noqa: PLR0917
     bytes_max: int,
     at_least_one: bool = True,
 ) -> Readable | None:
-    """Reads one partition; returns None if there is an error, or an aborted transaction to tell of."""
+    """Reads one partition; returns None for an error, an aborted transaction to tell of, or a disk to wait for."""
     wanted = template.wanted[number]
     bytes_max = min(wanted.max_bytes, bytes_max, broker.fetch_bytes_max)
     try:
         if partition.diverging_epoch(wanted.last_fetched_epoch, offset) is not None:
             return None
         readable = partition.read(
-            offset, bytes_max, at_least_one=at_least_one, read_committed=template.is_read_committed
+            offset, bytes_max, at_least_one=at_least_one, read_committed=template.is_read_committed, cached=True
         )
-    except Refused:
+    except (Refused, Cold):
         return None
     return None if readable.aborted else readable
 

@@ -16,6 +16,7 @@ from odradek.base.units import ProducerId, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.cleaner import Clean
 from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.cold import Cold, load
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.edits import ConfigEdit
 from odradek.core.coordinators.shards import Load
@@ -180,6 +181,15 @@ class Work:
     def ended(self) -> None:
         if self.then is not None:
             self.then()
+
+
+class DiskWait(Work):
+    """A Work that waits for the disk until cold reads can be tried again."""
+
+    __slots__ = ()
+
+    def __init__(self, reads: Sequence[Cold]) -> None:
+        super().__init__(partial(load, reads))
 
 
 Change = CreateTopics | GrowTopics | DeleteTopics

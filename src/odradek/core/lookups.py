@@ -218,6 +218,7 @@ def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Foun
         assert not isinstance(result, DiskFailed)
         return result
     log = partition.log  # Raises Refused if it is offline, or was deleted.
+    log.note_searched(search)
     if isinstance(result, DiskFailed):
         if not search.is_of(log.segments):
             return Later(begun.question.start, begun.question.is_large)

@@ -21,6 +21,7 @@ from odradek.base.units import (
     TopicPartition,
 )
 from odradek.core.cluster import PartitionInfo
+from odradek.core.cold import Cold
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.fetch_sessions import Watchers
 from odradek.core.positions import Positions
@@ -31,6 +32,7 @@ from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.failures import LogDamaged
 from odradek.log.flush import Flush
 from odradek.log.log import Log
+from odradek.log.page_cache import NotCached
 from odradek.log.producers import DuplicateBatch, ProducerStateEntry
 from odradek.log.search import Search
 from odradek.log.sequences import check, check_epoch, check_marker
@@ -401,10 +403,13 @@ class Partition:
         visible = self._advance_high_watermark(flush.end_offset)
         return durable or visible
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, read_committed: bool = False) -> Readable:
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool, read_committed: bool = False, cached: bool = False
+    ) -> Readable:
         """Returns whole batches from `offset` up to the high watermark, or last stable offset, within max_bytes.
 
-        With `at_least_one`, a first batch larger than max_bytes comes all the same (KIP-74).
+        With `at_least_one`, a first batch larger than max_bytes comes all the same (KIP-74).  With `cached` raises Cold
+        where the disk would have to be waited for.
         """
         log = self.log
         high_watermark = self.positions.high_watermark
@@ -417,11 +422,13 @@ class Partition:
             max_bytes = 0
         aborted: Sequence[Aborted] = ()
         try:
-            records = log.read(Offset(offset), max_bytes, bound)
+            records = log.read(Offset(offset), max_bytes, bound, cached=cached)
             if records.size > max_bytes and not at_least_one:
                 records = records.part(0, 0)
             if read_committed:
                 aborted = log.aborted(Offset(offset), records, bound)
+        except NotCached as missing:
+            raise Cold(missing) from None
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
         return Readable(records, high_watermark, stable, log.start_offset, aborted)

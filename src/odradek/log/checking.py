@@ -74,12 +74,12 @@ def _first_unsafe(segment: Segment, recovery_point: Offset) -> int:
 def _has_hole(opening: Opening, segment: Segment, end: Offset) -> bool:
     """True if the end of the segment before this one was lost at a batch's border, which no checksum can tell.
 
-    A log that is or was compacted has holes by right.  Ours are sealed and synced when compaction touches them, so a
-    hole beyond the recovery point of a log that is not compacted is a loss.
+    A log that is or was compacted has holes by right, in Kafka's beyond the recovery point too: it notes that seldom.
     """
     if opening.repairs:
         return any(gap.following == segment.base_offset for gap in opening.gaps)
-    return end < segment.base_offset and end >= opening.recovery_point and not opening.config.cleanup_compact
+    is_compacted = opening.was_compacted or opening.config.cleanup_compact
+    return end < segment.base_offset and end >= opening.recovery_point and not is_compacted
 
 
 def _check_segment(opening: Opening, segment: Segment, scan: Scan) -> tuple[int, str]:

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from odradek.base.limits import SHORT_LIVED_FILES
 from odradek.log.failures import DirectoryInUse, DiskFailed, is_out_of_files
 from odradek.log.lock import RealLock
+from odradek.log.page_cache import begin_to_read, is_cached, read_cached
 
 __all__ = [
     "EMPTY_SLICE",
@@ -38,10 +39,6 @@ __all__ = [
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
-_NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
-COLD_AHEAD_BYTES = 4 * 1024 * 1024
 CHECKED_BYTES = 1024 * 1024  # How much of a slice is looked for in the page cache at once: later it may be gone again.
 FILE_MODE, FOLDER_MODE = 0o640, 0o750  # Records are nobody else's business; a stricter umask is respected.
 BUFFERS_PER_WRITE_MAX = 512  # Half of Linux's IOV_MAX.
@@ -139,10 +136,7 @@ class FileSlice:
 
     def read(self) -> bytes:
         """Reads the whole slice, from the disk if need be.  Raises DiskFailed if the file has become shorter."""
-        descriptor = self.file.fileno()
-        if descriptor >= 0:
-            # Who reads old records asks for the next ones next: the disk may begin with them now.
-            os.posix_fadvise(descriptor, self.position, self.size + COLD_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        begin_to_read(self.file.fileno(), self.position, self.size)
         data = self.file.pread(self.position, self.size)
         if len(data) != self.size:
             raise DiskFailed(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)
@@ -177,7 +171,7 @@ class FileSlice:
         if descriptor < 0:
             return 0
         try:
-            read = _read_cached(descriptor, space[: self.size], self.position)
+            read = read_cached(descriptor, space[: self.size], self.position)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -195,18 +189,6 @@ class FileSlice:
 
     def __repr__(self) -> str:
         return f"FileSlice({self.file.path!r}, {self.position}, {self.size})"
-
-
-def _read_cached(descriptor: int, space: memoryview, position: int) -> int:
-    """Reads from the page cache only.  Raises BlockingIOError if the disk would have to be waited for."""
-    try:
-        return os.preadv(descriptor, [space], position, READ_NOWAIT)
-    except BlockingIOError:
-        raise
-    except OSError as error:
-        if error.errno not in _NOWAIT_UNSUPPORTED:  # Then there is nothing to wait for, or no way to know.
-            raise
-        return os.preadv(descriptor, [space], position)
 
 
 class NoFile:
@@ -237,23 +219,6 @@ class NoFile:
 
 
 EMPTY_SLICE = FileSlice(NoFile(), 0, 0)
-
-
-def is_cached(descriptor: int, position: int, size: int) -> bool:
-    """True if this part of a file seems to be in the page cache: one byte of each stretch is asked for.
-
-    Pages are read ahead and dropped in stretches, so that what this misses is a short wait and rare.
-    """
-    last = position + size - 1
-    try:
-        for at in (*range(position, last, READ_AHEAD_BYTES), last):
-            os.preadv(descriptor, [bytearray(1)], at, READ_NOWAIT)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        # A file system that cannot say: then there is nothing to wait for, or no way to know.
-        return error.errno in _NOWAIT_UNSUPPORTED
-    return True
 
 
 def check_may_stay(file: File) -> None:

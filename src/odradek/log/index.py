@@ -18,7 +18,8 @@ from operator import itemgetter
 from struct import Struct
 
 from odradek.base.units import NO_TIMESTAMP, Offset, TimestampMs
-from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.disk import Disk, DiskFailed
+from odradek.log.page_cache import CachedFile, ReadableFile
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
@@ -55,20 +56,21 @@ class Index:
     def is_full(self, bytes_max: int) -> bool:
         return len(self) >= bytes_max // self._layout.size
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int, *, cached: bool = False) -> Entry:
+        """Returns an entry.  With `cached` it is not waited for: raises NotCached."""
         assert 0 <= number < len(self), "a number is counted first"
         if number >= self._stored:
             return self._pending[number - self._stored]
         for start, block in self._blocks:
             if 0 <= number - start < len(block):
                 return block[number - start]
-        return self._read_entry(self._disk.open(self.path), number)
+        return self._read_entry(self._opened(cached), number)
 
     def last(self) -> Entry | None:
         return self.entry(len(self) - 1) if len(self) else None
 
-    def count_at_or_below(self, value: int, column: int) -> int:
-        """Returns how many entries have at most `value` in the column, which ascends."""
+    def count_at_or_below(self, value: int, column: int, *, cached: bool = False) -> int:
+        """Returns how many entries have at most `value` in the column, which ascends; `cached` as for `entry`."""
         pending = self._pending
         if pending and pending[0][column] <= value:
             return self._stored + bisect_right(pending, value, key=KEYS[column])
@@ -77,11 +79,15 @@ class Index:
         for start, block in self._blocks:
             if block[0][column] <= value < block[-1][column]:
                 return start + bisect_right(block, value, key=KEYS[column])
-        start, block = self._load_block(value, column)
+        start, block = self._load_block(value, column, cached)
         return start + bisect_right(block, value, key=KEYS[column])
 
-    def _load_block(self, value: int, column: int) -> tuple[int, list[Entry]]:
+    def _opened(self, cached: bool) -> ReadableFile:
         file = self._disk.open(self.path)
+        return CachedFile(file, whole=True) if cached else file
+
+    def _load_block(self, value: int, column: int, cached: bool) -> tuple[int, list[Entry]]:
+        file = self._opened(cached)
         # Who has come to the end of a block goes on with the next.
         before = [known for known in self._blocks if known[1][-1][column] <= value]
         known = max(before, default=_BEFORE_ALL)
@@ -96,7 +102,7 @@ class Index:
         start = starts[max(following - 1, 0)]
         return self._keep(start, self._read_block(file, start))
 
-    def _read_block(self, file: File, start: int) -> list[Entry]:
+    def _read_block(self, file: ReadableFile, start: int) -> list[Entry]:
         data = file.pread(start * self._layout.size, min(BLOCK_ENTRIES, self._stored - start) * self._layout.size)
         whole = len(data) - len(data) % self._layout.size
         return list(self._layout.iter_unpack(data[:whole]))
@@ -107,7 +113,7 @@ class Index:
             del self._blocks[BLOCKS_MAX:]
         return start, block
 
-    def _read_entry(self, file: File, number: int) -> Entry:
+    def _read_entry(self, file: ReadableFile, number: int) -> Entry:
         data = file.pread(number * self._layout.size, self._layout.size)
         # A file that someone cut since: its entries are as good as zero, and whoever uses them finds out.
         first, second = self._layout.unpack(data.ljust(self._layout.size, b"\0"))
@@ -139,6 +145,10 @@ class Index:
             self._pending.clear()
         else:
             del self._pending[count - self._stored :]
+        self._blocks = []
+
+    def forget_blocks(self) -> None:
+        """Forgets what was read of the file: of a log of many segments that would be much."""
         self._blocks = []
 
     def cut(self) -> None:
@@ -178,15 +188,15 @@ class OffsetIndex(Index):
     def add(self, last_offset: Offset, position: int) -> None:
         self.append(last_offset - self.base_offset, position)
 
-    def position_at_or_before(self, offset: Offset) -> int:
+    def position_at_or_before(self, offset: Offset, *, cached: bool = False) -> int:
         """Returns where a walk to `offset` may begin: at a batch that ends at or before it, or the segment's start."""
-        count = self.count_at_or_below(offset - self.base_offset, 0)
-        return self.entry(count - 1)[1] if count else 0
+        count = self.count_at_or_below(offset - self.base_offset, 0, cached=cached)
+        return self.entry(count - 1, cached=cached)[1] if count else 0
 
-    def border_at_or_below(self, position: int) -> int:
+    def border_at_or_below(self, position: int, *, cached: bool = False) -> int:
         """The last known start of a batch that is not beyond `position`; 0, the segment's start, if none is known."""
-        count = self.count_at_or_below(position, 1)
-        return self.entry(count - 1)[1] if count else 0
+        count = self.count_at_or_below(position, 1, cached=cached)
+        return self.entry(count - 1, cached=cached)[1] if count else 0
 
     def offset_below(self, end: Offset) -> Offset:
         """The greatest offset below `end` that an entry has; the base offset if none has."""
@@ -209,7 +219,7 @@ class TimeIndex(Index):
 
     def __init__(self, disk: Disk, path: str, base_offset: Offset, stored_bytes: int) -> None:
         super().__init__(disk, path, TIME_ENTRY, base_offset, stored_bytes)
-        self._last_timestamp: int | None = None
+        self._last_timestamp: TimestampMs | None = None
 
     def is_full(self, bytes_max: int) -> bool:
         """True if only one entry more fits: that is kept for the greatest timestamp when the segment is sealed."""
@@ -217,11 +227,15 @@ class TimeIndex(Index):
 
     def maybe_add(self, timestamp: TimestampMs, offset: Offset) -> None:
         """Adds an entry if the timestamp is above the last entry's."""
-        if self._last_timestamp is None:
-            self._last_timestamp = self.last_entry()[0]
-        if timestamp > self._last_timestamp:
+        if timestamp > self.last_timestamp():
             self.append(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
+
+    def last_timestamp(self) -> TimestampMs:
+        """Returns the last entry's timestamp; reads the file only the first time."""
+        if self._last_timestamp is None:
+            self._last_timestamp = self.last_entry()[0]
+        return self._last_timestamp
 
     def last_entry(self) -> tuple[TimestampMs, Offset]:
         """(NO_TIMESTAMP, base offset) when empty."""

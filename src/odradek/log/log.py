@@ -36,8 +36,10 @@ from odradek.log.flush import Flush
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
 from odradek.log.opening import Loaded, Opening
 from odradek.log.owed import Owed, Work
+from odradek.log.page_cache import CachedFile
 from odradek.log.producer_recovery import keep_snapshot, restored
 from odradek.log.producers import Producers, ProducerStateEntry
+from odradek.log.reached import at_or_after, with_greatest
 from odradek.log.reaper import Reaper, SegmentRetirement
 from odradek.log.retention import Bounds, expired_segments
 from odradek.log.search import Later, Search, TimedOffset
@@ -57,7 +59,7 @@ _COUNT_POSITION = HEADER_BYTES - 4
 _BASE_OFFSET = attrgetter("base_offset")
 
 
-def _is_hollow(found: FileSlice, segment: Segment) -> bool:
+def _is_hollow(found: FileSlice, segment: Segment, cached: bool) -> bool:
     """True for the rest of a segment if compaction left nothing of it but headers, which keep offsets and sequences.
 
     A reader gets what comes behind instead: librdkafka takes an answer without a record for one that was cut too short,
@@ -66,7 +68,8 @@ def _is_hollow(found: FileSlice, segment: Segment) -> bool:
     size = found.size
     if not size or size % HEADER_BYTES or size > HOLLOW_BYTES_MAX or found.position + size < segment.size:
         return False
-    data = found.file.pread(found.position, size)
+    file = CachedFile(found.file) if cached else found.file
+    data = file.pread(found.position, size)
     return all(_unpack_count(data, at + _COUNT_POSITION)[0] == 0 for at in range(0, size, HEADER_BYTES))
 
 
@@ -322,8 +325,9 @@ class Log:
         try:
             segment.make_files(self.config)
         except DiskFailed:
-            # Half a segment amid the log would hide what is appended before it is rolled in earnest.
-            self._owe(segment.unmake_files)
+            # Half a segment would hide what is appended before it is rolled in earnest, also if a power failure brings
+            # it back: what lies before it and below the recovery point counts as whole.
+            self._owe(segment.unmake_files, partial(self.disk.sync_directory, self.directory))
             raise
         self._changes += 1
         self._snapshots.try_to_write(base_offset, list(self.producers))
@@ -360,18 +364,19 @@ class Log:
 
     # ------------------------------------------------------------------ read
 
-    def read(self, offset: Offset, max_bytes: int, upto: Offset) -> FileSlice:
+    def read(self, offset: Offset, max_bytes: int, upto: Offset, *, cached: bool = False) -> FileSlice:
         """Returns whole batches: the one that has `offset` and what follows, ending below `upto` and within max_bytes.
 
         Returns at least one batch, even if it is larger; none if `upto` is reached or inside the first.  May stop short
-        of max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed.
+        of max_bytes.  Raises Refused(OFFSET_OUT_OF_RANGE), DiskFailed; with `cached` NotCached where the disk would
+        have to be waited for, though not for the records themselves.
         """
         if not self.start_offset <= offset <= self.end_offset:
             detail = f"{offset} is not in {self.start_offset}..{self.end_offset}"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, detail)
-        return self.read_stored(offset, max_bytes, upto)
+        return self.read_stored(offset, max_bytes, upto, cached=cached)
 
-    def read_stored(self, offset: Offset, max_bytes: int, upto: Offset) -> FileSlice:
+    def read_stored(self, offset: Offset, max_bytes: int, upto: Offset, *, cached: bool = False) -> FileSlice:
         """Does what read does, from the first segment on: that may begin before the log does."""
         number = len(self.segments) - 1
         if offset < self._active.base_offset:
@@ -380,25 +385,27 @@ class Log:
             segment = self.segments[number]
             if segment is not self._active:
                 self._touch(segment)
-            start = segment.locate(offset)
+            start = segment.locate(offset, cached=cached)
             if start is not None:
-                found = self._slice(segment, start, max_bytes, upto, number)
+                found = self._slice(segment, start, max_bytes, upto, number, cached)
                 is_last = segment is self._active or self.segments[number + 1].base_offset >= upto
-                if is_last or not _is_hollow(found, segment):
+                if is_last or not _is_hollow(found, segment, cached):
                     return found
             number += 1  # The rest of that segment was compacted away.
         return EMPTY_SLICE
 
-    def _slice(self, segment: Segment, start: int, max_bytes: int, upto: Offset, number: int) -> FileSlice:
+    def _slice(  # noqa: PLR0917
+        self, segment: Segment, start: int, max_bytes: int, upto: Offset, number: int, cached: bool
+    ) -> FileSlice:
         end = self.end_offset if segment is self._active else self.segments[number + 1].base_offset
-        limit = segment.size if upto >= end else segment.locate(upto)
+        limit = segment.size if upto >= end else segment.locate(upto, cached=cached)
         if limit is None:
             limit = segment.size
         if segment.damages:
             limit = segment.whole_until(start, limit)
         if start >= limit:
             return FileSlice(segment.file, start, 0)
-        cut = segment.cut(start, start + max_bytes, limit)
+        cut = segment.cut(start, start + max_bytes, limit, cached=cached)
         assert 0 <= start < cut <= limit <= segment.size, "a slice lies in its segment, and is not empty"
         if cut == limit:
             segment.hint(min(upto, end), cut)
@@ -435,20 +442,29 @@ class Log:
         start = Offset(max(start, self.start_offset))
         if start >= end:
             return None
-        at_least = TimestampMs(0) if timestamp is None else timestamp
-        first = max(bisect_right(self.segments, start, key=_BASE_OFFSET) - 1, 0)
-        reached = [one for one in self.segments[first:] if one.base_offset < end and one.may_reach(at_least)]
-        segments = [segment.searched() for segment in reached]
-        if not segments:
+        if timestamp is None:
+            reached = with_greatest(self.segments, start, end)
+        else:
+            reached = at_or_after(self.segments, timestamp, start, end)
+        if not reached.segments:
             return None
+        segments = [segment.searched() for segment in reached.segments]
         bytes_max = self.config.max_decompressed_message_bytes
-        return Search(segments, timestamp, start, end, is_large, self.segments, bytes_max)
+        return Search(segments, timestamp, start, end, is_large, self.segments, bytes_max, reached.rest)
+
+    def note_searched(self, search: Search) -> None:
+        """Notes the greatest timestamps that a search has found: the next one need not look at those indexes."""
+        if search.is_of(self.segments):
+            for searched in search.segments:
+                number = bisect_right(self.segments, searched.base_offset, key=_BASE_OFFSET) - 1
+                self.segments[number].note_searched(searched)
 
     def lookup_timestamp(self, timestamp: TimestampMs | None) -> TimedOffset | None:
         """Does all steps of a search at once; blocks.  Raises Refused and DiskFailed as Search.run."""
         start = self.start_offset
         while (search := self.search(timestamp, start, self.end_offset)) is not None:
             found = search.run()
+            self.note_searched(search)
             if not isinstance(found, Later):
                 return found
             start = found.start
@@ -578,6 +594,15 @@ class Log:
             self._swaps = [swap for swap in self._swaps if not swap.is_done]
         return bool(self._swaps)
 
+    @property
+    def may_be_cleaned(self) -> bool:
+        """True if a pass may begin: none is under way, and a power failure brings back no file that the log has not.
+
+        What a pass leaves away would be missed beside segments that retention took, and that it has not read.
+        """
+        is_in_order = not (self.is_swapping or self.owes or self.reaper.is_retiring(self.directory))
+        return is_in_order and self.cleaning is None
+
     def swap_in(self, sources: Sequence[Segment], segments: Sequence[Segment], now_ms: TimestampMs) -> bool:
         """Takes compacted segments in the place of their sources; their files get their names in the reaper's rounds.
 
@@ -686,7 +711,8 @@ class Log:
         cut = None if place is None else kept[-1].cut_before(place)
         producers = restored(self._snapshots, kept, end) if len(self.producers) else self.producers
         self._lower_recovery_point(end)
-        works = [*self._end_cleaning(end), self._retirement(self.segments[: len(kept) - 1 : -1], now_ms)]
+        gone = self.segments[: len(kept) - 1 : -1]
+        works = [*self._end_cleaning(end), self._retirement(gone, now_ms, syncs_each=True)]
         if cut is not None:
             kept[-1].shorten(cut)
             works.append(kept[-1].cut_files)
@@ -703,7 +729,8 @@ class Log:
     def truncate_fully(self, start: Offset, now_ms: TimestampMs) -> None:
         """Makes the log empty at `start`, for a follower whose leader lacks what it needs.  Raises as truncate_to."""
         self._interrupt()
-        self._lower_recovery_point(start)
+        # As low as a stop half-way may leave the log's end.
+        self._lower_recovery_point(min(start, self.start_offset))
         segment = Segment(self.disk, self.directory, start, now_ms)
         works: list[Work] = [
             *self._end_cleaning(start),
@@ -749,9 +776,9 @@ class Log:
         self.producers = producers
         self._owe(*works, self._snapshots.forgotten(self._snapshots.beyond(end)))
 
-    def _retirement(self, segments: Sequence[Segment], now_ms: TimestampMs) -> Work:
+    def _retirement(self, segments: Sequence[Segment], now_ms: TimestampMs, *, syncs_each: bool = False) -> Work:
         """Returns the work of taking the segments' files away, in this order, before the next append."""
-        return partial(self.reaper.retire_now, self._retired(segments, now_ms))
+        return partial(self.reaper.retire_now, self._retired(segments, now_ms, syncs_each=syncs_each))
 
     def advance_start(self, offset: Offset) -> bool:
         """Raises the log start offset (DeleteRecords); segments below it go with the next retention.
@@ -809,13 +836,15 @@ class Log:
         self.reaper.retire(self._retired(doomed, now_ms, snapshot))
         return count
 
-    def _retired(self, gone: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None) -> SegmentRetirement:
+    def _retired(
+        self, gone: Sequence[Segment], now_ms: TimestampMs, snapshot: str | None = None, *, syncs_each: bool = False
+    ) -> SegmentRetirement:
         for segment in gone:
             segment.release()
         base_offsets = [segment.base_offset for segment in gone]
         self._snapshots.forget(base_offsets)
         due = TimestampMs(now_ms + self.config.file_delete_delay_ms)
-        return SegmentRetirement(self.directory, base_offsets, due, snapshot)
+        return SegmentRetirement(self.directory, base_offsets, due, snapshot, syncs_each=syncs_each)
 
     def reap(self, now_ms: TimestampMs) -> int:
         """Does the reaper's work that is due on files of segments that went; returns how many files it unlinked."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from odradek.base.units import KIB, MIB, NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.disk import File
+from odradek.log.page_cache import ReadableFile
 from odradek.record.batch import (
     CHECKSUMMED_FROM,
     CRC_POSITION,
@@ -70,7 +71,7 @@ class Damaged(Exception):
         self.why = why
 
 
-def walk(file: File, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
+def walk(file: ReadableFile, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
     """Yields the batches from `position`, where one must begin, to `end`.  Raises Damaged; DiskFailed."""
     chunk, chunk_position = b"", position
     while position < end:

@@ -79,6 +79,11 @@ class SearchedSegment:
             self._largest = largest
 
     @property
+    def found_largest(self) -> Largest | None:
+        """What `largest` has found; None if nobody has asked for it."""
+        return self._largest
+
+    @property
     def file(self) -> File:
         if self._file is None:
             self._file = self._disk.open(self._path)
@@ -110,7 +115,10 @@ class SearchedSegment:
         if largest[1] >= end:
             # Of the batches up to an entry of the offset index, the time index has the greatest timestamp.
             known = self.times.entry_below(end)
-            near = max(start, self.offsets.offset_below(end)) if known[1] >= start else start
+            if known[1] < start:
+                near, known = start, _NOTHING
+            else:
+                near = max(start, self.offsets.offset_below(end))
         else:
             near = start
         place = self.find(near)
@@ -166,6 +174,7 @@ class Search(NamedTuple):
     is_large: bool
     source: Sequence[object]  # The log's own segments then: a log that is rolled or cut has another list.
     record_bytes_max: int  # max.decompressed.message.bytes
+    rest: Offset | None = None  # Where it goes on if none of the segments has the record.
 
     def is_of(self, source: Sequence[object]) -> bool:
         """True if `source` is the log's present list of segments: none came or went since the search was made."""
@@ -184,7 +193,7 @@ class Search(NamedTuple):
                 found = self._in_segment(segment, self.timestamp)
                 if found:
                     return found
-        return None
+        return None if self.rest is None else Later(self.rest, False)
 
     def _greatest(self) -> TimedOffset | Later | None:
         """Finds the first of the records with the greatest timestamp; None if none has a timestamp."""

@@ -24,6 +24,7 @@ from odradek.log.disk import Disk, DiskFailed, File, check_may_stay
 from odradek.log.failures import LogDamaged
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
+from odradek.log.page_cache import CachedFile, ReadableFile
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
 from odradek.log.search import SearchedSegment
 from odradek.log.transaction_index import TransactionIndex
@@ -80,6 +81,7 @@ class Segment:
         self._recent_positions = array("q")
         self._hints: dict[int, int] = {}
         self.damages: list[Damage] = []  # Found so far, ascending.
+        self.sync_failed = False  # By a cut: the kernel may have dropped what was appended before, and tells no more.
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: Offset, now_ms: TimestampMs, config: LogConfig) -> Segment:
@@ -154,9 +156,11 @@ class Segment:
         self._file = None
 
     def release(self) -> None:
-        """Forgets the open file and what was remembered of it."""
+        """Forgets the open file and what was remembered of it and of its indexes."""
         self._file = None
         self._forget_places()
+        self.offsets.forget_blocks()
+        self.times.forget_blocks()
 
     # ------------------------------------------------------------------ append
 
@@ -165,6 +169,7 @@ class Segment:
         if self.size:
             self.largest()
             self.time_of_first()
+            self.times.last_timestamp()  # What is written is counted without a look at a file, which could fail.
         self._note_fullness(config)
 
     def must_roll(
@@ -275,8 +280,11 @@ class Segment:
 
     # ------------------------------------------------------------------ read
 
-    def locate(self, offset: Offset) -> int | None:
-        """Returns the position of the first batch that reaches `offset`; None if none in this segment does."""
+    def locate(self, offset: Offset, *, cached: bool = False) -> int | None:
+        """Returns the position of the first batch that reaches `offset`; None if none in this segment does.
+
+        With `cached` the disk is not waited for: raises NotCached.
+        """
         position = self._hints.get(offset)
         if position is not None:
             return position if position < self.size else None
@@ -292,19 +300,19 @@ class Segment:
             return position
         if offset <= self.base_offset:
             return 0 if self.size else None
-        place = self.find(offset)
+        place = self.find(offset, cached=cached)
         return place.position if place else None
 
-    def find(self, offset: Offset) -> FileBatch | None:
+    def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
         """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""
         try:
-            return self._search(offset)
+            return self._search(offset, cached)
         except Damaged as damage:
             if self._is_known(damage.position):
                 raise self.failure(damage) from None
             self.rebuild_indexes(LogConfig())
         try:
-            return self._search(offset)
+            return self._search(offset, cached)
         except Damaged as damage:
             raise self.failure(damage) from None
 
@@ -339,24 +347,28 @@ class Segment:
                 return damage.start
         return limit
 
-    def _search(self, offset: Offset) -> FileBatch | None:
-        start = self.offsets.position_at_or_before(offset)
+    def _opened(self, cached: bool) -> ReadableFile:
+        return CachedFile(self.file) if cached else self.file
+
+    def _search(self, offset: Offset, cached: bool) -> FileBatch | None:
+        start = self.offsets.position_at_or_before(offset, cached=cached)
         for damage in self.damages:
             if start < damage.end and offset >= damage.following:
                 start = damage.end
         if not 0 <= start < max(self.size, 1):
             raise Damaged(self.offsets.path, start, f"points outside of {self.size} bytes")
-        for place in self._walk(start):
+        for place in self._walk(start, cached=cached):
             if place.position == start and place.base_offset > offset and start:
                 raise Damaged(self.offsets.path, start, f"points beyond offset {offset}")
             if place.last_offset >= offset:
                 return place
         return None
 
-    def cut(self, start: int, target: int, limit: int) -> int:
+    def cut(self, start: int, target: int, limit: int, *, cached: bool = False) -> int:
         """Returns where a read from `start` ends: a batch's border, at most `limit`, and if possible at most `target`.
 
         At least one batch is read.  It may be a little less than what fits: up to a border that the index knows.
+        With `cached` as locate.
         """
         if target >= limit:
             return limit
@@ -365,18 +377,18 @@ class Segment:
             border = positions[bisect_right(positions, target) - 1]
             if border > start:
                 return border
-        border = self.offsets.border_at_or_below(target)
+        border = self.offsets.border_at_or_below(target, cached=cached)
         if start < border <= limit:
-            data = self.file.pread(border, _BASE_OFFSET.size)
+            data = self._opened(cached).pread(border, _BASE_OFFSET.size)
             if len(data) == _BASE_OFFSET.size:
                 self.hint(_BASE_OFFSET.unpack(data)[0], border)
                 return border
-        return self._walk_to(start, target, limit)
+        return self._walk_to(start, target, limit, cached)
 
-    def _walk_to(self, start: int, target: int, limit: int) -> int:
+    def _walk_to(self, start: int, target: int, limit: int, cached: bool) -> int:
         end = start
         try:
-            for place in walk(self.file, start, limit):
+            for place in walk(self._opened(cached), start, limit):
                 if place.end > target and end > start:
                     break
                 end = place.end
@@ -403,9 +415,9 @@ class Segment:
             del hints[next(iter(hints))]
         hints[offset] = position
 
-    def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES) -> Iterator[FileBatch]:
+    def _walk(self, position: int, chunk_bytes: int = WALK_CHUNK_BYTES, *, cached: bool = False) -> Iterator[FileBatch]:
         """Walks to the end, and checks that offsets can be in this segment.  Raises Damaged."""
-        for place in walk(self.file, position, self.size, chunk_bytes=chunk_bytes):
+        for place in walk(self._opened(cached), position, self.size, chunk_bytes=chunk_bytes):
             if not self.can_hold(place.last_offset):
                 raise Damaged(self.path, place.position, f"offset {place.last_offset} from {self.base_offset} on")
             yield place
@@ -444,6 +456,18 @@ class Segment:
         )
         searched.note_largest((self.max_timestamp, self.max_timestamp_offset), is_all=self._max_known)
         return searched
+
+    @property
+    def is_largest_known(self) -> bool:
+        """True if `largest` looks at no file."""
+        return self._max_known
+
+    def note_searched(self, searched: SearchedSegment) -> None:
+        """Notes the greatest timestamp if a search has found it; an append since then has found it, too."""
+        largest = searched.found_largest
+        if largest is not None and not self._max_known:
+            self.max_timestamp, self.max_timestamp_offset = largest
+            self._max_known = True
 
     def may_reach(self, timestamp: TimestampMs) -> bool:
         """False if it is known, without a look at a file, that all timestamps are less."""
@@ -538,10 +562,19 @@ class Segment:
         self.times.cut()
 
     def cut_at(self, position: int) -> None:
-        """Cuts the .log file, and syncs: bytes that a crash brought back could be taken for a later append's end."""
+        """Cuts the .log file, and syncs: bytes that a crash brought back could be taken for a later append's end.
+
+        Raises DiskFailed, and for ever once the sync has failed: the log must go offline then, as after a flush's.
+        """
         assert 0 <= position <= self.size, "nothing is added by a cut"
+        if self.sync_failed:
+            raise DiskFailed(errno.EIO, "a sync failed before; what is on the disk is not known", self.path)
         self.file.truncate(position)
-        self.file.sync()
+        try:
+            self.file.sync()
+        except DiskFailed as failure:
+            self.sync_failed = not failure.is_out_of_files
+            raise
         self.size = position
         self._overhang = False
         self.damages = [damage for damage in self.damages if damage.start < position]

@@ -36,6 +36,7 @@ from odradek.core.effects import (
     Change,
     Changed,
     Chores,
+    DiskWait,
     Effect,
     Sync,
     Synced,
@@ -335,7 +336,8 @@ class Shell:
             case Chores():
                 self.in_thread(effect.run, self._chores_ended, Pool.CHORES)
             case Work():
-                self.in_thread(effect.run, lambda _: self._worked(effect), Pool.WORK)
+                pool = Pool.READS if isinstance(effect, DiskWait) else Pool.WORK
+                self.in_thread(effect.run, lambda _: self._worked(effect), pool)
             case Load():
                 self.in_thread(effect.run, self._load_ended, Pool.LOADS)
             case Lookup():

@@ -7,11 +7,11 @@ the client believes to be in it, and Metadata, whose brokers a client needs what
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias, cast
 
 from odradek.api.call import Call
-from odradek.api.outcome import Encoded
+from odradek.api.outcome import Encoded, Resumed, Wait
 from odradek.api.table import Api
 from odradek.base.errors import ErrorCode
 from odradek.core.fetch_sessions import FetchKey
@@ -26,8 +26,9 @@ from odradek.wire.messages.metadata import MetadataResponse
 from odradek.wire.request import Request
 from odradek.wire.response import encode_response
 
-Answer = Encoded | Parked[Encoded]
-Serve = Callable[[Request], Answer]
+Answer: TypeAlias = Encoded | Parked[Encoded]
+Answering: TypeAlias = Generator[Wait, Resumed, Answer]  # On the way to an answer: what is waited for, as in Steps.
+Serve: TypeAlias = Callable[[Request], Answering]
 
 FETCH_ERROR_SINCE = 7
 # Errors that Fetch tells of the whole request, and not of a partition.
@@ -50,19 +51,19 @@ class ErrorAnswer:
         self._body = body
         self._serve = serve
 
-    def make(self, code: ErrorCode, topic: str | None) -> Answer:
+    def make(self, code: ErrorCode, topic: str | None) -> Answering:
         """Raises ConnectionAbortedError where an error can't be answered (acks 0)."""
         key = self._api.key
         if key is ApiKey.FETCH and not (code in _OF_THE_SESSION and self._call.version >= FETCH_ERROR_SINCE):
-            return self._served(lambda frame: self._spoilt_fetch(frame, code, topic))
+            return (yield from self._served(lambda frame: self._spoilt_fetch(frame, code, topic)))
         if key is ApiKey.METADATA:
-            return self._served(lambda frame: self._spoilt_metadata(frame, code, topic))
+            return (yield from self._served(lambda frame: self._spoilt_metadata(frame, code, topic)))
         if topic is None:
             return self._refused(self._body, code)
         its, rest = parted(self._call.broker, key, self._body, topic)
         if not names_anything(key, rest):
             return self._refused(its, code)
-        return self._merged(rest, self._api.refuse(self._call, its, code))
+        return (yield from self._merged(rest, self._api.refuse(self._call, its, code)))
 
     def _refused(self, body: Any, code: ErrorCode) -> Encoded:
         response = self._api.refuse(self._call, body, code)
@@ -70,8 +71,8 @@ class ErrorAnswer:
             raise ConnectionAbortedError("a test wants an error, and there is no answer to carry it")
         return encode_response(self._request, response)
 
-    def _merged(self, rest: Any, refused: object | None) -> Answer:
-        outcome = self._serve(self._of_its_own(rest))
+    def _merged(self, rest: Any, refused: object | None) -> Answering:
+        outcome = yield from self._serve(self._of_its_own(rest))
         if refused is None:
             raise ConnectionAbortedError("a test wants an error, and there is no answer to carry it")
 
@@ -95,8 +96,8 @@ class ErrorAnswer:
     def _decoded(self, served: Encoded, response: type[Any]) -> Any:
         return decode_response(response, self._call.version, frame_of(served)[4:])[1]
 
-    def _served(self, spoil: Callable[[Encoded], Encoded]) -> Answer:
-        outcome = self._serve(self._request)
+    def _served(self, spoil: Callable[[Encoded], Encoded]) -> Answering:
+        outcome = yield from self._serve(self._request)
         if isinstance(outcome, Parked):
             if self._api.key is ApiKey.FETCH:
                 return spoil(outcome.then())  # An error is not waited for.

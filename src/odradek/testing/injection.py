@@ -6,25 +6,26 @@
                        ├── dispatch, then its answer late      (Late)
                        └── the connection closed: before dispatch, or when its answer is ready (Lost)
 
+A request with a fault is in steps, however it is served: what a thread or an event is waited for goes on as ever.
 An answer that is held back is a parked request with nothing to wait for but its deadline.  If the real one is parked
 too, that one is woken as ever and tells ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Protocol, cast
 
 from odradek.api.call import Call, Peer
 from odradek.api.conversation import Dispatch
-from odradek.api.outcome import Encoded, Outcome, Staged, drained
+from odradek.api.outcome import Encoded, Outcome, Staged, Steps
 from odradek.api.table import BY_KEY
 from odradek.base.units import SECOND_MS, CorrelationId
 from odradek.core.broker import Broker
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.net.shell import Shell
-from odradek.testing.error_answers import ErrorAnswer
+from odradek.testing.error_answers import Answering, ErrorAnswer
 from odradek.testing.faults import Effect, Fault, Faults
 from odradek.testing.topics_named import topics_of
 from odradek.wire.compile import decode
@@ -75,10 +76,10 @@ class _Faulty:
             return ErrorAnswer(api, call, request, body, self._served).make(fault.error, fault.topic)
         return self._held_back(fault)
 
-    def _held_back(self, fault: Fault) -> Outcome:
+    def _held_back(self, fault: Fault) -> Steps:
         if fault.effect is Effect.DROP_BEFORE:
             raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped before it is handled")
-        outcome = self._served(self._request)
+        outcome = yield from self._served(self._request)
         if fault.effect is Effect.DELAY:
             # Never early: some of the present millisecond has gone by.
             return self._late(outcome, round(fault.seconds * SECOND_MS) + 1)
@@ -86,13 +87,13 @@ class _Faulty:
             return Lost(self._shell, outcome).parked
         raise ConnectionAbortedError(f"a test wants {fault.api.title} dropped after it was handled")
 
-    def _served(self, request: Request) -> Encoded | Parked[Encoded]:
-        """Serves the request as dispatch does, to its end: staged batches are written, slices are gone through."""
+    def _served(self, request: Request) -> Answering:
+        """Serves the request to its end: its steps are gone through, and what it staged is written."""
         outcome = self._dispatch(self._broker, self._peer, request, self._now)
-        if isinstance(outcome, Generator):
-            outcome = drained(outcome, self._now)
+        if not isinstance(outcome, list | Parked | Staged | None):
+            outcome = yield from outcome
         if isinstance(outcome, Staged):
-            self._broker.commit(self._now)
+            self._broker.commit(self._shell.now())
             return outcome.finish()
         return outcome
 
@@ -102,7 +103,7 @@ class _Faulty:
         if outcome is None:
             return None  # Nobody waits for an answer.
         answer = outcome
-        return Parked(Nothing(), self._now.steady + delay_ms, lambda: answer)
+        return Parked(Nothing(), self._shell.now().steady + delay_ms, lambda: answer)
 
 
 class Nothing:

@@ -28,8 +28,11 @@ FIELDS: dict[ApiKey, Fields] = {
     ApiKey.METADATA: Fields(("topics",), "topics"),
     ApiKey.CREATE_TOPICS: Fields(("topics",), "topics"),
     ApiKey.DELETE_TOPICS: Fields(("topics", "topic_names"), "responses"),
+    ApiKey.DELETE_RECORDS: Fields(("topics",), "topics"),
     ApiKey.CREATE_PARTITIONS: Fields(("topics",), "results"),
     ApiKey.DESCRIBE_CONFIGS: Fields(("resources",), "results"),
+    ApiKey.ALTER_CONFIGS: Fields(("resources",), "responses"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Fields(("resources",), "responses"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Fields(("topics",), "topics"),
 }
 _NAMES = ("name", "topic", "resource_name")

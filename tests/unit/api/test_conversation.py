@@ -342,7 +342,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return (yield from plainly(call, body))
 
-    monkeypatch.setattr("odradek.api.dispatch.SLICE_ELEMENTS", 0)
+    monkeypatch.setattr("odradek.api.outcome.SLICE_ELEMENTS", 0)
     monkeypatch.setitem(BY_KEY[ApiKey.LIST_GROUPS].__dict__, "handle", handle)
     return done
 

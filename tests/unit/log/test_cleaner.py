@@ -98,6 +98,22 @@ def test_what_is_superseded_is_gone() -> None:
     assert log.cleaned_to == Offset(log.segments[-1].base_offset)
 
 
+def test_the_map_is_given_back_in_the_thread_that_cleans_the_last_group() -> None:
+    """It takes milliseconds for a large one; whoever drops the pass is the loop."""
+    _, log = new_log()
+    writer = Writer(log, Random(1), keys=3, transactional=0)
+    writer.write(200)
+    log.roll(writer.now)
+    log.flush(writer.now)
+    cleaning, _ = begin(log, writer.now)
+    assert not cleaning.is_mapped
+    cleaning.build_map(lambda _: None)
+    while not cleaning.is_over:
+        assert cleaning.is_mapped
+        cleaning.clean(lambda _: None)
+    assert not cleaning.is_mapped
+
+
 def filled(seed: int) -> tuple[SimDisk, Log, Writer]:
     """A log of several segments, all of it synced, some of it compacted before."""
     random = Random(seed)

@@ -22,7 +22,6 @@ from odradek.log.disk import (
     Entry,
     FileSlice,
     RealDisk,
-    is_cached,
     read_file,
     replace_file,
 )
@@ -194,25 +193,6 @@ def test_a_disk_that_fails_is_named_by_its_file(tmp_path: Path, monkeypatch: pyt
 def test_the_empty_slice_opens_nothing() -> None:
     assert EMPTY_SLICE.read() == b""
     assert EMPTY_SLICE.part(0, 10).size == 0
-
-
-def test_what_was_written_is_cached_and_cold_pages_are_waited_for(tmp_path: Path) -> None:
-    file = DISK.create(f"{tmp_path}/f")
-    file.write(0, b"x" * 1_000_000)
-    assert is_cached(file.fileno(), 0, 1_000_000)
-    file.sync()
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    # The kernel may keep pages, and some file systems can't say; read() waits.
-    assert FileSlice(file, 0, 1_000_000).read() == b"x" * 1_000_000
-
-
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no tmpfs at /dev/shm")
-def test_file_systems_that_cannot_say_count_as_cached() -> None:
-    path = f"/dev/shm/odradek-test-{os.getpid()}"
-    file = DISK.create(path)
-    DISK.unlink(path)
-    file.write(0, b"content")
-    assert is_cached(file.fileno(), 0, 7)
 
 
 def test_a_directory_is_locked_once(tmp_path: Path) -> None:

@@ -43,7 +43,13 @@ def filled(disk: SimDisk, batches: int = 9, config: LogConfig = CONFIG) -> Log:
 
 
 def reopen(
-    disk: SimDisk, recovery_point: int = 0, *, clean: bool = False, start: int = 0, config: LogConfig = CONFIG
+    disk: SimDisk,
+    recovery_point: int = 0,
+    *,
+    clean: bool = False,
+    start: int = 0,
+    config: LogConfig = CONFIG,
+    was_compacted: bool = False,
 ) -> Log:
     return Log.open(
         disk,
@@ -53,6 +59,7 @@ def reopen(
         recovery_point=Offset(recovery_point),
         clean_shutdown=clean,
         start_offset=Offset(start),
+        was_compacted=was_compacted,
     )
 
 
@@ -173,14 +180,15 @@ def test_a_lost_end_at_a_border_is_a_hole_and_ends_the_log() -> None:
     assert reopen(disk, log.segments[0].base_offset).end_offset == last.base_offset
 
 
-def test_holes_of_a_compacted_log_are_its_right() -> None:
+@pytest.mark.parametrize("by", ["its policy", "what its broker noted"])
+def test_holes_of_a_compacted_log_are_its_right(by: str) -> None:
     disk = new_disk()
     log = filled(disk)
     before = stored(log)
     (*_, last) = log.segments[0].places(0)
     disk.open(log.segments[0].path).truncate(last.position)
-    config = LogConfig(segment_bytes=400, cleanup_compact=True)
-    again = reopen(disk, config=config)
+    config = LogConfig(segment_bytes=400, cleanup_compact=by == "its policy")
+    again = reopen(disk, config=config, was_compacted=by != "its policy")
     assert again.end_offset == log.end_offset
     assert (last.base_offset, last.last_offset) not in stored(again)
     assert stored(again) == [each for each in before if each[0] != last.base_offset]

@@ -1,0 +1,121 @@
+"""What the page cache has of a file, so that nobody waits for a disk who has others to serve.
+
+A read that may not wait gets its bytes from the page cache or NotCached; a thread then loads what was missing, and the
+read is tried again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Protocol
+
+from odradek.log.failures import DiskFailed
+
+READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
+COLD_AHEAD_BYTES = 4 * 1024 * 1024
+LOADED_BYTES_MIN = 64 * 1024
+
+
+class ReadableFile(Protocol):
+    """What of a file its readers use."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, position: int, size: int) -> bytes: ...
+
+    def size(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+
+class NotCached(Exception):
+    """Raised where the disk would have to be waited for.  The file stays open for whoever loads the bytes."""
+
+    def __init__(self, file: ReadableFile, position: int, size: int) -> None:
+        super().__init__(f"{size} bytes at {position} of {file.path} are not in the page cache")
+        self._file = file
+        self._position = position
+        self._size = size
+
+    def load(self) -> None:
+        """Waits for the bytes, for some more, and has the disk begin with what follows.  Raises DiskFailed."""
+        begin_to_read(self._file.fileno(), self._position, self._size)
+        self._file.pread(self._position, max(self._size, LOADED_BYTES_MIN))
+
+
+class CachedFile:
+    """A file of which only what the page cache has is read; pread raises NotCached for the rest.
+
+    With `whole` all of a file is loaded that lacks anything: a search in an index goes to and fro.
+    """
+
+    def __init__(self, file: ReadableFile, *, whole: bool = False) -> None:
+        self._file = file
+        self._is_whole = whole
+        self.path = file.path
+
+    def pread(self, position: int, size: int) -> bytes:
+        descriptor = self._file.fileno()
+        if descriptor < 0:  # No plain file: there is nothing to wait for.
+            return self._file.pread(position, size)
+        space = bytearray(size)
+        try:
+            read = read_cached(descriptor, memoryview(space), position)
+        except BlockingIOError:
+            raise self._missing(position, size) from None
+        except OSError as error:
+            raise DiskFailed.of(error, self.path) from error
+        if read < size and position + read < self._file.size():
+            raise self._missing(position, size)
+        del space[read:]
+        return bytes(space)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def _missing(self, position: int, size: int) -> NotCached:
+        if self._is_whole:
+            return NotCached(self._file, 0, self._file.size())
+        return NotCached(self._file, position, size)
+
+
+def begin_to_read(descriptor: int, position: int, size: int) -> None:
+    """Has the disk begin with this part of a file: who reads old records asks for the next ones next."""
+    if descriptor >= 0:
+        os.posix_fadvise(descriptor, position, size + COLD_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+
+
+def read_cached(descriptor: int, space: memoryview, position: int) -> int:
+    """Reads from the page cache only.  Raises BlockingIOError if the disk would have to be waited for."""
+    try:
+        return os.preadv(descriptor, [space], position, READ_NOWAIT)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NOWAIT_UNSUPPORTED:  # Then there is nothing to wait for, or no way to know.
+            raise
+        return os.preadv(descriptor, [space], position)
+
+
+def is_cached(descriptor: int, position: int, size: int) -> bool:
+    """True if this part of a file seems to be in the page cache: one byte of each stretch is asked for.
+
+    Pages are read ahead and dropped in stretches, so that what this misses is a short wait and rare.
+    """
+    last = position + size - 1
+    try:
+        for at in (*range(position, last, READ_AHEAD_BYTES), last):
+            os.preadv(descriptor, [bytearray(1)], at, READ_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        # A file system that cannot say: then there is nothing to wait for, or no way to know.
+        return error.errno in _NOWAIT_UNSUPPORTED
+    return True

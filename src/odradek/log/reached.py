@@ -1,0 +1,70 @@
+"""Which segments a search by time looks into, by what is known of them in memory: few, however many there are.
+
+The greatest timestamp of a sealed segment is known since it was written, or since a search looked at its index.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from odradek.base.units import Offset, TimestampMs
+from odradek.log.segment import Segment
+
+UNKNOWN_MAX = 8  # Segments of which nothing is known yet, in one search: each has to be opened.
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Reached(NamedTuple):
+    """Segments to look into, in their order; the search goes on from `rest` if none of them has the record."""
+
+    segments: Sequence[Segment]
+    rest: Offset | None
+
+
+def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offset, end: Offset) -> Reached:
+    """Returns where to look for the first record at or after a time, from `start` to below `end`."""
+    found: list[Segment] = []
+    unknown = 0
+    for number in range(_first(segments, start), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= end:
+            break
+        if not segment.may_reach(timestamp):
+            continue
+        found.append(segment)
+        unknown += not segment.is_largest_known
+        if (segment.is_largest_known or unknown == UNKNOWN_MAX) and number + 1 < len(segments):
+            return Reached(found, segments[number + 1].base_offset)
+    return Reached(found, None)
+
+
+def with_greatest(segments: Sequence[Segment], start: Offset, end: Offset) -> Reached:
+    """Returns where to look for the greatest timestamp from `start` to below `end`."""
+    found: list[Segment] = []
+    greatest: Segment | None = None
+    for number in range(_first(segments, start), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= end:
+            break
+        if not segment.may_reach(TimestampMs(0)):
+            continue
+        if not (segment.is_largest_known and _is_whole(segments, number, start, end)):
+            found.append(segment)
+        elif greatest is None or segment.max_timestamp > greatest.max_timestamp:
+            greatest = segment
+    if greatest is not None:
+        insort(found, greatest, key=_BASE_OFFSET)
+    return Reached(found, None)
+
+
+def _first(segments: Sequence[Segment], start: Offset) -> int:
+    return max(bisect_right(segments, start, key=_BASE_OFFSET) - 1, 0)
+
+
+def _is_whole(segments: Sequence[Segment], number: int, start: Offset, end: Offset) -> bool:
+    """True if all of a sealed segment lies from `start` to below `end`."""
+    is_sealed = number + 1 < len(segments)
+    return start <= segments[number].base_offset and is_sealed and segments[number + 1].base_offset <= end

@@ -1,0 +1,240 @@
+"""Faults of requests that are answered later: a thread looks into them, an event is waited for, files are written."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
+from odradek.testing import Broker
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support.raw_client import Closed, RawClient
+
+DELAY_SECONDS = 0.2
+TOPIC_RESOURCE = 2
+LARGE = (b"key", random.Random(7).randbytes(500_000), [], int(time.time() * 1000))
+LATEST, EARLIEST = -1, -2
+# What makes a thread look into a batch: its records are checked, its keys are, or it is packed anew.
+LOOKED_INTO = {"records": {}, "keys": {"cleanup.policy": "compact"}, "packed": {"compression.type": "gzip"}}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"odradek.record.validation": "records"}) as running:
+        yield running
+
+
+@pytest.fixture(params=LOOKED_INTO)
+def topic(request: pytest.FixtureRequest, broker: Broker) -> Iterator[str]:
+    broker.create_topic("orders", configs=LOOKED_INTO[request.param])
+    yield "orders"
+    broker.faults.clear()
+    broker.delete_topic("orders")
+
+
+@pytest.fixture
+def plain(broker: Broker) -> Iterator[str]:
+    for name in ("plain", "other"):
+        broker.create_topic(name)
+    yield "plain"
+    broker.faults.clear()
+    for name in ("plain", "other"):
+        broker.delete_topic(name)
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.port) as connected:
+        yield connected
+
+
+def produce(*topics: str, acks: int = -1) -> ProduceRequest:
+    parts = [PartitionProduceData(index=0, records=encode_batch([LARGE], Codec.LZ4))]
+    return ProduceRequest(
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=name, partition_data=parts) for name in topics]
+    )
+
+
+def offset(client: RawClient, topic: str, which: int = LATEST) -> int:
+    parts = [ListOffsetsPartition(partition_index=0, timestamp=which)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=parts)])
+    return client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
+
+
+def errors(answer: ProduceResponse) -> dict[str, int]:
+    return {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+
+
+# A produce that a thread looks into.
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("after", [False, True])
+def test_dropped(broker: Broker, client: RawClient, topic: str, acks: int, after: bool) -> None:
+    fault = broker.faults.drop("Produce", after=after)
+    with RawClient(broker.port) as producer, pytest.raises(Closed):
+        producer.ask(produce(topic, acks=acks), 9, ProduceResponse)
+    assert (fault.count, offset(client, topic)) == (1, int(after))
+    assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: 0}, "the broker lives"
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_answered_late(broker: Broker, client: RawClient, topic: str, acks: int) -> None:
+    broker.faults.delay("Produce", seconds=DELAY_SECONDS)
+    began = time.monotonic()
+    assert errors(client.ask(produce(topic, acks=acks), 9, ProduceResponse)) == {topic: 0}
+    assert time.monotonic() - began >= DELAY_SECONDS
+    assert offset(client, topic) == 1
+
+
+def test_answered_with_an_error(broker: Broker, client: RawClient, topic: str) -> None:
+    broker.faults.answer("Produce", error="KAFKA_STORAGE_ERROR")
+    assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert offset(client, topic) == 0
+
+
+def test_the_others_are_looked_into(broker: Broker, client: RawClient, topic: str, plain: str) -> None:
+    broker.faults.answer("Produce", error="KAFKA_STORAGE_ERROR", topic=plain)
+    answer = client.ask(produce(topic, plain), 9, ProduceResponse)
+    assert errors(answer) == {topic: 0, plain: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert (offset(client, topic), offset(client, plain)) == (1, 0)
+
+
+def test_a_client_that_leaves_while_it_is_looked_into(broker: Broker, client: RawClient, topic: str) -> None:
+    fault = broker.faults.delay("Produce", seconds=600)
+    with RawClient(broker.port) as producer:
+        leaving = threading.Thread(target=unanswered, args=(producer, produce(topic)))
+        leaving.start()
+        fault.wait()
+        producer.end_of_sending()
+        leaving.join()
+    assert errors(client.ask(produce(topic), 9, ProduceResponse)) == {topic: 0}
+
+
+def unanswered(client: RawClient, request: ProduceRequest) -> None:
+    with pytest.raises(Closed):
+        client.ask(request, 9, ProduceResponse)
+
+
+# Requests that files or an event are waited for.
+
+
+def delete_records(*topics: str) -> DeleteRecordsRequest:
+    parts = [DeleteRecordsPartition(partition_index=0, offset=-1)]
+    return DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=name, partitions=parts) for name in topics], timeout_ms=30_000
+    )
+
+
+def alter(*topics: str) -> IncrementalAlterConfigsRequest:
+    configs = [AlterableConfig(name="retention.ms", config_operation=0, value="77")]
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs) for name in topics
+        ],
+        validate_only=False,
+    )
+
+
+def retention(client: RawClient, topic: str) -> str | None:
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["retention.ms"]
+    )
+    answer = client.ask(DescribeConfigsRequest(resources=[resource]), 4, DescribeConfigsResponse)
+    return answer.results[0].configs[0].value
+
+
+def move(topic: str) -> AlterReplicaLogDirsRequest:
+    return AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDir(path="/nowhere", topics=[AlterReplicaLogDirTopic(name=topic, partitions=[0])])]
+    )
+
+
+REQUESTS = {
+    "DeleteRecords": (delete_records, 2, DeleteRecordsResponse),
+    "IncrementalAlterConfigs": (alter, 1, IncrementalAlterConfigsResponse),
+    "AlterReplicaLogDirs": (move, 2, AlterReplicaLogDirsResponse),
+}
+
+
+def is_done(client: RawClient, api: str, topic: str) -> bool:
+    if api == "DeleteRecords":
+        return offset(client, topic, EARLIEST) == 1
+    return api == "AlterReplicaLogDirs" or retention(client, topic) == "77"
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+def test_later_ones_are_dropped(broker: Broker, client: RawClient, plain: str, api: str) -> None:
+    ask, version, answer = REQUESTS[api]
+    client.ask(produce(plain), 9, ProduceResponse)
+    for after in (False, True):
+        fault = broker.faults.drop(api, after=after)
+        with RawClient(broker.port) as admin, pytest.raises(Closed):
+            admin.ask(ask(plain), version, answer)
+        assert fault.count == 1
+        assert is_done(client, api, plain) == after or api == "AlterReplicaLogDirs"
+    client.ping()
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+def test_later_ones_are_later_still(broker: Broker, client: RawClient, plain: str, api: str) -> None:
+    ask, version, answer = REQUESTS[api]
+    client.ask(produce(plain), 9, ProduceResponse)
+    broker.faults.delay(api, seconds=DELAY_SECONDS)
+    began = time.monotonic()
+    client.ask(ask(plain), version, answer)
+    assert time.monotonic() - began >= DELAY_SECONDS
+    assert is_done(client, api, plain)
+
+
+def test_records_are_deleted_of_the_other_topic(broker: Broker, client: RawClient, plain: str) -> None:
+    client.ask(produce(plain, "other"), 9, ProduceResponse)
+    broker.faults.answer("DeleteRecords", error="TOPIC_AUTHORIZATION_FAILED", topic=plain)
+    answer = client.ask(delete_records(plain, "other"), 2, DeleteRecordsResponse)
+    told = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert told == {plain: ErrorCode.TOPIC_AUTHORIZATION_FAILED, "other": 0}
+    assert (offset(client, plain, EARLIEST), offset(client, "other", EARLIEST)) == (0, 1)
+
+
+def test_the_other_topic_is_altered(broker: Broker, client: RawClient, plain: str) -> None:
+    before = retention(client, plain)
+    broker.faults.answer("IncrementalAlterConfigs", error="POLICY_VIOLATION", topic=plain)
+    answer = client.ask(alter(plain, "other"), 1, IncrementalAlterConfigsResponse)
+    told = {one.resource_name: one.error_code for one in answer.responses}
+    assert told == {plain: ErrorCode.POLICY_VIOLATION, "other": 0}
+    assert (retention(client, plain), retention(client, "other")) == (before, "77")

@@ -1,0 +1,38 @@
+"""Threads of a running broker that wait until they are let go."""
+
+from __future__ import annotations
+
+import threading
+
+from odradek.app.building import Running
+from odradek.net.pools import THREADS_MAX, Pool
+from odradek.testing import Broker
+
+SECONDS_MAX = 60
+
+
+class HeldUp:
+    """All threads of one pool wait, and more work of that kind is queued, until `gate` is set."""
+
+    def __init__(self, broker: Broker, pool: Pool) -> None:
+        self.gate = threading.Event()
+        began = threading.Semaphore(0)
+
+        def wait() -> None:
+            began.release()
+            self.gate.wait(SECONDS_MAX)
+
+        async def begin(running: Running) -> None:
+            for _ in range(2 * THREADS_MAX[pool]):
+                running.shell.in_thread(wait, lambda done: None, pool)
+
+        assert broker._host is not None
+        broker._host.ask(begin)
+        for _ in range(THREADS_MAX[pool]):
+            assert began.acquire(timeout=SECONDS_MAX)
+
+    def __enter__(self) -> HeldUp:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.gate.set()

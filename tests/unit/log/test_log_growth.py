@@ -1,0 +1,164 @@
+"""What is asked of a log costs the same whatever its size: counted are calls of the disk, and segments looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from simdisk import SimDisk
+
+from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from odradek.log.config import LogConfig
+from odradek.log.log import SEALED_OPEN_MAX, Log
+from odradek.log.reached import UNKNOWN_MAX
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from support.logs import T0, put
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+FEW, MANY = 2 * UNKNOWN_MAX, 300  # Segments.
+
+
+def log_of(segments: int) -> tuple[SimDisk, Log]:
+    """A log whose last segment has just begun; each batch has one record, 10 ms behind the one before."""
+    disk = SimDisk()
+    disk.make_directory("/d/t-0")
+    log = Log.open(disk, "/d/t-0", CONFIG, T0)
+    while len(log.segments) < segments:
+        put(log, b"some value", at=T0 + log.end_offset * 10)
+    log.flush(T0)
+    return disk, log
+
+
+def reopened(disk: SimDisk, log: Log, *, cleanly: bool) -> Log:
+    if cleanly:
+        log.close(T0)
+    return Log.open(disk, "/d/t-0", CONFIG, T0, recovery_point=log.end_offset, clean_shutdown=cleanly)
+
+
+def calls_of(disk: SimDisk, work: Callable[[], object]) -> int:
+    before = disk.calls
+    work()
+    return disk.calls - before
+
+
+def test_an_append_costs_the_same_whether_it_begins_a_segment_or_not() -> None:
+    def costs(segments: int) -> list[int]:
+        disk, log = log_of(segments)
+        found = [calls_of(disk, lambda: put(log, b"some value", at=T0)) for _ in range(40)]
+        assert len(log.segments) > segments + 2
+        return found
+
+    assert costs(FEW) == costs(MANY)
+
+
+def test_a_read_costs_the_same_wherever_it_begins() -> None:
+    def worst(segments: int) -> int:
+        disk, log = log_of(segments)
+        draw = Random(1)
+        offsets = [Offset(draw.randrange(log.end_offset)) for _ in range(300)]
+        return max(calls_of(disk, lambda at=at: log.read(at, 1, log.end_offset)) for at in offsets)
+
+    assert worst(MANY) <= worst(FEW)
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_a_start_looks_at_the_last_segment_alone(cleanly: bool) -> None:
+    def cost(segments: int) -> int:
+        disk, log = log_of(segments)
+        return calls_of(disk, lambda: reopened(disk, log, cleanly=cleanly))
+
+    assert cost(MANY) <= cost(FEW) < 60
+
+
+def test_a_lookup_by_time_costs_the_same_once_each_segment_was_looked_at() -> None:
+    def worst(segments: int) -> int:
+        disk, log = log_of(segments)
+        log = reopened(disk, log, cleanly=True)
+        times = [TimestampMs(T0 + offset * 10 - 5) for offset in range(1, log.end_offset, 7)]
+        for time in times:
+            log.lookup_timestamp(time)
+        for time in times:
+            search = log.search(time, Offset(0), log.end_offset)
+            assert search is not None and len(search.segments) == 1
+        greatest = log.search(None, Offset(0), log.end_offset)
+        assert greatest is not None and len(greatest.segments) <= 2
+        return max(calls_of(disk, lambda time=time: log.lookup_timestamp(time)) for time in times)
+
+    assert worst(MANY) <= worst(FEW)
+
+
+def test_a_lookup_looks_at_few_segments_of_which_nothing_is_known() -> None:
+    disk, log = log_of(MANY)
+    log = reopened(disk, log, cleanly=True)
+    for time in (T0, TimestampMs(T0 + log.end_offset * 5), TimestampMs(T0 + log.end_offset * 20)):
+        search = log.search(time, Offset(0), log.end_offset)
+        assert search is not None and len(search.segments) <= UNKNOWN_MAX
+
+
+@pytest.mark.parametrize("change", ["append", "truncate", "delete"])
+def test_what_a_search_found_is_noted_of_what_it_was_found_in(change: str) -> None:
+    """A log may be appended to, cut and deleted from while a thread searches it."""
+    disk, log = log_of(FEW)
+    while log.segments[-1].size < log.segments[0].size:
+        put(log, b"some value", at=T0 + log.end_offset * 10)
+    log = reopened(disk, log, cleanly=True)
+    search = log.search(None, Offset(0), log.end_offset)
+    assert search is not None
+    search.run()
+    if change == "delete":
+        log.advance_start(log.segments[3].base_offset)
+        assert log.delete_below_start(T0) == 3
+    elif change == "truncate":
+        log.truncate_to(log.segments[2].base_offset, T0)
+        put(log, b"some value", at=T0 + 10_000_000)
+    else:
+        put(log, b"some value", at=T0 + 10_000_000)
+    log.note_searched(search)
+    last = log.end_offset - 1
+    found = log.lookup_timestamp(TimestampMs(T0 + last * 10))
+    assert found is not None and found.offset == last
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_lookup_finds_the_first_in_time_whatever_is_known(seed: int) -> None:
+    draw = Random(seed)
+    disk, log = log_of(1)
+    times: list[int] = []
+    for _ in range(draw.randrange(20, 400)):
+        times.append(draw.choice([NO_TIMESTAMP, *([T0 + draw.randrange(500) + len(times)] * 9)]))
+        records = encode_batch([(None, b"some value", (), TimestampMs(times[-1]))])
+        log.append(Batch.checked(memoryview(records)), LeaderEpoch(0), T0)
+    log = reopened(disk, log, cleanly=draw.random() < 0.7)
+    log.advance_start(Offset(draw.randrange(len(times))))
+    for _ in range(60):
+        wanted = TimestampMs(T0 + draw.randrange(-10, 900))
+        end = Offset(draw.randrange(log.start_offset, log.end_offset + 1))
+        inside = [(offset, time) for offset, time in enumerate(times) if log.start_offset <= offset < end]
+        first = next((offset for offset, time in inside if time >= wanted), None)
+        assert searched(log, wanted, end) == first
+        largest = max(inside, key=lambda one: (one[1], -one[0]), default=(0, NO_TIMESTAMP))
+        assert searched(log, None, end) == (largest[0] if largest[1] >= 0 else None)
+
+
+def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> int | None:
+    """The offset that is found below `end`, with what searches found noted as a broker does."""
+    start = Offset(0)
+    while (search := log.search(timestamp, start, end)) is not None:
+        found = search.run()
+        log.note_searched(search)
+        if found is None or hasattr(found, "offset"):
+            return None if found is None else found.offset
+        assert found.start > start, "each step gets on"
+        start = found.start
+    return None
+
+
+def test_of_segments_that_were_read_nothing_is_kept() -> None:
+    _, log = log_of(MANY)
+    for segment in log.segments[:-1]:
+        log.read(Offset(segment.base_offset + 5), 1, log.end_offset)
+        log.read(Offset(segment.base_offset + 2), 1, log.end_offset)
+    kept = [one for one in log.segments if one.offsets._blocks or one.times._blocks or one.is_open]
+    assert 1 < len(kept) <= SEALED_OPEN_MAX + 1
