@@ -29,6 +29,8 @@ def main() -> int:
 
 def _versions(api: Api) -> str:
     text = f"{api.versions.start} to {api.versions.stop - 1}"
+    if api.is_own:
+        return f"{text} (Odradek's own, not advertised)"
     return text if api.advertised_from is None else f"{text} (advertised from {api.advertised_from})"
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
 from odradek.core.parked import Parked
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.api_keys import OWN_KEYS_FROM, ApiKey
 from odradek.wire.messages.api_versions import ApiVersion
 
 # The one place where bodies of all kinds meet: each handler is typed for its own message.
@@ -53,6 +53,11 @@ class Api:
     @property
     def _module(self) -> str:
         return self.key.name.lower()
+
+    @property
+    def is_own(self) -> bool:
+        """True for an API that Kafka does not have: ApiVersions does not tell of it."""
+        return self.key >= OWN_KEYS_FROM
 
     @property
     def advertisement(self) -> ApiVersion:
@@ -106,7 +111,8 @@ _APIS = (
     Api(ApiKey.LIST_GROUPS, 0, 5),
     Api(ApiKey.DELETE_GROUPS, 0, 2),
     Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
+    Api(ApiKey.COMPACT_PARTITIONS, 0, 0),
 )
 
 BY_KEY: dict[int, Api] = {int(api.key): api for api in sorted(_APIS, key=lambda api: api.key)}
-ADVERTISED = [api.advertisement for api in BY_KEY.values()]
+ADVERTISED = [api.advertisement for api in BY_KEY.values() if not api.is_own]

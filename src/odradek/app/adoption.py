@@ -2,7 +2,10 @@
 
 Only logs lie there, and how a topic is configured decides what may be deleted of it.  So the configuration comes from
 the metadata log of Apache Kafka 4 where that lies beside the logs.  Otherwise nothing says it, and nothing is deleted:
-there is no retention until somebody sets one.  Topics that Kafka has compacted are compacted.
+there is neither retention nor compaction until somebody sets it, but for the state topics, which are as they are here.
+
+That Kafka has compacted a topic (cleaner-offset-checkpoint) does not say that it still does: the entry stays when
+cleanup.policy is altered to delete, and old values of keys are what such a topic is for.  So it is only told.
 """
 
 from __future__ import annotations
@@ -28,7 +31,6 @@ log = logging.getLogger(__name__)
 NAMED_MAX = 20
 # Whatever the broker's defaults are: they need not have been those of the broker that wrote the logs.
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-COMPACTED = {"cleanup.policy": "compact"}
 
 
 class Adoption:
@@ -65,7 +67,7 @@ class Adoption:
         """Returns the configuration that a topic gets."""
         if self._known is not None:
             return self._known[name].configs if name in self._known else KEPT
-        return self._state_configs(name) or (COMPACTED if name in self._compacted else KEPT)
+        return self._state_configs(name) or KEPT
 
     def topics(
         self, found: Mapping[TopicName, FoundTopic], broker_id: BrokerId, new_uuid: Callable[[], Uuid]
@@ -112,18 +114,18 @@ class Adoption:
                 log.warning(text, topic.name, named(map(str, missing)))
 
     def _tell_guesses(self, adopted: Sequence[TopicInfo]) -> None:
-        kept = [topic.name for topic in adopted if topic.configs == KEPT]
-        if kept:
+        unsaid = [topic.name for topic in adopted if topic.configs == KEPT]
+        if kept := [name for name in unsaid if name not in self._compacted]:
             text = (
                 "nothing here says how these topics were configured, so nothing of them is ever deleted "
                 "(retention.ms=-1) until `odradek topic config` sets what they need: %s"
             )
             log.warning(text, named(kept))
-        compacted = [topic.name for topic in adopted if topic.configs == COMPACTED]
-        if compacted:
+        if compacted := [name for name in unsaid if name in self._compacted]:
             text = (
-                "Apache Kafka has compacted these topics, so they are compacted here (cleanup.policy=compact); "
-                "what else was configured, `odradek topic config` sets: %s"
+                "Apache Kafka has compacted these topics, and nothing here says whether it still would, so nothing of "
+                "them is deleted or compacted (cleanup.policy=delete, retention.ms=-1) until `odradek topic config "
+                "TOPIC --set cleanup.policy=compact` has one compacted again: %s"
             )
             log.warning(text, named(compacted))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from odradek.app import logs
 from odradek.app.adoption import Adoption
 from odradek.app.config import Settings
-from odradek.app.data_dirs import NoDirectory, open_storage, report
+from odradek.app.data_dirs import open_storage, report
 from odradek.app.listener_tls import contexts_of
 from odradek.app.listeners import Listener as ListenerSettings
 from odradek.app.reconfiguration import Reconfiguration, password_encoder
@@ -30,7 +30,7 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
-from odradek.core.storage import Storage, log_config
+from odradek.core.storage import NoDirectory, Storage, log_config
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory, make_durable_directory
 from odradek.log.disk import DiskFailed, RealDisk
@@ -254,7 +254,8 @@ def _open_broker(
         if known_id is None:
             _check_whose(disk, settings.log_dirs, metadata, wanted_id)
         membership = metadata.prepare(wanted_id, settings.reserved_broker_id_max, known_cluster or to_text(_new_uuid()))
-        reconfiguration, encoder = Reconfiguration(settings, listeners), password_encoder(settings.configs)
+        reconfiguration = Reconfiguration(settings, listeners, shell.movers)
+        encoder = password_encoder(settings.configs)
         changes = ConfigChanges(tree, membership.broker_id, settings.configs, encoder, reconfiguration.prepare)
         _begin_configs(settings, changes, listeners, unready)
         # Read before the logs are opened, since recovery goes by their configuration.

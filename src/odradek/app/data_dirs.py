@@ -26,10 +26,6 @@ _LEFT_BY_FILE_SYSTEMS = ("lost+found",)
 log = logging.getLogger(__name__)
 
 
-class NoDirectory(Exception):
-    """None of several data directories can be used; the text is one sentence for a person."""
-
-
 def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Each], LogDirectory]) -> Storage:
     """Opens all that can be opened.  Raises NoDirectory; DiskFailed if the only one can't be; as LogDirectory.open."""
     # Most of it is waiting for the file system, which does many things at once.
@@ -53,9 +49,7 @@ def _open_all(disk: Disk, paths: Sequence[Path], open_one: Callable[[str], LogDi
         _open(disk, str(path), open_one, was_used=name in known) for path, name in zip(paths, absolute, strict=True)
     ]
     storage = Storage(directories)
-    if not storage.online:
-        reasons = "; ".join(f"{one.path}: {one.failure}" for one in directories)
-        raise NoDirectory(f"None of the data directories (log.dirs) can be used: {reasons}.")
+    storage.check_one_is_left()
     _note(disk, storage, known.intersection(absolute))
     return storage
 

@@ -15,7 +15,6 @@ EFFECTIVE = frozenset(
         "broker.id.generation.enable",
         "broker.rack",
         "compression.gzip.level",
-        "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
         "connections.max.idle.ms",

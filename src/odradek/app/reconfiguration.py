@@ -1,4 +1,5 @@
-"""What may change while a broker runs and is not its core's: the certificates and limits of its listeners.
+"""What may change while a broker runs and is not its core's: the certificates and limits of its listeners, and how
+many threads move what is large.
 
 Made ready in a thread, which reads the stores, and put in force on the loop.
 """
@@ -15,6 +16,7 @@ from odradek.coordination.passwords import PasswordEncoder
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.net.listener import Listener
+from odradek.net.movers import Movers
 
 if TYPE_CHECKING:
     from odradek.tls.config import TlsConfig
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
 
 
 class Reconfiguration:
-    """The listeners of one broker, as far as they go by keys that may change."""
+    """The listeners and movers of one broker, as far as they go by keys that may change."""
 
-    def __init__(self, settings: Settings, listeners: Sequence[Listener]) -> None:
+    def __init__(self, settings: Settings, listeners: Sequence[Listener], movers: Movers) -> None:
         self._settings = settings
         self._listeners = listeners
+        self._movers = movers
 
     def prepare(self, before: BrokerConfigs, after: BrokerConfigs) -> Callable[[], None]:
         """Reads the stores that are others now; returns what puts all in force.  Raises ConfigError."""
@@ -36,7 +39,7 @@ class Reconfiguration:
         known = self._known(before)
         contexts = contexts_of({name: each for name, each in tls.items() if each != known.get(name)})
         limits = after.int("max.connections"), after.int("max.connections.per.ip")
-        return partial(self._put_in_force, contexts, *limits)
+        return partial(self._put_in_force, contexts, *limits, after.int("num.network.threads"))
 
     def _known(self, before: BrokerConfigs) -> Mapping[str, TlsConfig]:
         try:
@@ -44,7 +47,10 @@ class Reconfiguration:
         except ConfigError:
             return {}
 
-    def _put_in_force(self, contexts: Mapping[str, Contexts], connections_max: int, per_address_max: int) -> None:
+    def _put_in_force(
+        self, contexts: Mapping[str, Contexts], connections_max: int, per_address_max: int, movers: int
+    ) -> None:
+        self._movers.resize(movers)
         for listener in self._listeners:
             listener.limit(connections_max, per_address_max)
             if listener.name in contexts:

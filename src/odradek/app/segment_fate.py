@@ -14,7 +14,6 @@ from odradek.base.units import DAY_MS, SECOND_MS
 
 YEAR_MS = 365 * DAY_MS
 FOR_EVER_MS = 100 * YEAR_MS  # Nobody waits for what goes later than that.
-NEXT_CHECK = "it goes with the next check (log.retention.check.interval.ms)"
 
 
 class Retention(NamedTuple):
@@ -24,6 +23,12 @@ class Retention(NamedTuple):
     retention_bytes: int
     deletes: bool
     compacts: bool
+
+    @property
+    def goes(self) -> str:
+        """Says when what is due goes."""
+        key = "log.cleaner.backoff.ms" if self.compacts else "log.retention.check.interval.ms"
+        return f"it goes with the next check ({key})"
 
 
 class Bounds(NamedTuple):
@@ -67,14 +72,14 @@ def _fate(one: SegmentFacts, retention: Retention, bounds: Bounds, now_ms: int, 
         waits = f"its records from {bounds.high_watermark} on are not committed yet"
         return Fate(None, f"{writes}{waits}")
     if not one.is_active and one.end_offset <= bounds.start_offset:
-        return Fate(now_ms, f"it lies below the log's start, {bounds.start_offset}: {NEXT_CHECK}", is_due=True)
+        return Fate(now_ms, f"it lies below the log's start, {bounds.start_offset}: {retention.goes}", is_due=True)
     if not retention.deletes:
         policy = "compact" if retention.compacts else "empty"
         return Fate(None, f"{writes}cleanup.policy is {policy}, so that neither age nor size deletes it")
     if _goes_by_size(retention, missing):
-        return Fate(now_ms, f"{writes}without it the log still has retention.bytes: {NEXT_CHECK}", is_due=True)
+        return Fate(now_ms, f"{writes}without it the log still has retention.bytes: {retention.goes}", is_due=True)
     if retention.retention_ms >= 0:
-        return _by_age(one, retention.retention_ms, now_ms, _or_by_size(retention, missing))
+        return _by_age(one, retention, now_ms, _or_by_size(retention, missing))
     if retention.retention_bytes >= 0:
         return Fate(None, f"{writes}it goes{_or_by_size(retention, missing).removeprefix(', or')}; retention.ms is -1")
     return Fate(None, f"{writes}it stays for ever: retention.ms and retention.bytes are both -1")
@@ -94,10 +99,10 @@ def _goes_by_size(retention: Retention, missing: int) -> bool:
     return retention.deletes and retention.retention_bytes >= 0 and missing <= 0
 
 
-def _by_age(one: SegmentFacts, retention_ms: int, now_ms: int, or_by_size: str) -> Fate:
-    until, writes = one.newest + retention_ms, _writes(one)
+def _by_age(one: SegmentFacts, retention: Retention, now_ms: int, or_by_size: str) -> Fate:
+    until, writes = one.newest + retention.retention_ms, _writes(one)
     if until < now_ms:
-        return Fate(until, f"{writes}its newest record is older than retention.ms: {NEXT_CHECK}", is_due=True)
+        return Fate(until, f"{writes}its newest record is older than retention.ms: {retention.goes}", is_due=True)
     if one.newest > now_ms:
         when = f"{age_text(one.newest - now_ms)} in the future, {time_text(one.newest)}"
         text = f"a record has a timestamp {when}: it holds the segment {_until(until, now_ms)}"

@@ -23,10 +23,10 @@ import uvloop
 from odradek.app import logs
 from odradek.app.building import Running, start
 from odradek.app.config import Settings, load
-from odradek.app.data_dirs import NoDirectory
 from odradek.app.garbage import YOUNG_OBJECTS, Garbage, Unseen
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
+from odradek.core.storage import NoDirectory
 from odradek.log.disk import DirectoryInUse, DiskFailed
 from odradek.log.meta_properties import WrongDirectory
 from odradek.net import processors
@@ -115,9 +115,12 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     """Handles an error that escaped a callback: one of a connection costs that connection, any other ends the process.
 
     After another it is not known what else is broken.  The process ends as if it were killed, so that the next start
-    checks the logs: serving on could lose data.
+    checks the logs: serving on could lose data.  It ends so, too, when the last data directory fails, as Kafka's does.
     """
     error = context.get("exception")
+    if isinstance(error, NoDirectory):
+        log.critical("%s The broker ends.", error)
+        os._exit(FAILED)
     is_fatal = isinstance(error, AssertionError) or (error is not None and "transport" not in context)
     peer = context["transport"].get_extra_info("peername") if "transport" in context else None
     log.log(

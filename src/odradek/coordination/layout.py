@@ -25,7 +25,6 @@ from odradek.coordination.znodes import (
     decode_config_change,
     decode_controller,
     decode_controller_epoch,
-    decode_log_dir_failure,
     decode_partition_state,
     decode_partitions,
     decode_producer_ids,
@@ -37,7 +36,6 @@ from odradek.coordination.znodes import (
     encode_config_change,
     encode_controller,
     encode_controller_epoch,
-    encode_log_dir_failure,
     encode_partition_state,
     encode_partitions,
     encode_producer_ids,
@@ -60,7 +58,6 @@ __all__ = [
     "decode_config_change",
     "decode_controller",
     "decode_controller_epoch",
-    "decode_log_dir_failure",
     "decode_partition_state",
     "decode_partitions",
     "decode_producer_ids",
@@ -72,7 +69,6 @@ __all__ = [
     "encode_config_change",
     "encode_controller",
     "encode_controller_epoch",
-    "encode_log_dir_failure",
     "encode_partition_state",
     "encode_partitions",
     "encode_producer_ids",
@@ -99,7 +95,6 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE_PREFIX = "isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
-LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 MIGRATION = "/migration"

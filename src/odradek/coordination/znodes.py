@@ -295,7 +295,7 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
     return block
 
 
-# Work for the controller: /isr_change_notification, /admin, /log_dir_event_notification
+# Work for the controller: /isr_change_notification, /admin
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -324,11 +324,3 @@ def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...
 
 def _topic_partition(fields: Fields) -> TopicPartition:
     return TopicPartition(TopicName(fields.text("topic")), fields.int32("partition"))
-
-
-def encode_log_dir_failure(broker: BrokerId) -> bytes:
-    return encode({"version": 1, "broker": broker, "event": 1})
-
-
-def decode_log_dir_failure(data: bytes) -> BrokerId:
-    return BrokerId(Fields.parse("A log directory event", data).int32("broker"))

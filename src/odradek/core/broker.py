@@ -103,7 +103,7 @@ class Broker:
         self._open_files = OpenFiles(self.partitions)
         self.timers = Timers()
         self.moves = Moves(self)
-        self.cleaner = LogCleaner(configs, entropy.new_uuid)
+        self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts)
         self._staged: dict[Partition, Offset] = {}  # Partitions with staged batches, and their high watermark before.
         self._unsynced: dict[TopicPartition, None] = {}
         self._syncing: dict[TopicPartition, Partition] = {}
@@ -535,7 +535,8 @@ class Broker:
     def keep_house(self, now: Moment) -> Iterator[None]:
         """Does the periodic tasks, about once a second: retention, due flushes, checkpoints, deletion of files.
 
-        It yields after each short step: anything but another round may happen there.
+        It yields after each short step: anything but another round may happen there.  Raises NoDirectory when the last
+        data directory has failed: who runs the broker ends it.
         """
         self._unsynced.update(self._postponed)
         self._postponed.clear()
@@ -564,8 +565,7 @@ class Broker:
         names = directory.fail()
         text = "%s goes offline, and %d partitions with it, until the next start: %s"
         _LOG.error(text, directory.path, len(names), directory.failure)
-        if not self.storage.online:
-            _LOG.critical("no data directory is left: nothing can be written or read until the next start")
+        self.storage.check_one_is_left()
         for name in names:
             partition = self.partitions.get(name)
             if partition is None or not partition.is_online:

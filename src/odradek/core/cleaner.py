@@ -4,7 +4,9 @@
                                               a thread builds the map, then cleans one group of segments at a time
 
 As in Apache Kafka the log with the highest dirty ratio above its min.cleanable.dirty.ratio goes first, or one with
-something older than max.compaction.lag.ms.  A log that can't be cleaned is set aside and told of; the others go on.
+something older than max.compaction.lag.ms.  Before them goes what somebody asked for (compactions.py).  A log that
+can't be cleaned is set aside and told of; the others go on.  As there, too, the retention of what is compacted is the
+cleaner's, every log.cleaner.backoff.ms (compact,delete); housekeeping.py has that of all other logs.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from odradek.base.errors import Refused
-from odradek.base.units import INT64_MAX, SECOND_MS, Offset, TimestampMs, TopicPartition
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX, SECOND_MS, TimestampMs, TopicPartition
+from odradek.core.compactions import Compaction, Compactions, check_is_compacted
 from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.log_starts import LogStarts
 from odradek.core.moment import Moment
+from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.log.checkpoints import write_uncleanable
 from odradek.log.cleanable import Cleanable, cleanable, must_roll
@@ -30,8 +35,9 @@ from odradek.record.compaction import Rules
 
 _LOG = logging.getLogger(__name__)
 
-LOOKED_AT_PER_SLICE = 64
-ASKED_JUST_NOW = Offset(-1)
+LOOKED_AT_PER_SLICE = 256
+JUDGED_PER_SLICE = 16  # Of those that are compacted: as in housekeeping.py.
+ATTENDED_PER_SLICE = 16  # To roll a log takes some hundred microseconds.
 RETRY_MS = 60 * SECOND_MS  # After the disk was full, or no descriptor was free.
 IO_BUFFERS = 2  # One for what is read, one for what is written: log.cleaner.io.buffer.size is of both.
 
@@ -99,13 +105,17 @@ class Won(NamedTuple):
 class LogCleaner:
     """The passes that are under way, and what is known of the logs that are compacted."""
 
-    def __init__(self, configs: BrokerConfigs, seed: Callable[[], bytes]) -> None:
+    def __init__(
+        self, configs: BrokerConfigs, seed: Callable[[], bytes], lot: ParkingLot, log_starts: LogStarts
+    ) -> None:
         """`configs` are asked each time, as most of what the cleaner goes by may be altered; `seed` gives 16 bytes."""
         self._configs = configs
         self._seed = seed
+        self._log_starts = log_starts
         self._running: dict[TopicPartition, Clean] = {}
         self._queue: deque[Partition] = deque()  # Found to be worth a pass, the filthiest first.
-        self._asked: dict[Partition, Offset] = {}  # To be cleaned whatever their ratio, once synced up to there.
+        self._asked = Compactions(lot)  # To be cleaned whatever their ratio, once synced up to their ends.
+        self._asked_queue: deque[Compaction] = deque()  # Those that a pass is to begin for.
         self._steps: list[Clean] = []  # To be taken by the shell.
         self._retry: dict[Partition, int] = {}
         self._next_look = 0
@@ -123,11 +133,10 @@ class LogCleaner:
     def is_running(self) -> bool:
         return bool(self._running)
 
-    def ask(self, partition: Partition) -> None:
+    def ask(self, partition: Partition) -> Compaction:
         """Has a log compacted up to its present end as soon as that is synced; also one that was set aside."""
-        self._asked[partition] = ASKED_JUST_NOW
         self.set_aside.pop(partition, None)
-        self._next_look = 0
+        return self._asked.ask(partition)
 
     def look_soon(self) -> None:
         """Has the next round look for something to clean: what it goes by was altered."""
@@ -157,13 +166,14 @@ class LogCleaner:
     def keep_house(self, now: Moment, partitions: Partitions) -> Iterator[None]:
         """Begins passes, if there is something to clean and a thread is free; once a second, in short steps."""
         self._drop_lost(partitions)
+        for number, compaction in enumerate(self._asked.all(), 1):
+            self._attend(compaction, now)
+            if not number % ATTENDED_PER_SLICE:
+                yield
         is_enabled = self._configs.bool("log.cleaner.enable")
-        if not self._has_free_thread or not (self._asked or is_enabled):
-            return
-        if not self._queue and now.steady >= self._next_look:
-            yield from self._look(now, partitions, is_enabled=is_enabled)
-        while self._queue and self._has_free_thread:
-            self._begin(self._queue.popleft(), now)
+        if is_enabled and self._has_free_thread and not self._queue and now.steady >= self._next_look:
+            yield from self._look(now, partitions)
+        while self._begin_next(now):
             yield
 
     @property
@@ -177,24 +187,77 @@ class LogCleaner:
             is_there = partitions.get(name) is partition and partition.is_online
             if not is_there or partition.log.cleaning is not step.cleaning:
                 step.cleaning.withdraw()
-        for known in (self.set_aside, self._asked, self._retry):
+        for known in (self.set_aside, self._retry):
             for one in [one for one in known if partitions.get(one.topic_partition) is not one]:
                 del known[one]
+        for partition in [one.partition for one in self._asked.all()]:
+            name = partition.topic_partition
+            if partitions.get(name) is not partition:
+                self._asked.end_all(partition, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is gone"))
+            elif not partition.is_online:
+                refused = Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
+                self._asked.end_all(partition, refused)
 
-    def _look(self, now: Moment, partitions: Partitions, *, is_enabled: bool) -> Iterator[None]:
+    def _attend(self, compaction: Compaction, now: Moment) -> None:
+        """Sets a compaction's end, queues it for its next pass, or ends it: whichever it is time for."""
+        partition = compaction.partition
+        if compaction.is_queued or compaction.outcome is not None or not partition.is_online:
+            return
+        log = partition.log
+        if not log.may_be_cleaned:
+            return  # A pass is under way, or its files have not got their names yet.
+        try:
+            check_is_compacted(partition)
+            if compaction.to is None:
+                log.roll(now.wall)
+                compaction.begin(log, now.steady)
+            seen = self._cleanable(partition, now)
+        except Refused as refused:
+            self._asked.end(partition, Refused(refused.code, refused.detail))
+            return
+        except DiskFailed as failed:
+            self._failed(partition, failed, now)
+            return
+        assert compaction.to is not None, "it has begun"
+        if min(log.synced_to, partition.positions.high_watermark) < compaction.to:
+            return
+        won = compaction.won(log, seen, now.steady)
+        if won is not None:
+            self._asked.end(partition, won)
+        else:
+            compaction.is_queued = True
+            self._asked_queue.append(compaction)
+
+    def _look(self, now: Moment, partitions: Partitions) -> Iterator[None]:
         found: list[tuple[float, Partition]] = []
         self.won = self.won._replace(max_dirty_ratio=0.0)
-        for number, name in enumerate(list(partitions)):
+        left = LOOKED_AT_PER_SLICE
+        for name in list(partitions):
             partition = partitions.get(name)
-            if partition is not None and partition.is_online:
-                is_due = is_enabled and partition.log.config.cleanup_compact
-                if (is_due or partition in self._asked) and (ratio := self._worth(partition, now)) is not None:
-                    found.append((ratio, partition))
-            if number % LOOKED_AT_PER_SLICE == LOOKED_AT_PER_SLICE - 1:
+            left -= 1
+            if partition is not None and partition.is_online and partition.log.config.cleanup_compact:
+                left -= LOOKED_AT_PER_SLICE // JUDGED_PER_SLICE
+                if self._retain(partition, now):
+                    left = 0
+                else:
+                    ratio = self._worth(partition, now)
+                    if ratio is not None:
+                        found.append((ratio, partition))
+            if left <= 0:
+                left = LOOKED_AT_PER_SLICE
                 yield
         self._queue.extend(partition for _, partition in sorted(found, key=lambda one: -one[0]))
-        if not found and not self._asked:
+        if not found:
             self._next_look = now.steady + self._configs.int("log.cleaner.backoff.ms")
+
+    def _retain(self, partition: Partition, now: Moment) -> bool:
+        """Begins a log's retention; returns True if something of it goes: a pass would find less soon.
+
+        That of a log which is being cleaned, or is set aside, waits; the former would lose what its pass has done.
+        """
+        if partition in self.set_aside or partition.topic_partition in self._running:
+            return False
+        return self._log_starts.retain(partition, now)
 
     def _worth(self, partition: Partition, now: Moment) -> float | None:
         """Returns the log's dirty ratio if it is to be cleaned now, else None."""
@@ -202,21 +265,15 @@ class LogCleaner:
             return None
         if self._retry.get(partition, 0) > now.steady:
             return None
-        log, asked_to = partition.log, self._asked.get(partition)
+        log = partition.log
         try:
-            if must_roll(log, now.wall) or asked_to == ASKED_JUST_NOW:
+            if must_roll(log, now.wall):
                 log.roll(now.wall)
-            if asked_to == ASKED_JUST_NOW:
-                asked_to = self._asked[partition] = log.end_offset
             seen = self._cleanable(partition, now)
         except DiskFailed as failed:
             self._failed(partition, failed, now)
             return None
         self.won = self.won._replace(max_dirty_ratio=max(self.won.max_dirty_ratio, seen.ratio))
-        if asked_to is not None and log.synced_to >= asked_to:
-            if seen.first_uncleanable > seen.first_dirty:
-                return seen.ratio
-            del self._asked[partition]  # There is nothing to be done.
         if seen.first_uncleanable <= seen.first_dirty:
             return None
         is_due = seen.is_overdue or seen.ratio > log.config.min_cleanable_dirty_ratio
@@ -226,16 +283,34 @@ class LogCleaner:
     def _cleanable(partition: Partition, now: Moment) -> Cleanable:
         return cleanable(partition.log, now.wall, partition.positions.high_watermark)
 
+    def _begin_next(self, now: Moment) -> bool:
+        """Begins a pass if one is wanted and a thread is free; returns False if not."""
+        if not self._has_free_thread:
+            return False
+        if self._asked_queue:
+            compaction = self._asked_queue.popleft()
+            compaction.is_queued = False
+            if compaction.outcome is None:
+                self._begin(compaction.partition, now)
+        elif self._queue:
+            self._begin(self._queue.popleft(), now)
+        else:
+            return False
+        return True
+
     def _begin(self, partition: Partition, now: Moment) -> None:
+        if partition in self.set_aside:
+            return  # It was in both queues.
         try:
             log = partition.log
             seen = self._cleanable(partition, now)
         except (DiskFailed, Refused):
             return
-        is_ready = not (log.is_swapping or log.owes or log.cleaning is not None)
-        if not is_ready or seen.first_uncleanable <= seen.first_dirty:
+        compaction = self._asked.of(partition)
+        if compaction is not None and compaction.to is not None:  # What comes in meanwhile is not to make it longer.
+            seen = seen._replace(first_uncleanable=min(seen.first_uncleanable, compaction.to))
+        if not log.may_be_cleaned or seen.first_uncleanable <= seen.first_dirty:
             return  # Files have not got their names yet, or are not cut where the log says.
-        self._asked.pop(partition, None)
         cleaning = log.cleaning = Cleaning(log, seen, self._options(log.config, now.wall))
         self._go_on(Clean(partition, cleaning))
 
@@ -263,8 +338,8 @@ class LogCleaner:
     def ended(self, event: Cleaned, now: Moment) -> None:
         """Takes in the end of a step: the log gets the group's segments, and the pass goes on, or the next log's."""
         self._take_in(event, now)
-        while self._queue and self._has_free_thread:
-            self._begin(self._queue.popleft(), now)
+        while self._begin_next(now):
+            pass
 
     def _take_in(self, event: Cleaned, now: Moment) -> None:
         step = event.step
@@ -291,6 +366,9 @@ class LogCleaner:
             log.cleaning = None
             log.cleaned(cleaning.end)
             self.won = self.won.plus(cleaning)
+            compaction = self._asked.of(partition)
+            if compaction is not None and compaction.to is not None:
+                compaction.removed_records += cleaning.dropped_records
             self._next_look = 0
             _tell(partition, cleaning)
 
@@ -312,9 +390,12 @@ class LogCleaner:
             if partition not in self._retry:
                 _LOG.warning("%s could not be compacted, and will be: %s", name, failure)
             self._retry[partition] = now.steady + RETRY_MS
-            return
-        self.set_aside[partition] = str(failure)
-        _LOG.error("%s is not compacted any more, the other logs are: %s", name, failure)
+        else:
+            self.set_aside[partition] = str(failure)
+            _LOG.error("%s is not compacted any more, the other logs are: %s", name, failure)
+        is_damage = isinstance(failure, Uncleanable)
+        code = ErrorCode.CORRUPT_MESSAGE if is_damage else ErrorCode.KAFKA_STORAGE_ERROR
+        self._asked.end(partition, Refused(code, f"{name} can't be compacted: {failure}"))
 
 
 def _tell(partition: Partition, cleaning: Cleaning) -> None:

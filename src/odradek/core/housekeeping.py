@@ -10,11 +10,10 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.base.errors import Refused
 from odradek.base.units import Offset, TopicPartition
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.effects import Chore
-from odradek.core.log_starts import LogStarts, retention_failed
+from odradek.core.log_starts import LogStarts
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
@@ -78,29 +77,13 @@ class Housekeeping:
         judged = 0
         for some in _slices(partitions):
             for partition in some.values():
+                if partition.is_online and partition.log.config.cleanup_compact:
+                    continue  # That is the cleaner's, as in Apache Kafka.
                 judged += 1
-                if self._retain_one(now, partition) or judged >= JUDGED_PER_SLICE:
+                if self._log_starts.retain(partition, now) or judged >= JUDGED_PER_SLICE:
                     judged = 0
                     yield NOTHING
         yield NOTHING
-
-    def _retain_one(self, now: Moment, partition: Partition) -> bool:
-        """Begins one partition's retention; returns True if there is something to delete, or the disk refused."""
-        if not partition.is_online:
-            return False
-        try:
-            start = partition.expired_upto(now.wall)
-            if start is None:
-                return False
-            if start > partition.log.start_offset:
-                self._log_starts.ask(partition, start)
-            else:
-                partition.delete_below_start(now.wall)
-        except DiskFailed as failed:
-            retention_failed(partition, failed)
-        except Refused:
-            return False  # Its data directory went offline.
-        return True
 
     def _checkpoint(self, partitions: Partitions) -> Iterator[Due]:
         found: dict[TopicPartition, Offset] = {}

@@ -41,7 +41,7 @@ _CODECS: dict[str, tuple[Codec, Callable[[TopicConfigs], int | None]]] = {
     "uncompressed": (Codec.NONE, lambda configs: None),
     "gzip": (Codec.GZIP, lambda configs: configs.compression_gzip_level),
     "snappy": (Codec.SNAPPY, lambda configs: None),
-    "lz4": (Codec.LZ4, lambda configs: configs.compression_lz4_level),
+    "lz4": (Codec.LZ4, lambda configs: None),
     "zstd": (Codec.ZSTD, lambda configs: configs.compression_zstd_level),
 }
 

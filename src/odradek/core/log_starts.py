@@ -116,6 +116,24 @@ class LogStarts:
         self._asked.setdefault(directory, []).append(advance)
         return advance
 
+    def retain(self, partition: Partition, now: Moment) -> bool:
+        """Begins one partition's retention; returns True if there is something to delete, or the disk refused."""
+        if not partition.is_online:
+            return False
+        try:
+            start = partition.expired_upto(now.wall)
+            if start is None:
+                return False
+            if start > partition.log.start_offset:
+                self.ask(partition, start)
+            else:
+                partition.delete_below_start(now.wall)
+        except DiskFailed as failed:
+            _retention_failed(partition, failed)
+        except Refused:
+            return False  # Its data directory went offline.
+        return True
+
     @property
     def are_moving(self) -> bool:
         return bool(self._asked or self._writing)
@@ -167,7 +185,7 @@ class LogStarts:
         except Refused as refused:
             advance.refused = Refused(refused.code, refused.detail)
         except DiskFailed as failure:
-            retention_failed(partition, failure)
+            _retention_failed(partition, failure)
         advance.is_ended = True
         self._lot.happened(advance.name)
         if advance.waiting is not None:
@@ -175,7 +193,7 @@ class LogStarts:
             self._lot.happened(advance.waiting)
 
 
-def retention_failed(partition: Partition, failed: DiskFailed) -> None:
+def _retention_failed(partition: Partition, failed: DiskFailed) -> None:
     _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
     if failed.takes_offline:  # On a full disk the next round may free some room.
         partition.take_offline(failed)

@@ -47,6 +47,10 @@ def log_config(configs: TopicConfigs) -> LogConfig:
     )
 
 
+class NoDirectory(Exception):
+    """None of the data directories can be used; the text is one sentence for a person."""
+
+
 class FoundTopic(NamedTuple):
     """A topic as its logs tell of it: its id if they have one, and the latest leader epoch of each partition."""
 
@@ -74,6 +78,12 @@ class Storage:
     def is_whole(self) -> bool:
         """True if no directory is offline."""
         return len(self.online) == len(self._directories)
+
+    def check_one_is_left(self) -> None:
+        """Raises NoDirectory if all are offline: nothing can be written or read before the next start."""
+        if not self.online:
+            reasons = "; ".join(f"{one.path}: {one.failure}" for one in self._directories)
+            raise NoDirectory(f"None of the data directories (log.dirs) can be used: {reasons}.")
 
     def open(
         self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: TimestampMs, *, is_new: bool = True

@@ -17,15 +17,21 @@ class CleanerThrottle:
         self._rate = rate
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._due = 0.0  # When all that was done is allowed, at the rate of its time.
+        self._ahead = 0.0  # Bytes that were done before the rate allowed them, as of `_at`.
+        self._at = time.monotonic()
 
     def __call__(self, count: int) -> None:
-        with self._lock:
-            now = time.monotonic()
-            self._due = max(self._due, now) + count / max(self._rate(), 1.0)
-            wait = self._due - now - AHEAD_SECONDS
+        wait = self._ahead_seconds(count) - AHEAD_SECONDS
         while wait > 0 and not self._stopped.wait(min(wait, WAIT_SECONDS_MAX)):
-            wait -= WAIT_SECONDS_MAX
+            wait = self._ahead_seconds() - AHEAD_SECONDS
+
+    def _ahead_seconds(self, count: int = 0) -> float:
+        """Counts what was done, and returns how long the rate of now takes for all that is ahead of it."""
+        with self._lock:
+            now, rate = time.monotonic(), max(self._rate(), 1.0)
+            self._ahead = max(self._ahead - (now - self._at) * rate, 0.0) + count
+            self._at = now
+            return self._ahead / rate
 
     def stop(self) -> None:
         """Lets all threads go on."""

@@ -45,11 +45,24 @@ class Movers:
         self._threads_max = min(threads, THREADS_MAX) if HAS_MOVER else 0
         self._threads: list[threading.Thread] = []
         self._mover: Mover | None = None
+        self._retired: list[Mover] = []  # With as many threads as there were; their last transfers are under way.
         self._look: asyncio.TimerHandle | None = None
 
     @property
     def can_store(self) -> bool:
         return self._threads_max > 0 and Mover.can_store
+
+    def resize(self, threads: int) -> None:
+        """Has other threads do what begins from now on, `threads` as in `num.network.threads`."""
+        threads = min(threads, THREADS_MAX)
+        if not self._threads_max or threads == self._threads_max:
+            return
+        self._threads_max = threads
+        if self._mover is not None:
+            self._retired.append(self._mover)
+            self._mover, self._threads = None, []
+            self._dismiss()
+            self._look_soon()
 
     def send(
         self,
@@ -70,8 +83,8 @@ class Movers:
         mover = self._mover or self._begin()
         if mover is None:
             return None
-        if is_quiet and self._look is None:
-            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
+        if is_quiet:
+            self._look_soon()
         return mover.send(socket, head, file, position, size, after, is_quiet, done)
 
     def store(
@@ -94,29 +107,30 @@ class Movers:
 
     def moved(self, transfer: Transfer) -> int:
         """Returns how many bytes of the file were moved so far."""
-        return self._mover.moved(transfer) if self._mover else transfer.moved
+        return max((mover.moved(transfer) for mover in self._movers()), default=transfer.moved)
 
     def ask(self, transfer: Transfer) -> bool:
         """True if the transfer has ended, and `done` is not called; if not, `done` is called as soon as it has."""
-        return self._mover is not None and self._mover.ask(transfer)
+        return any(mover.ask(transfer) for mover in self._movers())
 
     def cancel(self, transfer: Transfer) -> int:
         """Ends the transfer and returns how many bytes of the file were moved.
 
         Its descriptors are free afterwards, and `done` is not called.
         """
-        return self._mover.cancel(transfer) if self._mover else transfer.moved
+        for mover in self._movers():
+            mover.cancel(transfer)  # Those that do not have it do nothing.
+        return transfer.moved
 
     def stop(self) -> None:
         """Ends all transfers and threads."""
         self._threads_max = 0
-        mover, self._mover = self._mover, None
-        if mover is None:
-            return
+        movers = self._movers()
+        self._mover, self._retired = None, []
         if self._look is not None:
             self._look.cancel()
-        self._loop.remove_reader(mover.fileno())
-        mover.stop()
+        for mover in movers:
+            self._end(mover)
         for thread in self._threads:
             thread.join()
 
@@ -142,14 +156,32 @@ class Movers:
         self._mover = mover
         return mover
 
+    def _movers(self) -> list[Mover]:
+        return self._retired if self._mover is None else [self._mover, *self._retired]
+
+    def _dismiss(self) -> None:
+        """Ends the threads of the retired that have nothing left to do."""
+        for mover in [one for one in self._retired if not one.is_busy]:
+            self._retired.remove(mover)
+            self._end(mover)
+
+    def _end(self, mover: Mover) -> None:
+        self._loop.remove_reader(mover.fileno())
+        mover.stop()
+
+    def _look_soon(self) -> None:
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
+
     def _look_for_quiet(self) -> None:
         self._look = None
         self._some_ended()
-        if self._mover is not None and self._mover.is_busy:
-            self._look = self._loop.call_later(LOOK_SECONDS, self._look_for_quiet)
+        self._dismiss()
+        if any(mover.is_busy for mover in self._movers()):
+            self._look_soon()
 
     def _some_ended(self) -> None:
-        for transfer in self._mover.finished() if self._mover else ():
+        for transfer in [one for mover in self._movers() for one in mover.finished()]:
             try:
                 if transfer.done is not None:
                     transfer.done(transfer)

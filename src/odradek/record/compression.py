@@ -41,7 +41,7 @@ class Expands(Refused):
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compresses any bytes-like data, which is not copied; `level` None is the codec's default, snappy has none."""
+    """Compresses any bytes-like data, which is not copied; without a `level` by the codec's default."""
     if codec is Codec.NONE:
         return bytes(data)
     return _COMPRESSORS[codec](data, level)
@@ -177,15 +177,17 @@ _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES = 64 * KIB
 _LZ4_LENGTH = Struct("<I")
 _LZ4_STORED = 1 << 31
-_LZ4_FAST_LEVEL = 9  # Kafka's name for "not the high compressor" (KIP-390).
 
 
 def _lz4_compress(data: Buffer, level: int | None) -> bytes:
+    """cramjam takes a level for lz4, and does nothing with it."""
+    from cramjam import lz4
+
     view = memoryview(data)
     output = bytearray(_LZ4_HEADER)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         block = view[start : start + _LZ4_BLOCK_BYTES]
-        packed = _lz4_block(block, level)
+        packed = memoryview(lz4.compress_block(block, store_size=False))
         if len(packed) < len(block):
             output += _LZ4_LENGTH.pack(len(packed))
             output += packed
@@ -194,14 +196,6 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
             output += block
     output += bytes(_LZ4_LENGTH.size)  # The end mark.
     return bytes(output)
-
-
-def _lz4_block(block: memoryview, level: int | None) -> memoryview:
-    from cramjam import lz4
-
-    if level is None or level == _LZ4_FAST_LEVEL:
-        return memoryview(lz4.compress_block(block, store_size=False))
-    return memoryview(lz4.compress_block(block, mode="high_compression", compression=level, store_size=False))
 
 
 def _lz4_decompress(data: Buffer, bytes_max: int) -> memoryview:

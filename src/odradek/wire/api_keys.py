@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+# APIs from this number on are our own.  Kafka counts its own from 0 and adds a few a year, so it will not get here.
+OWN_KEYS_FROM = 10_000
+
 
 class ApiKey(IntEnum):
     """What a request asks for: the first field of its header."""
@@ -106,6 +109,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
     UNREGISTER_CONTROLLER = 94
+    COMPACT_PARTITIONS = OWN_KEYS_FROM
 
     @property
     def title(self) -> str:
@@ -210,6 +214,7 @@ FLEXIBLE_FROM: dict[ApiKey, int | None] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: 0,
     ApiKey.UNREGISTER_CONTROLLER: 0,
+    ApiKey.COMPACT_PARTITIONS: 0,
 }
 
 _FLEXIBLE_FROM_BY_NUMBER: dict[int, int] = {

@@ -8,6 +8,7 @@ from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 from odradek.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from odradek.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.compact_partitions import CompactPartitionsRequest, CompactPartitionsResponse
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -90,6 +91,7 @@ APIS: dict[ApiKey, tuple[type, type]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     ApiKey.LIST_CONFIG_RESOURCES: (ListConfigResourcesRequest, ListConfigResourcesResponse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+    ApiKey.COMPACT_PARTITIONS: (CompactPartitionsRequest, CompactPartitionsResponse),
 }
 
 HEADERS: tuple[type, type] = (RequestHeader, ResponseHeader)

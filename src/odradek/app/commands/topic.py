@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from odradek.app.commands.topic_compact import compact
 from odradek.app.commands.topic_config import config
 from odradek.app.commands.topic_delete import delete
 from odradek.app.commands.topic_segments import segments
@@ -27,6 +28,7 @@ from odradek.client.offsets import EARLIEST, LATEST, list_offsets
 from odradek.client.seen import wait_until_seen
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app.command("compact")(compact)
 app.command("config")(config)
 app.command("delete")(delete)
 app.command("segments")(segments)

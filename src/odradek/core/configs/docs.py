@@ -19,7 +19,6 @@ _TOPIC: dict[str, str] = {
         "What happens to old segments: delete removes them; compact keeps the last record of each key; or both."
     ),
     "compression.gzip.level": "How hard gzip tries, 1 to 9; -1 is gzip's own default.",
-    "compression.lz4.level": "How hard lz4 tries, 1 to 17.",
     "compression.type": "How batches are stored: as the producer chose (producer), uncompressed, or by one codec.",
     "compression.zstd.level": "How hard zstd tries, -131072 to 22.",
     "file.delete.delay.ms": "How long a removed file stays on disk as .deleted, for readers still inside it.",
@@ -50,6 +49,7 @@ _TOPIC: dict[str, str] = {
 }
 
 _TOPIC_UNUSED: dict[str, str] = {
+    "compression.lz4.level": "How hard lz4 tries, 1 to 17.",
     "errors.deadletterqueue.group.enable": "Whether the topic takes records that share groups have given up.",
     "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, as partition:broker pairs, or *.",
     "leader.replication.throttled.replicas": "Replicas whose serving is throttled, as partition:broker pairs, or *.",
@@ -115,7 +115,9 @@ _BROKER: dict[str, str] = {
     "log.flush.interval.ms": "Sync a log at least this often; if set, answers no longer wait for the disk.",
     "log.flush.scheduler.interval.ms": "How often logs are looked through for some that are due to be synced.",
     "log.initial.task.delay.ms": "How long after the start logs are first looked through for what is due.",
-    "log.retention.check.interval.ms": "How often logs are looked through for segments to delete.",
+    "log.retention.check.interval.ms": (
+        "How often logs are looked through for segments to delete; those that are compacted are by the cleaner."
+    ),
     "log.retention.hours": "Hours to keep records; log.retention.minutes and log.retention.ms have precedence.",
     "log.retention.minutes": "Minutes to keep records; log.retention.ms has precedence.",
     "log.roll.hours": "Hours until a new segment is begun; log.roll.ms has precedence.",
@@ -208,9 +210,9 @@ _BROKER: dict[str, str] = {
 
 _COMPACTION: dict[str, str] = {
     "delete.retention.ms": "How long compaction keeps a tombstone, so that slow readers still see the deletion.",
-    "log.cleaner.backoff.ms": "How long the cleaner sleeps when there is nothing to compact.",
+    "log.cleaner.backoff.ms": "How long the cleaner sleeps when there is nothing to compact, or to delete of what is.",
     "log.cleaner.dedupe.buffer.size": "Memory for the keys of the logs that are compacted, of all threads together.",
-    "log.cleaner.enable": "Whether logs are compacted.",
+    "log.cleaner.enable": "Whether logs are compacted; what is compact,delete is not deleted without it, either.",
     "log.cleaner.io.buffer.load.factor": "How full the memory for keys may get.",
     "log.cleaner.io.buffer.size": "Memory of the cleaner for reading and writing, of all threads together.",
     "log.cleaner.io.max.bytes.per.second": "Bytes a second that the cleaner reads and writes.",

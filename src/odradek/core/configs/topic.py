@@ -58,7 +58,6 @@ class TopicConfigs:
     cleanup_policy: tuple[str, ...]
     compression_type: str
     compression_gzip_level: int
-    compression_lz4_level: int
     compression_zstd_level: int
     delete_retention_ms: int
     file_delete_delay_ms: int
@@ -95,7 +94,6 @@ class TopicConfigs:
             cleanup_policy=merged.list("cleanup.policy"),
             compression_type=merged.str("compression.type"),
             compression_gzip_level=merged.int("compression.gzip.level"),
-            compression_lz4_level=merged.int("compression.lz4.level"),
             compression_zstd_level=merged.int("compression.zstd.level"),
             delete_retention_ms=merged.int("delete.retention.ms"),
             file_delete_delay_ms=merged.int("file.delete.delay.ms"),

@@ -35,4 +35,4 @@ class Runtime(NamedTuple):
     steps: NextSteps
     view: Callable[[], ClusterView]
     append: AppendState
-    compact: Callable[[Partition], None]
+    compact: Callable[[Partition], object]

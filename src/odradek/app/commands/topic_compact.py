@@ -1,0 +1,70 @@
+"""odradek topic compact: has a topic compacted now, waits for the end, and says what it won."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from odradek.app.commands.topic_segments import chosen
+from odradek.app.failure import sentence_of
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, duration
+from odradek.app.output import plural, print_json, print_table, remark, size_text
+from odradek.app.partitions_named import topic_name
+from odradek.base.units import SECOND_MS, TopicPartition
+from odradek.client.compact_partitions import Compacted, compact_partitions
+from odradek.client.errors import ClientError
+
+
+def compact(
+    *,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="Wait so long at most: 90s, 10m, 2h, 1d; it goes on then.")
+    ] = "1d",
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> int:
+    """Compact a topic now, and say what that has won.
+
+    The broker does it by itself when enough is dirty; this does not wait for
+    that.  What min.compaction.lag.ms or an open transaction protects stays,
+    and is told.  Ctrl-C ends the waiting, not the compaction.
+
+    Example: odradek topic compact customers --partition 0
+    """
+    name, timeout_ms = topic_name(name), duration("--timeout", timeout)
+    with connected(bootstrap_server, command_config) as cluster:
+        partitions = chosen(cluster, name, partition or ())
+        outcomes = compact_partitions(cluster, partitions, timeout_ms)
+    won = {each: outcome for each in partitions if isinstance(outcome := outcomes[each], Compacted)}
+    report(won, as_json=as_json)
+    failures = [outcome for each in partitions if isinstance(outcome := outcomes[each], ClientError)]
+    for failure in failures:
+        remark(sentence_of(failure) or str(failure))
+    return 1 if failures else 0
+
+
+def report(won: Mapping[TopicPartition, Compacted], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"topic": each.topic, "partition": each.partition, **one._asdict()} for each, one in won.items()])
+    elif won:
+        columns = ["topic", "partition>", "before>", "after>", "records removed>", "seconds>"]
+        print_table(columns, [cells(each, one) for each, one in won.items()])
+        before, after = (sum(sizes) for sizes in zip(*(one[:2] for one in won.values()), strict=True))
+        removed = plural(sum(one.removed_records for one in won.values()), "record")
+        typer.echo(f"{plural(len(won), 'partition')}, {size_text(before)} became {size_text(after)}, {removed} removed")
+    for each, one in won.items():
+        if one.held_back_by is not None:
+            remark(f"{each} is compacted up to offset {one.compacted_to}: {one.held_back_by} keeps back the rest")
+
+
+def cells(each: TopicPartition, one: Compacted) -> tuple[object, ...]:
+    seconds = f"{one.duration_ms / SECOND_MS:.1f}"
+    sizes = size_text(one.bytes_before), size_text(one.bytes_after)
+    return (each.topic, each.partition, *sizes, f"{one.removed_records:,}", seconds)
