@@ -123,9 +123,11 @@ def produce_to(topic: str, partitions: Sequence[int], acks: int, records: bytes)
 class Fetching:
     """A Fetch request of one partition whose offset is patched in place."""
 
-    def __init__(self, topic: str, partition: int, *, min_bytes: int = 1) -> None:
+    def __init__(
+        self, topic: str, partition: int, *, min_bytes: int = 1, partition_bytes: int = PARTITION_BYTES
+    ) -> None:
         marker = int.from_bytes(os.urandom(7))
-        self.frame = bytearray(_fetch(topic, partition, marker, min_bytes))
+        self.frame = bytearray(_fetch(topic, partition, marker, min_bytes, partition_bytes))
         self._offset_at = self.frame.index(marker.to_bytes(8))
 
     def at(self, offset: int) -> bytearray:
@@ -133,8 +135,8 @@ class Fetching:
         return self.frame
 
 
-def _fetch(topic: str, partition: int, offset: int, min_bytes: int) -> bytes:
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
+def _fetch(topic: str, partition: int, offset: int, min_bytes: int, partition_bytes: int) -> bytes:
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
     request = FetchRequest(
         max_wait_ms=LONG_POLL_MS,
         min_bytes=min_bytes,
@@ -173,8 +175,8 @@ def fetch_layout(topic: str) -> FetchLayout:
 # A fetch session's requests and answers.
 
 
-def session_begin(topic: str, offsets: Sequence[int]) -> bytes:
-    """The first request: all partitions, from these offsets on."""
+def session_begin(topic: str, offsets: Sequence[int], *, epoch: int = 0) -> bytes:
+    """The first request: all partitions, from these offsets on.  With epoch -1 there is no session."""
     parts = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
         for index, offset in enumerate(offsets)
@@ -183,7 +185,7 @@ def session_begin(topic: str, offsets: Sequence[int]) -> bytes:
         max_wait_ms=0,
         min_bytes=1,
         max_bytes=FETCH_BYTES,
-        session_epoch=0,
+        session_epoch=epoch,
         topics=[FetchTopic(topic=topic, partitions=parts)],
     )
     return whole(request, FETCH_VERSION)

@@ -15,6 +15,7 @@ import pytest
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.core.coordinators.state_topics import partition_for
+from odradek.testing import Broker, BrokerFailed
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from support.asking import create, created, delete, fetch, fetch_all, produce, produced
@@ -238,6 +239,58 @@ def test_one_fails_while_it_is_served(
     with RawClient(failing.port) as client:
         for partition, expected in records.items():  # What was refused may be there.
             assert fetch_all(client, "t", partition=partition)[: len(expected)] == expected
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_the_last_one_fails_while_it_is_served(tmp_path: Path, faults: Faults, names: str) -> None:
+    """One line names them all with their reasons, and the process ends; what was acknowledged is there later."""
+    broker = serving(tmp_path, *names)
+    broker.environment = faults.environment
+    with broker:
+        with RawClient(broker.port) as client:
+            records = filled(client)
+            for name in names:
+                assert not broker.has_ended
+                lose(broker, client, faults, tmp_path / name)
+        waits_until(lambda: broker.has_ended)
+        assert broker.stop() == 1
+        (told,) = (line for line in broker.errors().splitlines() if " CRITICAL " in line)
+        assert "None of the data directories (log.dirs) can be used: " in told and told.endswith(" The broker ends.")
+        assert all(f"{tmp_path}/{name}: [Errno 5] " in told for name in names)
+        assert "Traceback" not in broker.errors()
+        faults.repair()
+        broker.start()
+        with RawClient(broker.port) as client:
+            for partition, expected in records.items():
+                assert fetch_all(client, "t", partition=partition)[: len(expected)] == expected
+
+
+def lose(broker: Serving, client: RawClient, faults: Faults, directory: Path) -> None:
+    faults.fail(Operations.WRITES | Operations.SYNCS, f"/{directory.name}/")
+    assert produce(client, "t", b"x", partition=min(held(directory))) == (STORAGE_ERROR, -1)
+    waits_until(lambda: f"{directory} goes offline" in broker.errors())
+
+
+def test_the_last_one_of_a_broker_in_a_test_fails(tmp_path: Path) -> None:
+    """The process is the user's, and goes on; the broker has stopped, and says why."""
+    with failing_disk(tmp_path / "disk", 8) as disk:
+        broker = Broker(directory=disk / "data").start()
+        broker.create_topic("t")
+        with RawClient(broker.port) as client:
+            produced(client, "t", b"x")
+            pull(disk)
+            assert produce(client, "t", b"x") == (STORAGE_ERROR, -1)
+        waits_until(lambda: has_failed(broker))
+        with pytest.raises(BrokerFailed, match="None of the data directories"):
+            broker.close()
+
+
+def has_failed(broker: Broker) -> bool:
+    try:
+        broker.check()
+    except BrokerFailed:
+        return True
+    return False
 
 
 def test_a_checkpoint_that_fails_is_enough(tmp_path: Path, failing: Serving, faults: Faults) -> None:

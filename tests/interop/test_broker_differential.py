@@ -17,9 +17,8 @@ from differential.known import KNOWN, Difference, differences, unknown
 from differential.player import Player
 from differential.scenarios.everything import everything
 from differential.settings import SETTINGS
-from differential.steps import FORMS, Scenario
+from differential.steps import FORMS, KAFKAS, Scenario
 
-from odradek.api.table import BY_KEY
 from odradek.wire.api_keys import ApiKey
 from support.serving import Serving
 
@@ -97,12 +96,12 @@ def test_no_two_steps_have_the_same_name() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("key", sorted(BY_KEY))
+@pytest.mark.parametrize("key", sorted(KAFKAS))
 def test_every_version_is_asked_in_every_form(key: int) -> None:
     asked = {
         (step.version, step.form) for scenario in everything() for step in scenario.requests if step.api_key == key
     }
-    missing = [(version, form) for version in BY_KEY[key].versions for form in FORMS if (version, form) not in asked]
+    missing = [(version, form) for version in KAFKAS[key].versions for form in FORMS if (version, form) not in asked]
     assert not missing, ApiKey(key).title
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from compacted_tables import last_values, set_policies, values, write_values
 from confluent_kafka import TopicPartition
 from contents import (
     CLEANER,
@@ -25,7 +26,7 @@ from contents import (
 from odradek.app.main import main
 from odradek.log.meta_properties import WrongDirectory
 from odradek.testing import Broker
-from support.golden import Record, found_in, unpack
+from support.golden import found_in, unpack
 
 VERSIONS = ("3.9.1", "0.11.0.3")
 # What was committed grows old in the repository, and is to be compared as it was.
@@ -69,12 +70,15 @@ def committed(address: str) -> list[tuple[object, ...]]:
     return list(records)
 
 
+EAGER = KEPT | CLEANER | {"log.cleaner.enable": True, "log.cleaner.min.cleanable.ratio": 0.01, "log.roll.ms": 1000}
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_kafka_compacted_is_compacted_on(tmp_path: Path, version: str) -> None:
     """Over Kafka's gaps, tombstones and delete horizons: the last value of each key stays, and only old ones go."""
     data, before = unpack(version, tmp_path), found_in(version)
-    cleaner = {"log.cleaner.enable": True, "log.cleaner.min.cleanable.ratio": 0.01, "log.roll.ms": 1000}
-    with Broker(KEPT | CLEANER | cleaner, directory=data) as broker:
+    with Broker(EAGER, directory=data) as broker:
+        set_policies(broker.address, dict.fromkeys(MOST, "compact"))
         now = time.time_ns() // 1_000_000
         for topic in MOST:
             send(broker.address, topic, [(b"k0", b"new", now), (b"n", b"new", now)])
@@ -93,12 +97,25 @@ def test_what_kafka_compacted_is_compacted_on(tmp_path: Path, version: str) -> N
     assert main(["log", "verify", str(data)]) == 0
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_kafka_compacted_once_keeps_every_value_until_somebody_says_compact(tmp_path: Path, version: str) -> None:
+    """Kafka's cleaner-offset-checkpoint names it, which it does also of a topic whose policy is delete by now."""
+    data, before = unpack(version, tmp_path), found_in(version).records["compacted-0"]
+    assert "\ncompacted 0 " in (data / "cleaner-offset-checkpoint").read_text()
+    with Broker(EAGER, directory=data) as broker:
+        set_policies(broker.address, {"both": "compact"})
+        for number in (1, 2):  # The other topic tells that the cleaner was there; twice, since it has its turns.
+            write_values(broker.address, "compacted", "both", number=number)
+            until(partial(is_left, broker.address, b"%d2" % number))
+        assert values(broker.address, "compacted") == [b"10", b"11", b"12", b"20", b"21", b"22"]
+        assert found(broker.address).records["compacted-0"][: len(before)] == before
+
+
+def is_left(address: str, value: bytes) -> bool:
+    return values(address, "both") == [value]
+
+
 NEW = {b"k0": b"new", b"n": b"new", b"end": b"end"}
-
-
-def last_values(records: Iterable[Record]) -> dict[bytes | None, bytes]:
-    last = {record[3]: record[4] for record in records}
-    return {key: value for key, value in last.items() if value is not None}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

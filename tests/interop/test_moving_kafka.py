@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +38,9 @@ from contents import (
     transactional,
     until,
 )
-from kafka_peer import REAL_KAFKA, VERSION, KafkaBroker, dump_log
-from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka, old_dump_log
+from kafka_peer import REAL_KAFKA, VERSION
+from kafka_zookeeper import OLD_KAFKA, V0, V3, OldKafka
+from moved import Kafka, copy_under, dump_log_of, made
 
 from odradek.base.units import ProducerEpoch, ProducerId
 from odradek.coordination.zookeeper import open_zookeeper
@@ -55,7 +56,6 @@ from support.serving import Serving
 
 pytestmark = [*REAL_KAFKA, *OLD_KAFKA]
 
-Kafka = KafkaBroker | OldKafka
 VERSIONS = (V3, V0, VERSION)
 STATES = ("stopped", "killed")
 # As the brokers of the tests have it, and nothing is compacted while two are compared.
@@ -67,13 +67,8 @@ OURS = {
 }
 UNCLEANED = {"log.cleaner.enable": "false"}
 OUT_OF_ORDER = 45
-CHECKPOINTS = (
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-)
-# Kafka's tool says it of every gap that compaction has left, and of every segment but the first; of its own ones, too.
+# Kafka's tool says it of every gap that compaction has left, that of 4.3.0 of a segment that does not begin at 0, too:
+# of Kafka's own ones as well (test_compacted_kafka.py).
 GAPS = re.compile(r"Non-consecutive offsets in .*/(\S+)-\d+/.*\n((?:  -?\d+ is followed by \d+\n)+)")
 COMPLAINTS = re.compile(
     r"isvalid: false|mismatch|corrupt|out of order|Found|not found|error|exception|non-consecutive", re.IGNORECASE
@@ -87,12 +82,6 @@ class Left(NamedTuple):
     version: str
     folders: dict[str, Path]
     before: Found
-
-
-def made(folder: Path, version: str, settings: Mapping[str, str], zookeeper: str | None = None) -> Kafka:
-    if version == VERSION:
-        return KafkaBroker(folder, settings=settings)
-    return OldKafka(folder, version, settings, zookeeper=zookeeper)
 
 
 def copied(kafka: Kafka, folder: Path) -> Path:
@@ -132,12 +121,12 @@ def test_everything_is_there_and_goes_on(left: Left, state: str) -> None:
         assert found(ours.address, modern_group=is_modern) == now
         errors = ours.errors()
     assert len(now.committed["transactions-0"]) == len(left.before.committed["transactions-0"]) + 2
-    assert ("retention.ms=-1" in errors) == ("have compacted" in errors or not is_modern)
+    assert ("retention.ms=-1" in errors, "has compacted" in errors) == (not is_modern, not is_modern)
     assert " ERROR " not in errors
 
 
 def check_configs(ours: Serving, *, is_known: bool) -> None:
-    """As they were if somebody could know; otherwise nothing is deleted that was not compacted."""
+    """As they were if somebody could know; otherwise nothing is deleted."""
     wanted = configs_for(VERSION)
     asking = admin(ours.address)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
@@ -145,7 +134,7 @@ def check_configs(ours: Serving, *, is_known: bool) -> None:
         told = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
         configs = wanted[resource.name][1]
         if not is_known:
-            configs = {"cleanup.policy": "compact"} if "cleanup.policy" in configs else {"retention.ms": "-1"}
+            configs = {"cleanup.policy": "delete", "retention.ms": "-1"}
         assert {name: told[name] for name in configs} == configs, resource.name
 
 
@@ -278,18 +267,6 @@ def test_ours_is_served_by_kafka(ours_stopped: tuple[Path, Found], tmp_path: Pat
         check_served(kafka, before, modern_group=is_modern)
 
 
-def copy_under(ours: Path, theirs: Path) -> None:
-    """Puts our logs into the place of topics with the same names, whose ids they get."""
-    for path in ours.iterdir():
-        if path.is_dir():
-            topic_id = (theirs / path.name / "partition.metadata").read_bytes()
-            shutil.rmtree(theirs / path.name)
-            shutil.copytree(path, theirs / path.name)
-            (theirs / path.name / "partition.metadata").write_bytes(topic_id)
-    for name in CHECKPOINTS:
-        shutil.copy(ours / name, theirs / name)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_dump_log_reads_all_our_files(ours_stopped: tuple[Path, Found], tmp_path: Path, version: str) -> None:
     data, before = ours_stopped
@@ -316,10 +293,7 @@ def test_dump_log_reads_all_our_files(ours_stopped: tuple[Path, Found], tmp_path
 
 def dumped(version: str, folder: Path, paths: list[Path], *options: str) -> str:
     assert paths, "there is nothing to look at"
-    if version == VERSION:
-        text = dump_log(folder, *paths, options=options)
-    else:
-        text = old_dump_log(version, folder, *paths, options=options)
+    text = dump_log_of(version, folder, *paths, options=options)
     text = GAPS.sub(lambda gap: "" if is_no_fault(gap) else gap[0], text)
     complaint = COMPLAINTS.search(text.replace("passed sanity check", ""))
     assert complaint is None, text[max(0, complaint.start() - 500) : complaint.end() + 500]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from odradek.base.limits import REQUEST_ELEMENTS_MAX
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import CONSUMER_OFFSETS
 from odradek.core.groups.consumer.heartbeating import SUBSCRIBED_TOPICS_MAX
 from odradek.record.builder import encode_batch
 from odradek.wire.api_keys import ApiKey
@@ -26,6 +27,7 @@ from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.compact_partitions import CompactPartitionsRequest, CompactPartitionsTopic
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -135,6 +137,16 @@ def _delete_records_of_topics(known: Known) -> DeleteRecordsRequest:
         for name in names(ELEMENTS // 2)
     ]
     return DeleteRecordsRequest(topics=topics, timeout_ms=1_000)
+
+
+def _compact(topic: str, partitions: int = ELEMENTS) -> CompactPartitionsRequest:
+    topics = [CompactPartitionsTopic(name=topic, partitions=[number % partitions for number in range(ELEMENTS)])]
+    return CompactPartitionsRequest(topics=topics, timeout_ms=1_000)
+
+
+def _compact_topics(known: Known) -> CompactPartitionsRequest:
+    topics = [CompactPartitionsTopic(name=name, partitions=[0]) for name in names(ELEMENTS // 2)]
+    return CompactPartitionsRequest(topics=topics, timeout_ms=1_000)
 
 
 def _move(known: Known) -> AlterReplicaLogDirsRequest:
@@ -380,6 +392,12 @@ _REQUESTS: dict[ApiKey, dict[str, _Way]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {"topics": (_alter_configs, 1), "keys": (_alter_keys, 1)},
     ApiKey.LIST_CONFIG_RESOURCES: {
         "types": (lambda _: ListConfigResourcesRequest(resource_types=[2, 4] * (ELEMENTS // 2)), 1)
+    },
+    ApiKey.COMPACT_PARTITIONS: {
+        "refused": (lambda known: _compact(known.topic), 0),
+        "compacted": (lambda _: _compact(CONSUMER_OFFSETS), 0),
+        "repeated": (lambda _: _compact(CONSUMER_OFFSETS, 50), 0),
+        "topics": (_compact_topics, 0),
     },
     ApiKey.ALTER_REPLICA_LOG_DIRS: {"partitions": (_move, 2)},
     ApiKey.DESCRIBE_LOG_DIRS: {"partitions": (_describe_log_dirs, 5), "topics": (_describe_log_dirs_of_topics, 5)},

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from differential.waits import Wait
+from odradek.api.table import BY_KEY
 from odradek.base.uuids import Uuid
 from odradek.wire.catalog import APIS
 from odradek.wire.client import encode_request
@@ -27,6 +28,7 @@ CLUSTER = "Placeholder-of-Cluster"
 CLIENT_ID = "differential"
 CORRELATION_ID = 7
 ANSWERS: dict[type, type] = dict(APIS.values())
+KAFKAS = {key: api for key, api in BY_KEY.items() if not api.is_own}  # Both answer them.
 
 
 def id_of(topic: str) -> Uuid:

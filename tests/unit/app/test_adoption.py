@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.adoption import COMPACTED, KEPT, NAMED_MAX, Adoption
+from odradek.app.adoption import KEPT, NAMED_MAX, Adoption
 from odradek.app.kraft_topics import KnownTopic
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
@@ -48,15 +48,18 @@ def test_nothing_is_deleted_of_a_topic_that_nothing_is_known_of(tmp_path: Path) 
     assert topic.id == NEW, "Kafka has given ids since 2.8"
 
 
-def test_what_kafka_has_compacted_is_compacted(tmp_path: Path) -> None:
+def test_what_kafka_has_compacted_once_it_need_not_compact_any_more(tmp_path: Path) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 77\n")
     topics = read(tmp_path).topics({T: found(0), U: found(0)}, US, lambda: NEW)
-    assert [topic.configs for topic in topics] == [COMPACTED, KEPT]
+    assert [topic.configs for topic in topics] == [KEPT, KEPT]
 
 
-def test_a_damaged_checkpoint_of_the_cleaner_compacts_nothing(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_of_the_cleaner_tells_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n9\nt 0 77\n")
-    assert read(tmp_path).configs(T) == KEPT
+    adoption, there = read(tmp_path), {T: found(0)}
+    adoption.tell(adoption.topics(there, US, lambda: NEW), there)
+    assert "nothing here says how these topics were configured" in caplog.text
+    assert "compacted" not in caplog.text
 
 
 @pytest.mark.parametrize("name", [CONSUMER_OFFSETS, TRANSACTION_STATE])
@@ -95,8 +98,8 @@ def test_what_was_guessed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         adoption.tell(adoption.topics(there, US, lambda: NEW), there)
     told, kept, compacted = (record.getMessage() for record in caplog.records)
     assert "k00, k01" in told and told.endswith(f"and {32 - NAMED_MAX} more")
-    assert "(retention.ms=-1)" in kept and "k00, k01" in kept
-    assert "(cleanup.policy=compact)" in compacted and compacted.endswith(": t")
+    assert "(retention.ms=-1)" in kept and ": k00, k01" in kept
+    assert "TOPIC --set cleanup.policy=compact`" in compacted and compacted.endswith(": t")
 
 
 def test_what_is_known_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from odradek.app.reconfiguration import Reconfiguration
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.net.listener import Listener
+from odradek.net.movers import Movers
 from support.certificates import PASSWORD, Authority, written
 
 
@@ -28,6 +29,13 @@ class Told:
 
     def secure(self, contexts: object) -> None:
         self.secured += 1
+
+
+class Crew:
+    """Movers, as far as they are told of changes."""
+
+    def resize(self, threads: int) -> None:
+        self.threads = threads
 
 
 class Stores:
@@ -60,7 +68,7 @@ PREFIX = "listener.name.safe."
 def of(stores: Stores) -> tuple[Reconfiguration, Told, BrokerConfigs]:
     texts = {**LISTENERS, **stores.texts("first"), "ssl.client.auth": "required"}
     listener, known = Told("SAFE"), settings(texts)
-    return Reconfiguration(known, [cast(Listener, listener)]), listener, known.configs
+    return Reconfiguration(known, [cast(Listener, listener)], cast(Movers, Crew())), listener, known.configs
 
 
 def test_limits_change_and_certificates_do_not_unless_they_are_others(stores: Stores) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.app.segment_fate import NEXT_CHECK, Bounds, Fate, Retention, age_text, fates
+from odradek.app.segment_fate import Bounds, Fate, Retention, age_text, fates
 from odradek.app.segment_files import SegmentFacts
 from odradek.base.units import DAY_MS, HOUR_MS, Offset, TimestampMs
 from odradek.log.config import LogConfig
@@ -18,6 +18,8 @@ from odradek.log.retention import expired_segments
 from odradek.log.segment import Segment
 
 NOW = 1_800_000_000_000
+NEXT_CHECK = "it goes with the next check (log.retention.check.interval.ms)"
+CLEANERS = "it goes with the next check (log.cleaner.backoff.ms)"  # That of what is compacted.
 DAYS = Retention(2 * DAY_MS, -1, deletes=True, compacts=False)
 
 
@@ -86,7 +88,7 @@ def test_a_bound_on_size_lets_it_go_all_the_same() -> None:
         (Retention(-1, 4000, deletes=True, compacts=False), "it goes once 2.0 KiB more are written"),
         (Retention(1, 1, deletes=False, compacts=True), "cleanup.policy is compact"),
         (Retention(1, 1, deletes=False, compacts=False), "cleanup.policy is empty"),
-        (Retention(HOUR_MS, -1, deletes=True, compacts=True), NEXT_CHECK),
+        (Retention(HOUR_MS, -1, deletes=True, compacts=True), CLEANERS),
     ],
 )
 def test_what_else_keeps_it(retention: Retention, text: str) -> None:
@@ -96,7 +98,7 @@ def test_what_else_keeps_it(retention: Retention, text: str) -> None:
 def test_compaction_does_not_keep_what_lies_below_the_start() -> None:
     compacted = Retention(-1, -1, deletes=False, compacts=True)
     below, partly, _ = told(log_of(0, 0, 0), compacted, start=15)
-    assert "below the log's start, 15" in below.why and NEXT_CHECK in below.why
+    assert "below the log's start, 15" in below.why and CLEANERS in below.why
     assert "cleanup.policy is compact" in partly.why
 
 
@@ -151,7 +153,7 @@ def test_as_many_are_due_as_retention_deletes(
     stubs = [Stub(one.base_offset, one.size, one.newest) for one in facts]
     bounds = LogBounds(Offset(start), Offset(end), Offset(high_watermark))
     count = expired_segments(cast("list[Segment]", stubs), config, TimestampMs(NOW), bounds)
-    assert due == [NEXT_CHECK in fate.why for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)]
+    assert due == [retention.goes in fate.why for fate in fates(facts, retention, Bounds(start, high_watermark), NOW)]
     assert due == [True] * count + [False] * (len(facts) - count)
 
 

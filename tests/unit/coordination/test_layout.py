@@ -195,7 +195,6 @@ def test_work_for_the_controller() -> None:
     assert layout.decode_partitions(layout.encode_partitions(partitions)) == partitions
     wanted = {partitions[0]: (BrokerId(1), BrokerId(2))}
     assert layout.decode_reassignment(layout.encode_reassignment(wanted)) == wanted
-    assert layout.decode_log_dir_failure(layout.encode_log_dir_failure(BrokerId(4))) == 4
 
 
 # Values that nobody should have written.
@@ -208,7 +207,6 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "config change": layout.decode_config_change,
     "controller": layout.decode_controller,
     "controller epoch": layout.decode_controller_epoch,
-    "log dir failure": layout.decode_log_dir_failure,
     "partition state": layout.decode_partition_state,
     "partitions": layout.decode_partitions,
     "producer ids": layout.decode_producer_ids,

@@ -40,3 +40,22 @@ def test_one_partition_in_a_slice_lets_segments_go(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.deleted"))) == 0, "files are a chore"
     harness.keep_house()
     assert len(list(tmp_path.rglob("*.log.deleted"))) == PARTITIONS
+
+
+def test_the_cleaner_looks_at_one_after_the_other_that_goes(tmp_path: Path) -> None:
+    """The retention of what is compacted and deleted is the cleaner's, and it is no longer in one go there."""
+    harness = Harness(tmp_path, log_retention_ms="1000", log_cleanup_policy="compact,delete")
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+    harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
+    for partition in harness.broker.partitions.values():
+        put(partition.log, b"x", at=harness.now.wall)
+        partition.log.roll(harness.now.wall)
+        partition.positions.advance_high_watermark(partition.log.end_offset)
+    later = Moment(TimestampMs(harness.now.wall + 1_000_000), harness.now.steady + 1_000_000)
+    asked = 0
+    for _ in harness.broker.cleaner.keep_house(later, harness.broker.partitions):
+        before, asked = asked, sum(map(len, harness.broker.log_starts._asked.values()))
+        assert asked - before <= 1
+    assert asked == PARTITIONS
+    harness.settle()
+    assert all(partition.log.start_offset == 1 for partition in harness.broker.partitions.values())

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from struct import pack
 
 from differential.base import PLAIN
-from differential.steps import ANSWERS, CLIENT_ID, CORRELATION_ID, WRONG, Scenario, Step, ask
-from odradek.api.table import BY_KEY
+from differential.steps import ANSWERS, CLIENT_ID, CORRELATION_ID, KAFKAS, WRONG, Scenario, Step, ask
 from odradek.base.units import INT16_MAX, INT32_MAX
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsResponse
@@ -30,7 +29,7 @@ def _sizes() -> Iterator[Step]:
 
 def _versions() -> Iterator[Step]:
     """The versions next to those that are spoken, and the edges of what fits, with a header of either kind."""
-    for key, api in sorted(BY_KEY.items()):
+    for key, api in sorted(KAFKAS.items()):
         last = api.versions.stop - 1
         versions = {-1, last + 1, INT16_MAX, -INT16_MAX - 1} | ({api.versions.start - 1, 0} - set(api.versions))
         answer = API_VERSIONS if key == ApiKey.API_VERSIONS else None

@@ -13,6 +13,7 @@ from differential.steps import (
     ANSWERS,
     BORDERLINE,
     CLIENT_ID,
+    KAFKAS,
     NO_SUCH_ID,
     VALID,
     WRONG,
@@ -20,7 +21,7 @@ from differential.steps import (
     Step,
     ask,
 )
-from odradek.api.table import BY_KEY, Api
+from odradek.api.table import Api
 from odradek.base.units import INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX
 from odradek.base.uuids import ZERO_UUID
 from odradek.wire.api_keys import FLEXIBLE_FROM, ApiKey
@@ -52,7 +53,7 @@ def scenarios() -> list[Scenario]:
             records=[(BASE, 0, batch(THEN_MS + 10 * number)) for number in range(10)],
         )
     ]
-    for key, api in sorted(BY_KEY.items()):
+    for key, api in sorted(KAFKAS.items()):
         for version in api.versions:
             name = f"{ApiKey(key).title} v{version}"
             made.append(Scenario(f"{name} headers", list(_headers(api, version))))
@@ -182,5 +183,5 @@ def _is_left_alone(api: Api, version: int, body: bytes, data: bytes) -> bool:
     return any(getattr(message, name, None) != getattr(changed, name, None) for name in LEFT_ALONE)
 
 
-assert set(PLAIN) == set(BY_KEY), "every API that is answered has a plain request"
-assert all(api.request in ANSWERS for api in BY_KEY.values())
+assert set(PLAIN) == set(KAFKAS), "every API that is answered has a plain request"
+assert all(api.request in ANSWERS for api in KAFKAS.values())

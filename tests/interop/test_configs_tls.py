@@ -1,0 +1,126 @@
+"""What a listener's TLS is made of is altered while it serves: the next connection of a real client goes by it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_peer import free_port
+
+from odradek.base.errors import ErrorCode
+from support.certificates import PASSWORD, Authority, Known, written
+from support.configuring import BROKER, DELETE, SET, altered
+from support.raw_client import RawClient
+from support.serving import Serving
+
+DONE = (ErrorCode.NONE, "")
+PREFIX = "listener.name.safe.ssl."
+
+
+class Broker:
+    """A broker with a TLS listener, and one in plain text to alter it by."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority()
+        self.secure, self.plain = free_port(), free_port()
+        self.serving = Serving(
+            folder,
+            **{
+                "broker.id": "1",
+                "listeners": f"SAFE://127.0.0.1:{self.secure},PLAINTEXT://127.0.0.1:{self.plain}",
+                "listener.security.protocol.map": "SAFE:SSL,PLAINTEXT:PLAINTEXT",
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.location": self.store(self.authority.known("localhost", common_name="first")),
+                "ssl.keystore.password": PASSWORD,
+                "password.encoder.secret": "of-the-encoder",
+            },
+        )
+
+    def store(self, known: Known) -> str:
+        return written(self.folder / f"{len(list(self.folder.iterdir()))}.p12", known.pkcs12())
+
+    def alter(self, **values: str | None) -> tuple[ErrorCode, str]:
+        edits = [
+            (PREFIX + name.replace("_", "."), DELETE if value is None else SET, value) for name, value in values.items()
+        ]
+        with RawClient(self.plain) as client:
+            return altered(client, BROKER, "1", *edits)
+
+    def speaks(self, known: Known | None = None, version: ssl.TLSVersion | None = None) -> str | None:
+        """Connects, with a certificate or without; returns whose certificate was shown, None for who is refused."""
+        context = ssl.create_default_context(cadata=self.authority.pem)
+        if version is not None:
+            context.minimum_version = context.maximum_version = version
+        if known is not None:
+            path = written(self.folder / "client.pem", known.pkcs8_key() + known.chain)
+            context.load_cert_chain(path)
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", self.secure), 30) as plain,
+                context.wrap_socket(plain, server_hostname="localhost") as secure,
+            ):
+                certificate: Any = secure.getpeercert()
+                secure.sendall(bytes.fromhex("0000000f001200000000000100057465737473"))  # ApiVersions 0.
+                if not secure.recv(4):
+                    return None
+        except (ssl.SSLError, ConnectionError):
+            return None
+        return str(dict(one[0] for one in certificate["subject"])["commonName"])
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(tmp_path)
+    with made.serving:
+        yield made
+
+
+def test_stores_in_files(broker: Broker) -> None:
+    assert broker.speaks() == "first"
+    second = broker.store(broker.authority.known("localhost", common_name="second"))
+    assert broker.alter(keystore_location=second) == DONE
+    assert broker.speaks() == "second"
+
+
+def test_stores_in_the_configuration(broker: Broker) -> None:
+    third = broker.authority.known("localhost", common_name="third")
+    pem = {
+        "keystore_type": "PEM",
+        "keystore_location": "",
+        "keystore_password": "",
+        "keystore_certificate_chain": third.chain,
+        "keystore_key": third.pkcs8_key(),
+    }
+    assert broker.alter(**pem) == DONE
+    assert broker.speaks() == "third"
+
+
+def test_who_has_to_show_a_certificate_and_whose(broker: Broker) -> None:
+    other = Authority()
+    ours, theirs = broker.authority.known("one"), other.known("one")
+    trust = {"truststore_type": "PEM", "truststore_certificates": broker.authority.pem}
+    assert broker.alter(client_auth="required", **trust) == DONE
+    assert broker.speaks() is None
+    assert broker.speaks(ours) == "first"
+    assert broker.speaks(theirs) is None
+    assert broker.alter(truststore_certificates=other.pem) == DONE
+    assert broker.speaks(theirs) == "first"
+    assert broker.speaks(ours) is None
+    assert broker.alter(client_auth="none") == DONE
+    assert broker.speaks() == "first"
+
+
+def test_versions_and_ciphers(broker: Broker) -> None:
+    old, new = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+    assert (broker.speaks(version=old), broker.speaks(version=new)) == ("first", "first")
+    assert broker.alter(enabled_protocols="TLSv1.3") == DONE
+    assert (broker.speaks(version=old), broker.speaks(version=new)) == (None, "first")
+    assert broker.alter(enabled_protocols="TLSv1.2", cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256") == DONE
+    assert broker.speaks(version=new) is None
+    assert broker.alter(enabled_protocols=None, cipher_suites=None) == DONE
+    assert (broker.speaks(version=old), broker.speaks(version=new)) == ("first", "first")

@@ -1,0 +1,63 @@
+"""Who deletes of what is compacted and deleted, and when: the log cleaner; the same on Apache Kafka with --soak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from clients.fixtures import BROKERS, broker
+from test_retention import ANY_TIME, MIB, OLD, alter, start_of, write
+
+from odradek.client import admin
+from odradek.client.cluster import Cluster
+from odradek.client.config import ClientConfig
+from support.waiting import until
+
+SELDOM, OFTEN = "3600000", "200"
+BOTH = {"cleanup.policy": "compact,delete"}
+DELETE = {"cleanup.policy": "delete"}
+
+
+@contextmanager
+def running(kind: str, folder: Path, settings: Mapping[str, str]) -> Iterator[Cluster]:
+    settings = {"log.initial.task.delay.ms": "0", **settings}
+    with broker(kind, folder, settings) as address, Cluster(ClientConfig(address)) as cluster:
+        yield cluster
+
+
+def expired(cluster: Cluster, name: str, policy: Mapping[str, str]) -> str:
+    """Makes a topic with two segments, of which all but the open one are older than its retention."""
+    configs = {"segment.bytes": str(MIB), "retention.ms": "-1"} | ANY_TIME | dict(policy)
+    admin.create_topics(cluster, [admin.NewTopic(name, 1, 1, configs)])
+    cluster.topic(name)
+    write(cluster, name, [OLD] * 20)
+    alter(cluster, name, {"retention.ms": "3600000"})
+    return name
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_the_cleaner_deletes_as_often_as_it_looks(kind: str, tmp_path: Path) -> None:
+    settings = {"log.retention.check.interval.ms": SELDOM, "log.cleaner.backoff.ms": OFTEN}
+    with running(kind, tmp_path, settings) as cluster:
+        plain, both = expired(cluster, "plain", DELETE), expired(cluster, "both", BOTH)
+        until(lambda: start_of(cluster, both) == 20)
+        assert start_of(cluster, plain) == 0, "nobody looks at it for an hour"
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_without_a_cleaner_it_stays(kind: str, tmp_path: Path) -> None:
+    settings = {
+        "log.retention.check.interval.ms": OFTEN,
+        "log.cleaner.backoff.ms": OFTEN,
+        "log.cleaner.enable": "false",
+    }
+    with running(kind, tmp_path, settings) as cluster:
+        both = expired(cluster, "both", BOTH)
+        for number in range(2):  # What came later goes later, so that what is still there then stays.
+            later = expired(cluster, f"plain-{number}", DELETE)
+            until(lambda later=later: start_of(cluster, later) == 20)  # type: ignore[misc]
+        assert start_of(cluster, both) == 0
+        alter(cluster, both, DELETE)
+        until(lambda: start_of(cluster, both) == 20)

@@ -1,0 +1,125 @@
+"""What is asked of one partition costs the same however many there are; counted are calls of functions.
+
+Compiled, most calls are not seen; then little is counted, and the same must hold.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.core.housekeeping import LOOKED_AT_PER_SLICE
+from odradek.wire.messages.create_topics import CreateTopicsResponse
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from support.asking import CREATE_TOPICS, FETCH, PRODUCE, create_request, produce_request
+from support.in_memory import NOW_MS, Harness
+
+FEW, MANY = 4, 1200
+LATEST = -1
+CALLS_EACH_MAX = 15  # Half of it is needed.
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def with_partitions(folder: Path, others: int) -> Harness:
+    """A broker with a topic of two partitions, and one of so many others."""
+    harness = Harness(folder)
+    for name, partitions in (("t", 2), ("others", others)):
+        made = harness.ask(create_request(name, partitions=partitions), CREATE_TOPICS, CreateTopicsResponse)
+        assert made.topics[0].error_code == ErrorCode.NONE
+    return harness
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Harness, Harness]:
+    few, many = (with_partitions(tmp_path_factory.mktemp("data"), others) for others in (FEW, MANY))
+    return few, many
+
+
+def fetch(**session: int) -> FetchRequest:
+    wanted = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+    topics = [FetchTopic(topic="t", partitions=wanted)]
+    return FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, forgotten_topics_data=[], **session)
+
+
+REQUESTS: dict[str, tuple[object, int]] = {
+    "produce": (produce_request("t", b"value", acks=1, timestamp_ms=NOW_MS), PRODUCE),
+    "fetch": (fetch(), FETCH),
+    "list offsets": (
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)])],
+        ),
+        7,
+    ),
+    "metadata of one topic": (
+        MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False),
+        9,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_costs_the_same(brokers: tuple[Harness, Harness], name: str) -> None:
+    def cost(harness: Harness) -> int:
+        message, version = REQUESTS[name]
+        for _ in range(3):  # What is made once is made.
+            harness.send(message, version)
+            harness.settle()
+        return calls_of(lambda: (harness.send(message, version), harness.settle()))
+
+    few, many = brokers
+    assert cost(few) == cost(many)
+
+
+def test_a_fetch_of_a_session_costs_the_same_however_many_partitions_it_has(brokers: tuple[Harness, Harness]) -> None:
+    def cost(harness: Harness, others: int) -> int:
+        wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(others)]
+        first = fetch(session_epoch=0)
+        first.topics.append(FetchTopic(topic="others", partitions=wanted))
+        session = harness.ask(first, FETCH, FetchResponse).session_id
+        assert session
+        for epoch in (1, 2):
+            harness.send(fetch(session_id=session, session_epoch=epoch), FETCH)
+        return calls_of(lambda: harness.send(fetch(session_id=session, session_epoch=3), FETCH))
+
+    few, many = brokers
+    assert cost(few, FEW) == cost(many, MANY)
+
+
+def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(brokers: tuple[Harness, Harness]) -> None:
+    def steps(harness: Harness) -> list[int]:
+        harness.pass_time(1000)
+        round_of = harness.broker.keep_house(harness.now)
+        found = []
+        while True:
+            found.append(calls_of(lambda: next(round_of, None)))
+            if round_of.gi_frame is None:  # type: ignore[attr-defined]  # A generator that has ended.
+                return found
+
+    few, many = brokers
+    for harness in brokers:
+        harness.keep_house()  # Whatever is due at first.
+    more = sum(steps(many)) - sum(steps(few))
+    assert more / (MANY - FEW) < CALLS_EACH_MAX
+    assert max(steps(many)) < LOOKED_AT_PER_SLICE * CALLS_EACH_MAX

@@ -1,0 +1,90 @@
+"""Movers whose number of threads is changed: what has begun goes on, what begins later has the new ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from odradek.net.movers import HAS_MOVER, Movers
+
+if not HAS_MOVER:  # pragma: no cover
+    pytest.skip("the mover was built without a compiler", allow_module_level=True)
+
+from odradek.net.native.mover import Transfer
+from support.moving import Held, nothing, pair, until
+
+pytestmark = pytest.mark.slow
+
+
+def threads(*before: threading.Thread) -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("odradek-mover")} - set(before)
+
+
+async def until_so(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.01)
+
+
+def test_what_has_begun_goes_on(file: Held) -> None:
+    others = threads()
+    told: list[Transfer] = []
+
+    async def work() -> None:
+        movers = Movers(asyncio.get_running_loop(), 3)
+        with pair() as (ours, theirs), pair() as (second, second_peer), pair() as (third, third_peer):
+            old = movers.store(ours.fileno(), file, 0, 6, crc=0, tail_bytes=0, done=told.append)
+            left = movers.store(second.fileno(), file, 100, 6, crc=0, tail_bytes=0, done=told.append)
+            assert old is not None and left is not None
+            first_ones = threads(*others)
+            theirs.sendall(b"abc")
+            until(lambda: movers.moved(old) == 3)
+            movers.resize(1)
+            assert movers.moved(old) == 3
+            new = movers.store(third.fileno(), file, 6, 3, crc=0, tail_bytes=0, done=told.append)
+            assert new is not None
+            assert len(threads(*others, *first_ones)) < len(first_ones)
+            third_peer.sendall(b"ghi")
+            await until_so(lambda: told == [new])
+            theirs.sendall(b"def")
+            await until_so(lambda: told == [new, old])
+            assert os.pread(file.fileno(), 9, 0) == b"abcdefghi"
+            assert first_ones <= threads(*others), "one of theirs has not ended"
+            second_peer.sendall(b"jk")
+            until(lambda: movers.moved(left) == 2)
+            assert movers.cancel(left) == 2
+            await until_so(lambda: not first_ones & threads(*others))
+        movers.stop()
+        assert not threads(*others)
+
+    asyncio.run(work())
+    assert len(told) == 2
+
+
+def test_one_that_nothing_is_left_for_goes_at_once(file: Held) -> None:
+    others = threads()
+
+    async def work() -> None:
+        movers = Movers(asyncio.get_running_loop(), 1)
+        with pair() as (ours, _theirs):
+            transfer = movers.store(ours.fileno(), file, 0, 1, crc=0, tail_bytes=0, done=nothing)
+            assert transfer is not None
+            movers.cancel(transfer)
+            few = threads(*others)
+            movers.resize(3)
+            until(lambda: not few & threads())
+            movers.store(ours.fileno(), file, 0, 1, crc=0, tail_bytes=0, done=nothing)
+            assert len(threads(*others)) > len(few)
+            movers.resize(3)
+            assert len(threads(*others)) > len(few), "nothing is changed"
+            movers.resize(2)  # Its transfer is under way.
+        movers.stop()
+        until(lambda: not threads(*others))
+        movers.resize(5)
+        with pair() as (ours, _theirs):
+            assert movers.store(ours.fileno(), file, 0, 1, crc=0, tail_bytes=0, done=nothing) is None
+
+    asyncio.run(work())
