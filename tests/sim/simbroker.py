@@ -125,6 +125,7 @@ class SimBroker:
             self.node.after(TRIES_AGAIN_US, self._serve)
             return
         shell = self.shell = SimShell(self.node, self._random, broker, metadata)
+        shell.end_process = lambda: self.kill() if self.shell is shell else None
         if self._prepare is not None:
             self._prepare(shell)
         self._beat()

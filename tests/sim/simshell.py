@@ -35,6 +35,7 @@ from odradek.core.lookups import Lookup
 from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
+from odradek.core.storage import NoDirectory
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.disk import FileSlice
 from odradek.net.metadata import Metadata
@@ -62,6 +63,7 @@ class SimShell:
         self.read_slice: Callable[[FileSlice], bytes] = FileSlice.read
         self.connections: dict[SimConnection, None] = {}
         self.threads = SimThreads(node, random)
+        self.end_process: Action = lambda: None  # Called when the last data directory has failed.
         self._node = node
         self._metadata = metadata
         self._gathered: list[SimConnection] = []
@@ -243,10 +245,14 @@ class SimShell:
         """Some steps of the periodic tasks."""
         house = self._house
         assert house is not None
-        for _ in range(self.random.randrange(1, 20)):
-            if next(house, self) is self:
-                self._house = None
-                break
+        try:
+            for _ in range(self.random.randrange(1, 20)):
+                if next(house, self) is self:
+                    self._house = None
+                    break
+        except NoDirectory:
+            self._house = None
+            self._node.after(0, self.end_process)
         self.settle()
         if self._house is not None:
             self.soon(self._keep_house)

@@ -337,7 +337,7 @@ def test_offsets_of_members_that_came_meanwhile_stay(group: GroupOffsets) -> Non
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice ends wherever it may."""
-    monkeypatch.setattr("odradek.api.dispatch.SLICE_ELEMENTS", 0)
+    monkeypatch.setattr("odradek.api.outcome.SLICE_ELEMENTS", 0)
 
 
 @pytest.mark.usefixtures("short_slices")

@@ -24,6 +24,7 @@ from support.in_memory import NOW_MS, Harness
 FEW, MANY = 4, 1200
 LATEST = -1
 CALLS_EACH_MAX = 15  # Half of it is needed.
+CHANCE = 20  # Calls more or fewer, as a timer is due or not; one for each partition would be 1,196.
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -89,7 +90,7 @@ def test_a_request_costs_the_same(brokers: tuple[Harness, Harness], name: str) -
         return calls_of(lambda: (harness.send(message, version), harness.settle()))
 
     few, many = brokers
-    assert cost(few) == cost(many)
+    assert cost(many) - cost(few) < CHANCE
 
 
 def test_a_fetch_of_a_session_costs_the_same_however_many_partitions_it_has(brokers: tuple[Harness, Harness]) -> None:
@@ -104,7 +105,7 @@ def test_a_fetch_of_a_session_costs_the_same_however_many_partitions_it_has(brok
         return calls_of(lambda: harness.send(fetch(session_id=session, session_epoch=3), FETCH))
 
     few, many = brokers
-    assert cost(few, FEW) == cost(many, MANY)
+    assert cost(many, MANY) - cost(few, FEW) < CHANCE
 
 
 def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(brokers: tuple[Harness, Harness]) -> None:

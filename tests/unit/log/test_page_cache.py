@@ -12,7 +12,7 @@ from odradek.base.units import Offset
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, FileSlice, RealDisk, RealFile
 from odradek.log.log import Log
-from odradek.log.page_cache import CachedFile, NotCached, is_cached
+from odradek.log.page_cache import PAGE_BYTES, CachedFile, NotCached, is_absent, is_cached
 from support.logs import T0, put
 
 DISK = RealDisk()
@@ -69,6 +69,28 @@ def test_what_is_missing_is_loaded_and_then_read(tmp_path: Path) -> None:
         cached.pread(500_000, 8)
     missing.value.load()
     assert cached.pread(500_000, 8) == data[500_000:500_008]
+
+
+def test_to_ask_does_not_begin_to_read(tmp_path: Path) -> None:
+    """Where the disk's queue is full, whoever begins a read waits for a place in it."""
+    file = made(f"{tmp_path}/f", bytes(SIZE))
+    assert not is_absent(file.fileno(), 0, SIZE)
+    drop(tmp_path)
+    if not is_absent(file.fileno(), 0, SIZE):
+        pytest.skip("the page cache keeps the file, or can't say")
+    for position in range(0, SIZE, 10 * PAGE_BYTES):
+        with pytest.raises(NotCached):
+            CachedFile(file).pread(position, 8)
+        assert not is_cached(file.fileno(), position, 8)
+        assert is_absent(file.fileno(), position, 8)
+
+
+def test_a_file_that_ends_lacks_nothing_behind_its_end(tmp_path: Path) -> None:
+    file = made(f"{tmp_path}/f", b"x" * (PAGE_BYTES + 1))
+    for size in (1, PAGE_BYTES, 2 * PAGE_BYTES, 100 * PAGE_BYTES):
+        assert not is_absent(file.fileno(), 0, size)
+        assert not is_absent(file.fileno(), PAGE_BYTES, size)
+        assert not is_absent(file.fileno(), 50 * PAGE_BYTES, size)
 
 
 def test_a_read_that_is_cached_in_part_is_not_cut_short(tmp_path: Path) -> None:
