@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ import frames
 import load_consume
 import load_produce
 from brokers import BROKERS, Broker, new_topic
-from compaction import paced
+from compaction import paced, tell
 from load import Crowd, LoadFailed
 from work import load
 
@@ -106,12 +105,7 @@ def main() -> int:
             for name in arguments.targets.split(","):
                 broker = BROKERS[name](Path(folder) / name)
                 broker.start()
-                try:
-                    for column, number in sorted(measured(broker, arguments).items()):
-                        print(f"{name:8} {column:24} {number}", flush=True)
-                finally:
-                    broker.stop()
-                shutil.rmtree(broker.folder, ignore_errors=True)
+                tell(broker, lambda broker: measured(broker, arguments))
     return 0
 
 

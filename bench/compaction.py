@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -183,6 +183,16 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
     return numbers
 
 
+def tell(broker: Broker, measure_it: Callable[[Broker], dict[str, float]]) -> None:
+    """Prints what is measured of a broker, stops it, and frees its space."""
+    try:
+        for column, number in sorted(measure_it(broker).items()):
+            print(f"{broker.name:8} {column:24} {number}", flush=True)
+    finally:
+        broker.stop()
+    shutil.rmtree(broker.folder, ignore_errors=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--targets", default="odradek,kafka")
@@ -195,13 +205,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odradek-compaction-") as folder:
         for name in arguments.targets.split(","):
-            broker = started(name, Path(folder))
-            try:
-                for column, number in sorted(measured(broker, arguments).items()):
-                    print(f"{name:8} {column:24} {number}", flush=True)
-            finally:
-                broker.stop()
-            shutil.rmtree(broker.folder, ignore_errors=True)
+            tell(started(name, Path(folder)), lambda broker: measured(broker, arguments))
     return 0
 
 

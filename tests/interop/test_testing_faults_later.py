@@ -25,14 +25,8 @@ from odradek.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from odradek.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
+from odradek.wire.messages.describe_configs import DescribeConfigsResponse
 from odradek.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -43,10 +37,11 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from support import configuring
+from support.configuring import SET, TOPIC
 from support.raw_client import Closed, RawClient
 
 DELAY_SECONDS = 0.2
-TOPIC_RESOURCE = 2
 LARGE = (b"key", random.Random(7).randbytes(500_000), [], int(time.time() * 1000))
 LATEST, EARLIEST = -1, -2
 # What makes a thread look into a batch: its records are checked, its keys are, or it is packed anew.
@@ -162,20 +157,11 @@ def delete_records(*topics: str) -> DeleteRecordsRequest:
 
 
 def alter(*topics: str) -> IncrementalAlterConfigsRequest:
-    configs = [AlterableConfig(name="retention.ms", config_operation=0, value="77")]
-    return IncrementalAlterConfigsRequest(
-        resources=[
-            AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs) for name in topics
-        ],
-        validate_only=False,
-    )
+    return configuring.alter(*((TOPIC, name, [("retention.ms", SET, "77")]) for name in topics))
 
 
 def retention(client: RawClient, topic: str) -> str | None:
-    resource = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["retention.ms"]
-    )
-    answer = client.ask(DescribeConfigsRequest(resources=[resource]), 4, DescribeConfigsResponse)
+    answer = client.ask(configuring.describe(TOPIC, topic, "retention.ms"), 4, DescribeConfigsResponse)
     return answer.results[0].configs[0].value
 
 

@@ -193,8 +193,7 @@ class _Asked:
         finally:
             slices.close()
         if isinstance(answer, Short):
-            answer = answer.answer
-            return self._outcome(kept[0], answer)
+            return self._outcome(kept[0], answer.answer)
         if isinstance(answer, Parked | produce.PendingProduce):
             return self._outcome(kept[0], answer)
         if answer is None and not is_large:
