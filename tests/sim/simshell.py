@@ -25,11 +25,10 @@ from odradek.core.effects import (
     DeleteTopics,
     Effect,
     GrowTopics,
-    Sync,
-    Synced,
     TakeProducerIds,
     Work,
 )
+from odradek.core.flushes import Sync, Synced
 from odradek.core.log_starts import WriteStarts, WroteStarts
 from odradek.core.lookups import Lookup
 from odradek.core.making import make_logs

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.base.units import TopicPartition
 from odradek.core.coordinators.durable import Written
-from odradek.core.effects import Sync, Synced
+from odradek.core.flushes import Sync, Synced
 from odradek.core.moment import Moment
 from odradek.core.transactions.markers import Marker
 from odradek.log.disk import DiskFailed, FileSlice

@@ -35,11 +35,11 @@ from odradek.core.effects import (
     DeleteTopics,
     Effect,
     GrowTopics,
-    Sync,
     TakeProducerIds,
     Work,
 )
 from odradek.core.entropy import Entropy
+from odradek.core.flushes import Sync
 from odradek.core.log_starts import WriteStarts
 from odradek.core.lookups import Lookup
 from odradek.core.moment import Moment

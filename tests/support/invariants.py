@@ -33,7 +33,7 @@ def check_broker(broker: Broker) -> None:
         check(partition)
     check(broker.sessions)
     check(broker.lot)
-    for shards in broker._shards.values():
+    for shards in broker.coordinators.shards.values():
         check(shards)
     for group_shard in broker.groups.shards:
         check(group_shard.offsets)

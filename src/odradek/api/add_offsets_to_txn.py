@@ -24,7 +24,7 @@ def handle(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse 
     if not body.transactional_id:
         raise Refused(ErrorCode.INVALID_REQUEST)
     broker = call.broker
-    if broker.state_topic(CONSUMER_OFFSETS) is not None:
+    if broker.changes.state_topic(CONSUMER_OFFSETS) is not None:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it is being made, for who comes again")
     name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.partition_of(body.group_id))
     producer = ProducerIdAndEpoch(ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch))

@@ -55,7 +55,7 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
     if not doomed:
         return (yield from _answer(found, {}))
     asker = of_call(call, ApiKey.DELETE_TOPICS)
-    change = call.broker.change(lambda token: DeleteTopics(token, doomed, asker))
+    change = call.broker.changes.ask(lambda token: DeleteTopics(token, doomed, asker))
     waiting = TopicsChanged(change)
     deadline = call.now.steady + max(body.timeout_ms, 0)
 

@@ -35,7 +35,7 @@ def handle(call: Call, body: FindCoordinatorRequest) -> Slices:
     if topic is None or not (yield from _may_ask_any(call, body)):
         return (yield from _answer(call, body))
     try:
-        change = call.broker.state_topic(topic)
+        change = call.broker.changes.state_topic(topic)
     except Refused as refused:
         return (yield from _answer(call, body, refused.detail))
     if change is None:

@@ -33,7 +33,7 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
-from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
+from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, admit_batch
 from odradek.record.batch import Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.record.validation import RecordsRefused
@@ -378,7 +378,7 @@ def admit(  # noqa: PLR0917
             partition.await_first(batch, now.wall, from_zero=adds)
     elif not broker.transactions.may_hang:
         return broker.transactions.unsafe_join(transactional_id)
-    return broker.admit_transactional(partition, batch, transactional_id, version, now)
+    return admit_batch(broker.transactions, partition, batch, transactional_id, version, now)
 
 
 def _named_max(body: ProduceRequest, topic: TopicProduceData) -> int:

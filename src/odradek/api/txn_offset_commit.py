@@ -124,7 +124,8 @@ def _commit(
 
 def _join(call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch) -> Written | None:
     adds = call.version >= JOINS_SINCE
-    return call.broker.admit_state(shard.log.name, producer, body.transactional_id, call.now, adds=adds)
+    broker, partition = call.broker, call.broker.partitions[shard.log.name]
+    return broker.transactions.admit(partition, producer, body.transactional_id, call.now, adds=adds)
 
 
 def _answer(

@@ -3,44 +3,31 @@
     requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
     events   ──> changing, synced, tick ──> lot.take_completed()   what can be answered now
 
+What has a state of its own is an object of its own: the logs of partitions (hosting.py), their flushes (flushes.py),
+both coordinators (coordinating.py), changes of the metadata (changes.py), moves, lookups, log starts, the cleaner.
 Nothing here waits, reads a clock or draws a random number.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Iterator
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import BrokerId, Offset, ProducerId, TopicName, TopicPartition
+from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
+from odradek.core.changes import Changes
 from odradek.core.cleaner import Cleaned, LogCleaner
-from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView, TopicInfo
+from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.configs.topic import TopicConfigs
-from odradek.core.coordinators import state_topics
+from odradek.core.coordinating import Coordinators
 from odradek.core.coordinators.durable import NextSteps, Written
 from odradek.core.coordinators.runtime import Runtime
-from odradek.core.coordinators.shards import Load, Loaded
-from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.effects import (
-    AlterConfigs,
-    Change,
-    Changed,
-    Chore,
-    Chores,
-    CreateTopics,
-    Effect,
-    Sync,
-    Synced,
-    TakeProducerIds,
-    Work,
-)
+from odradek.core.coordinators.shards import Loaded
+from odradek.core.effects import Changed, Chore, Chores, Effect, Work
 from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
-from odradek.core.groups.coordinator import GroupCoordinator
+from odradek.core.flushes import Flushes, Synced
+from odradek.core.hosting import HostedPartitions
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.large_requests import LargeRequests
 from odradek.core.log_starts import LogStarts, WroteStarts
@@ -54,24 +41,10 @@ from odradek.core.staging import Append
 from odradek.core.storage import Storage
 from odradek.core.timers import Timers
 from odradek.core.topic_plans import Planner
-from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, as_produce_is_told
-from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.markers import Marker
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.arrival import Arrival
-from odradek.log.directory import LogDirectory
-from odradek.log.disk import DiskFailed
-from odradek.log.log import Log
 from odradek.record.batch import Batch
-
-_LOG = logging.getLogger(__name__)
-
-# One sync after another waits for a journal commit each; some at a time share it.  What comes while all are under way
-# is gathered for the next.
-SYNCS_AT_ONCE = 4
-LOGS_PER_SYNC = 500  # To begin it, and to hear of its end, is two milliseconds each.
-
-SomeChange = TypeVar("SomeChange", bound=Change | AlterConfigs)
 
 
 class Broker:
@@ -102,24 +75,14 @@ class Broker:
         self._housekeeping = Housekeeping(storage, self.log_starts, configs)
         self._open_files = OpenFiles(self.partitions)
         self.timers = Timers()
+        self.changes = Changes(self.planner, configs, view)
+        self._steps = NextSteps()
+        self.flushes = Flushes(self.partitions, self.lot, self._steps)
         self.moves = Moves(self)
         self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts)
         self._staged: dict[Partition, Offset] = {}  # Partitions with staged batches, and their high watermark before.
-        self._unsynced: dict[TopicPartition, None] = {}
-        self._syncing: dict[TopicPartition, Partition] = {}
-        self._syncs = 0  # How many are under way.
-        # What could not be done since too many files are open, or the disk is full: tried again about once a second.
-        self._postponed: dict[TopicPartition, None] = {}
-        self._unopened: dict[TopicPartition, None] = {}
-        self._changes: list[Change | AlterConfigs] = []
-        self._making: dict[TopicName, Change] = {}  # State topics that were asked for.
         self._chores: list[Chore] = []
-        self._loads: list[Load] = []
         self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
-        self._tokens = 0
-        self._asks_ids = False
-        self._coordinates = False
-        self._steps = NextSteps()
         runtime = Runtime(
             configs,
             entropy,
@@ -130,9 +93,20 @@ class Broker:
             self._append_state,
             self.cleaner.ask,
         )
-        self.groups = GroupCoordinator(runtime, self._loads.append)
-        self.transactions = TransactionCoordinator(runtime, self._loads.append, self._ask_ids, self.end_transaction)
-        self._shards = {shards.topic: shards for shards in (self.groups.shards, self.transactions.shards)}
+        self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
+        self.groups = self.coordinators.groups
+        self.transactions = self.coordinators.transactions
+        self.hosted = HostedPartitions(
+            broker_id,
+            view,
+            storage,
+            configs,
+            self.partitions,
+            lot=self.lot,
+            steps=self._steps,
+            flushes=self.flushes,
+            coordinators=self.coordinators,
+        )
 
     # Finding things.
 
@@ -163,7 +137,7 @@ class Broker:
         append = partition.stage(batch, now.wall, all_replicas=all_replicas, checks_sequence=checks_sequence)
         self._staged.setdefault(partition, high_watermark)
         if append.needs_sync:
-            self._unsynced[partition.topic_partition] = None
+            self.flushes.ask(partition.topic_partition)
         return append
 
     def commit(self, now: Moment) -> None:
@@ -184,35 +158,9 @@ class Broker:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
         append = partition.arrived(arrival, all_replicas=all_replicas)
         if append.needs_sync:
-            self._unsynced[name] = None
+            self.flushes.ask(name)
         self.lot.happened(name)
         return append
-
-    def synced(self, event: Synced, now: Moment) -> None:
-        """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
-        self._syncs -= 1
-        for name, flush in event.flushes.items():
-            syncing, partition = self._syncing.pop(name), self.partitions.get(name)
-            # A topic that was deleted meanwhile may be there again, with a log that this flush is not of.
-            if partition is None or partition is not syncing:
-                continue
-            if partition.is_online:
-                if isinstance(flush, DiskFailed):
-                    self._sync_failed(name, partition, flush)
-                elif partition.flushed(flush, now.wall):
-                    self.lot.happened(name)
-            self._steps.moved(name, now)
-        if self.moves.ending:
-            self.moves.synced(event.flushes, now)
-
-    def _sync_failed(self, name: TopicPartition, partition: Partition, failed: DiskFailed) -> None:
-        if failed.is_out_of_files:
-            self._postponed[name] = None
-            return
-        # The kernel has dropped what it could not write: nobody knows any more what is on the disk.
-        _LOG.error("%s goes offline, its sync failed: %s", name, failed)
-        partition.take_offline(failed)
-        self.lot.happened(name)
 
     # State of coordinators.
 
@@ -248,53 +196,43 @@ class Broker:
             self.lot.happened(name)  # Its disk may have failed.
             raise
         if append.needs_sync:
-            self._unsynced[name] = None
+            self.flushes.ask(name)
         if name.topic == CONSUMER_OFFSETS:
             self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
         self.lot.happened(name)
         return Written(partition, append)
-
-    def admit_transactional(
-        self, partition: Partition, batch: Batch, transactional_id: str, version: int, now: Moment
-    ) -> Written | None:
-        """Asks the transaction coordinator whether a batch may enter the partition (KIP-890).  Raises Refused if not.
-
-        `version` is that of Produce: since 12 the partition joins the transaction by being written to.  Returns the
-        coordinator's write that has to be safe before the batch is acknowledged, None if there is none.
-        """
-        producer, adds = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
-        try:
-            return self.transactions.admit(partition, producer, transactional_id, now, adds=adds)
-        except Refused as refused:
-            raise as_produce_is_told(refused, version) from refused
-
-    def admit_state(
-        self, name: TopicPartition, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
-    ) -> Written | None:
-        """Does what admit_transactional does, for records that a coordinator writes to its topic.  Raises Refused."""
-        return self.transactions.admit(self.partitions[name], producer, transactional_id, now, adds=adds)
-
-    def _ask_ids(self) -> None:
-        self._asks_ids = True
-
-    def _first_free_id(self) -> ProducerId:
-        """Returns a producer id above all that are in our logs."""
-        logs = (partition.log for partition in self.partitions.values() if partition.is_online)
-        used = (producer.id for log in logs for producer in log.producers)
-        return ProducerId(max(max(used, default=-1), self.transactions.greatest_id()) + 1)
-
-    def took_ids(self, block: ProducerIdBlock | None) -> None:
-        """Takes in the producer ids that were asked for; None if the metadata could not be changed."""
-        self.transactions.ids.brought(block)
 
     def _check_is_here(self, partition: Partition) -> None:
         name = partition.topic_partition
         if self.partitions.get(name) is not partition:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
 
+    # Beginning, and what happens.
+
+    def open_logs(self, now: Moment) -> None:
+        """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long."""
+        self.hosted.open_all(now)
+        if not all(directory.clean_shutdown for directory in self.storage):
+            self.transactions.may_hang = any(one.has_open_transactions() for one in self.partitions.values())
+
+    def start(self, now: Moment) -> None:
+        """Begins to work, after all logs are open: coordinates, and goes on with moves that the last stop broke off."""
+        self.coordinators.begin(now)
+        self.moves.resume(now)
+
+    def synced(self, event: Synced, now: Moment) -> None:
+        """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
+        self.flushes.ended(event, now)
+        if self.flushes.held:
+            self.moves.synced(event.flushes, now)
+
     def loaded(self, loaded: Loaded, now: Moment) -> None:
         """Takes in the end of a Load."""
-        self._shards[loaded.load.name.topic].loaded(loaded, now)
+        self.coordinators.loaded(loaded, now)
+
+    def took_ids(self, block: ProducerIdBlock | None) -> None:
+        """Takes in the producer ids that were asked for; None if the metadata could not be changed."""
+        self.transactions.ids.brought(block)
 
     def cleaned(self, event: Cleaned, now: Moment) -> None:
         """Takes in the end of a Clean."""
@@ -308,35 +246,9 @@ class Broker:
         """Takes in the end of a Copying: a partition moves to another data directory."""
         self.moves.copied(event, now)
 
-    def is_syncing(self, name: TopicPartition) -> bool:
-        return name in self._syncing
-
-    def moved(self, name: TopicPartition, now: Moment) -> None:
-        self.lot.happened(name)
-        self._steps.moved(name, now)
-
     def wrote_starts(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Takes in the end of a WriteStarts in slices: its logs begin where they should."""
         return self.log_starts.ended(event, now)
-
-    def state_topic(self, name: TopicName) -> Change | None:
-        """Returns the change that makes a state topic; None if it is there.  Raises Refused if it can't be made."""
-        if name in self.view.topics:
-            return None
-        making = self._making.get(name)
-        if making is None:
-            topic = self.planner.new_topic(state_topics.spec(name, self.configs, self.view), self.view)
-            making = self._making[name] = self.change(lambda token: CreateTopics(token, (topic,)))
-        return making
-
-    # Topics.
-
-    def change(self, make: Callable[[int], SomeChange]) -> SomeChange:
-        """Asks for a change of topics or of configurations; `make` gets the token under which its end will be told."""
-        self._tokens += 1
-        change = make(self._tokens)
-        self._changes.append(change)
-        return change
 
     def changed(self, event: Changed, now: Moment) -> None:
         """Carries out the end of a change of topics at once; `changing` does it in slices."""
@@ -350,150 +262,29 @@ class Broker:
         of its partitions, or not at all; one after the other.
         """
         for name, topic in event.topics.items():
-            yield from self._drop(name, now) if topic is None else self._open(topic, now)
-        for name in [name for name, change in self._making.items() if change.token == event.token]:
-            del self._making[name]
+            yield from self.hosted.drop(name, now) if topic is None else self.hosted.open(topic, now)
+        self.changes.ended(event.token)
         deleted = [name for name, topic in event.topics.items() if topic is None]
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
         self.lot.happened(event.token, event)
 
-    def open_logs(self, now: Moment) -> None:
-        """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long.
-
-        Logs of topics that were deleted meanwhile are set aside, but not by a cluster that has no topics at all: it may
-        be the tree that was lost.
-        """
-        if self.view.topics:
-            self.storage.set_strays_aside(self._is_here, now.wall)
-        for topic in list(self.view.topics.values()):
-            for _ in self._open(topic, now):
-                pass
-        if not all(directory.clean_shutdown for directory in self.storage):
-            self.transactions.may_hang = any(one.has_open_transactions() for one in self.partitions.values())
-
-    def _is_here(self, name: TopicPartition) -> bool:
-        topic = self.view.topics.get(name.topic)
-        return (
-            topic is not None
-            and name.partition < len(topic.partitions)
-            and (self.id in topic.partitions[name.partition].replicas)
-        )
-
-    def start(self, now: Moment) -> None:
-        """Starts the coordinators, after all logs are open, since they may write to any; sessions of members begin."""
-        self._coordinates = True
-        for partition in list(self.partitions.values()):
-            self._coordinate(partition, now)
-        self.moves.resume(now)
-
-    def _open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
-        """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""
-        configs = self.configs.for_topic(topic.configs)
-        opened: dict[TopicPartition, Partition] = {}
-        unopened: dict[TopicPartition, None] = {}
-        for index, info in enumerate(topic.partitions):
-            if self.id not in info.replicas:
-                continue
-            name = TopicPartition(topic.name, index)
-            present = self.partitions.get(name)
-            if present is not None:
-                present.lead(info)
-            else:
-                log = self._log(name, topic.id, configs, now, unopened)
-                opened[name] = Partition(name, log, info, configs)
-            yield
-        self.view.put(topic)
-        self.partitions.update(opened)
-        self._unopened.update(unopened)
-        if self._coordinates and topic.name in self._shards:
-            for partition in opened.values():
-                self._coordinate(partition, now)
-                yield
-
-    def _install(self, partition: Partition, now: Moment) -> None:
-        self.partitions[partition.topic_partition] = partition
-        if self._coordinates:
-            self._coordinate(partition, now)
-
-    def _coordinate(self, partition: Partition, now: Moment) -> None:
-        shards = self._shards.get(partition.topic_partition.topic)
-        if shards is not None and partition.is_online:
-            shards.adopt(partition, now)
-
-    def _log(
-        self,
-        name: TopicPartition,
-        topic_id: Uuid,
-        configs: TopicConfigs,
-        now: Moment,
-        unopened: dict[TopicPartition, None],
-    ) -> Log | None:
-        """Returns the partition's log; None if its disk fails: the partition is then there, offline.
-
-        A partition whose log should be tried again is put into `unopened`.
-        """
-        try:
-            # Until the coordinators begin, these are partitions that were there before.
-            log = self.storage.open(name, topic_id, configs, now.wall, is_new=self._coordinates)
-            if log is not None and log.recovery_point < log.end_offset:
-                # After a crash: what was visible before must be so from the first answer on, and durable too.
-                log.flush(now.wall)
-        except (DiskFailed, Refused) as failed:
-            _LOG.error("%s is offline: %s", name, failed)
-            if isinstance(failed, DiskFailed) and failed.is_full:
-                unopened[name] = None
-            return None
-        return log
-
-    def _open_again(self, name: TopicPartition, now: Moment) -> None:
-        topic, present = self.view.topics.get(name.topic), self.partitions.get(name)
-        if topic is None or present is None or present.is_online:
-            return
-        log = self._log(name, topic.id, present.configs, now, self._unopened)
-        if log is not None:
-            self._install(Partition(name, log, present.info, present.configs), now)
-            self.lot.happened(name)
-
-    def _drop(self, topic: TopicName, now: Moment) -> Iterator[None]:
-        """Takes a topic out of sight, then deletes its logs.  Yields after each log."""
-        known = self.view.topics.get(topic)
-        self.view.remove(topic)
-        names = [TopicPartition(topic, index) for index in range(len(known.partitions) if known else 0)]
-        gone = [name for name in names if self._take_out(name)]
-        for name in gone:
-            self.storage.delete(name, now.wall)
-            self.lot.happened(name)
-            yield
-
-    def _take_out(self, name: TopicPartition) -> bool:
-        """Forgets a partition; False if it is not here."""
-        partition = self.partitions.pop(name, None)
-        if partition is None:
-            return False
-        partition.take_offline()  # Whoever waits for a write to it waits in vain.
-        self._unsynced.pop(name, None)
-        if name.topic in self._shards:
-            self._shards[name.topic].resign(name.partition)
-        return True
+    def moved(self, name: TopicPartition, now: Moment) -> None:
+        """Wakes who waits for a partition that has its log elsewhere now, or none any more."""
+        self.lot.happened(name)
+        self._steps.moved(name, now)
 
     # The shell's side.
 
     def take_effects(self) -> list[Effect]:
         """Returns what the shell shall do now; each effect but chores comes back as an event."""
         effects: list[Effect] = []
-        if self._changes:
-            effects.extend(self._changes)
-            self._changes.clear()
+        if self.changes.are_asked:
+            effects.extend(self.changes.take())
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
-        if self._asks_ids:
-            effects.append(TakeProducerIds(self._first_free_id()))
-            self._asks_ids = False
-        if self._loads:
-            effects.extend(self._loads)
-            self._loads.clear()
+        effects.extend(self.coordinators.take())
         if self.works:
             effects.extend(self.works)
             self.works.clear()
@@ -501,36 +292,15 @@ class Broker:
         effects.extend(self.cleaner.take())
         effects.extend(self.log_starts.take())
         effects.extend(self.moves.take())
-        if self._unsynced and self._syncs < SYNCS_AT_ONCE:
-            effects.extend(self._begin_syncs())
+        if self.flushes.may_begin:
+            effects.extend(self.flushes.take())
         return effects
-
-    def _begin_syncs(self) -> list[Sync]:
-        """Shares out the logs that are to be synced, and are not being synced, among the syncs that may still begin."""
-        flushes = {}
-        free = SYNCS_AT_ONCE - self._syncs
-        held = self.moves.ending
-        waiting = (name for name in self._unsynced if name not in self._syncing and name not in held)
-        for name in list(islice(waiting, free * LOGS_PER_SYNC)):
-            del self._unsynced[name]
-            partition = self.partitions.get(name)
-            if partition is None or not partition.is_online:
-                continue
-            try:
-                flushes[name] = partition.log.begin_flush()
-                self._syncing[name] = partition
-            except DiskFailed as failed:  # A file had to be opened for the flush.
-                self._sync_failed(name, partition, failed)
-        names = list(flushes)
-        syncs = [Sync({name: flushes[name] for name in names[first::free]}) for first in range(min(free, len(names)))]
-        self._syncs += len(syncs)
-        return syncs
 
     @property
     def is_writing(self) -> bool:
-        """True while something written is still to be synced, by a sync under way or one that is due."""
-        is_asked = self._changes or self._asks_ids or self.log_starts.are_moving
-        return bool(self._unsynced or self._syncs or self._postponed or is_asked)
+        """True while something written is still to be synced, or a change of the metadata is to be taken."""
+        is_asked = self.changes.are_asked or self.coordinators.asks_ids or self.log_starts.are_moving
+        return self.flushes.are_open or is_asked
 
     def keep_house(self, now: Moment) -> Iterator[None]:
         """Does the periodic tasks, about once a second: retention, due flushes, checkpoints, deletion of files.
@@ -538,43 +308,19 @@ class Broker:
         It yields after each short step: anything but another round may happen there.  Raises NoDirectory when the last
         data directory has failed: who runs the broker ends it.
         """
-        self._unsynced.update(self._postponed)
-        self._postponed.clear()
+        self.flushes.try_again()
         for due in self._housekeeping.round(now, self.partitions):
-            self._unsynced.update(dict.fromkeys(due.to_sync))
+            self.flushes.ask_all(due.to_sync)
             self._chores.extend(due.chores)
             yield
-        for directory in [one for one in self.storage if one.is_found_broken]:
-            self._take_directory_offline(directory, now)
-            yield
-        unopened, self._unopened = self._unopened, {}
-        for name in unopened:
-            self._open_again(name, now)
-            yield
+        yield from self.hosted.take_broken_offline(now)
+        yield from self.hosted.try_again(now)
         yield from self.cleaner.keep_house(now, self.partitions)
         self._chores.extend(self.cleaner.notes())
         self.moves.keep_house(now)
         yield
         self._steps.keep_house(now)
-        yield from self.groups.keep_house(now)
-        yield from self.transactions.keep_house(now)
-        if self.transactions.may_hang:
-            yield from self.transactions.end_hanging(self.partitions, now)
-
-    def _take_directory_offline(self, directory: LogDirectory, now: Moment) -> None:
-        names = directory.fail()
-        text = "%s goes offline, and %d partitions with it, until the next start: %s"
-        _LOG.error(text, directory.path, len(names), directory.failure)
-        self.storage.check_one_is_left()
-        for name in names:
-            partition = self.partitions.get(name)
-            if partition is None or not partition.is_online:
-                continue
-            partition.take_offline()
-            if name.topic in self._shards:
-                self._shards[name.topic].resign(name.partition)
-            self.lot.happened(name)
-            self._steps.moved(name, now)
+        yield from self.coordinators.keep_house(now)
 
     def release_files(self, count: int, below: int) -> int:
         """Has up to `count` logs close their files of descriptors below `below`; returns how many did.
@@ -582,7 +328,7 @@ class Broker:
         Called when descriptors run short.  If there are too few such logs, others are synced, so that they can.
         """
         released = self._open_files.release(count, below)
-        self._unsynced.update(dict.fromkeys(released.to_sync))
+        self.flushes.ask_all(released.to_sync)
         return released.logs
 
     def next_due(self) -> int | None:

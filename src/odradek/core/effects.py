@@ -1,7 +1,7 @@
 """What the core asks of the shell, as values.  All but chores come back to the broker as an event.
 
-Sync is a promise kept before a reply: the requests that wait for it stay parked until `Broker.synced`.  Changes of
-topics go to the metadata tree, which may take milliseconds or another machine, and come back as `Broker.changing`.
+What only one part of the core asks for is beside that part.  Changes of topics go to the metadata tree, which may take
+milliseconds or another machine, and come back as `Broker.changing`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import ProducerId, TopicName, TopicPartition
+from odradek.base.units import ProducerId, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.cleaner import Clean
 from odradek.core.cluster import PartitionInfo, TopicInfo
@@ -20,59 +20,11 @@ from odradek.core.cold import Cold, load
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.edits import ConfigEdit
 from odradek.core.coordinators.shards import Load
+from odradek.core.flushes import Sync
 from odradek.core.log_starts import WriteStarts
 from odradek.core.lookups import Lookup
 from odradek.core.moving import Copying
 from odradek.log.disk import DiskFailed
-from odradek.log.flush import Flush
-
-
-class Synced(NamedTuple):
-    """The end of a Sync: what each log's flush covered, or why its disk failed."""
-
-    flushes: Mapping[TopicPartition, Flush | DiskFailed]
-
-
-class Sync(NamedTuple):
-    """Make these logs durable: it answers everyone who waits for one of them (group commit)."""
-
-    flushes: Mapping[TopicPartition, Flush]
-
-    @property
-    def is_instant(self) -> bool:
-        """True if `run` has no disk to wait for."""
-        return all(flush.is_instant for flush in self.flushes.values())
-
-    def run(self) -> Synced:
-        """Syncs; takes milliseconds unless it is instant, so that it is meant for a thread."""
-        return Synced({name: _how_ended(flush, flush.run) for name, flush in self.flushes.items()})
-
-    def descriptors(self) -> list[int] | None:
-        """Returns the descriptors whose fdatasync does the same as `run`; None if only `run` can do it."""
-        found: list[int] = []
-        for flush in self.flushes.values():
-            descriptors = flush.descriptors()
-            if descriptors is None:
-                return None
-            found += descriptors
-        return found
-
-    def ended(self, errors: Sequence[int]) -> Synced:
-        """Takes the result of syncs that somebody else did: an errno, or 0, for each descriptor."""
-        synced, begin = {}, 0
-        for name, flush in self.flushes.items():
-            end = begin + flush.count
-            synced[name] = _how_ended(flush, partial(flush.ended, errors[begin:end]))
-            begin = end
-        return Synced(synced)
-
-
-def _how_ended(flush: Flush, run: Callable[[], None]) -> Flush | DiskFailed:
-    try:
-        run()
-    except DiskFailed as failed:
-        return failed
-    return flush
 
 
 class Chore(Protocol):

@@ -22,6 +22,7 @@ from odradek.base.limits import MOVED_AT_LAST_BYTES, MOVED_AT_ONCE_BYTES
 from odradek.base.units import SECOND_MS, TimestampMs, TopicName, TopicPartition
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.entropy import Entropy
+from odradek.core.flushes import Flushes
 from odradek.core.log_starts import LogStarts
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
@@ -48,15 +49,13 @@ class Mover(Protocol):
     timers: Timers
     entropy: Entropy
     log_starts: LogStarts
+    flushes: Flushes
 
     def partition(self, topic: TopicName, index: int) -> Partition:
         """Returns a partition.  Raises Refused if the broker does not have it."""
 
     def commit(self, now: Moment) -> None:
         """Writes what is staged."""
-
-    def is_syncing(self, name: TopicPartition) -> bool:
-        """True if a sync of the partition's log is under way."""
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Called when a partition has its log elsewhere, or none any more."""
@@ -106,7 +105,6 @@ class Moves:
         self._storage = broker.storage
         self._moves: dict[TopicPartition, Move] = {}
         self._asked: list[Copying] = []
-        self.ending: set[TopicPartition] = set()  # Nearly there: no sync of their logs may begin.
 
     def __iter__(self) -> Iterator[Move]:
         return iter(list(self._moves.values()))
@@ -162,7 +160,7 @@ class Moves:
 
     def synced(self, names: Iterable[TopicPartition], now: Moment) -> None:
         """Goes on with moves that waited for the end of a sync."""
-        for name in self.ending.intersection(names):
+        for name in self._broker.flushes.held.intersection(names):
             if not self._moves[name].is_waiting:
                 self._go_on(self._moves[name], now)
 
@@ -248,8 +246,8 @@ class Moves:
     def _end(self, move: Move, future: Log, batches: list[Batch], now: Moment) -> None:
         """Copies the rest and gives the copy the name, or waits until nothing is under way with the old log."""
         name, partition = move.name, move.partition
-        if self._broker.is_syncing(name):
-            self.ending.add(name)
+        if self._broker.flushes.is_under_way(name):
+            self._broker.flushes.held.add(name)
             return
         if self._broker.log_starts.are_moving:
             return  # They write to the old log's directory; the next round tries again.
@@ -291,7 +289,7 @@ class Moves:
 
     def _forget(self, move: Move) -> None:
         del self._moves[move.name]
-        self.ending.discard(move.name)
+        self._broker.flushes.held.discard(move.name)
 
 
 def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:

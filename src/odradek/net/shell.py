@@ -38,13 +38,12 @@ from odradek.core.effects import (
     Chores,
     DiskWait,
     Effect,
-    Sync,
-    Synced,
     TakeProducerIds,
     Work,
     all_refused,
     none_altered,
 )
+from odradek.core.flushes import Sync, Synced
 from odradek.core.log_starts import WriteStarts, WroteStarts
 from odradek.core.lookups import LookedUp, Lookup
 from odradek.core.making import make_logs

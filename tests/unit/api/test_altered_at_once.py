@@ -17,7 +17,7 @@ from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.cleaner import Clean
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import READ_ONLY
-from odradek.core.effects import Sync
+from odradek.core.flushes import Sync
 from odradek.core.partition import Partition
 from odradek.log.cleaner import Options
 from odradek.record.batch import Batch

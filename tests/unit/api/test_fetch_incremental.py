@@ -212,7 +212,7 @@ def test_a_high_watermark_is_told_once_and_the_transactions_end_is_waited_for(ha
     assert is_waiting(harness, waiting), "nothing of it is committed"
     name = partition(harness, 1).topic_partition
     partition(harness, 1).end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now.wall)
-    harness.broker._unsynced[name] = None
+    harness.broker.flushes.ask(name)
     harness.settle()
     assert not is_waiting(harness, waiting)
     (part,) = one.told(waiting).values()
@@ -250,7 +250,7 @@ def test_a_partition_that_goes_offline_is_told_until_it_is_back(harness: Harness
     assert not is_waiting(harness, waiting)
     assert one.told(waiting)[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert one.fetch()[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    harness.broker._open_again(TopicPartition(TopicName("t"), 7), harness.now)
+    harness.broker.hosted._open_again(TopicPartition(TopicName("t"), 7), harness.now)
     assert one.fetch()[7].error_code == ErrorCode.NONE
     assert not one.fetch()
 

@@ -14,7 +14,7 @@ from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.core.effects import Sync
+from odradek.core.flushes import Sync
 from odradek.core.parked import Parked
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse

@@ -15,8 +15,9 @@ from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint, PartitionInfo, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.effects import Chores, Effect, Sync
+from odradek.core.effects import Chores, Effect
 from odradek.core.entropy import Entropy
+from odradek.core.flushes import Sync
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
 from odradek.core.storage import Storage
@@ -250,7 +251,7 @@ def test_a_topic_is_deleted_on_its_way() -> None:
     server.move("/b")
     assert server.step()
     assert server.step()
-    for _ in server.broker._drop(T.topic, NOW):
+    for _ in server.broker.hosted.drop(T.topic, NOW):
         pass
     server.finish()
     server.keep_house()

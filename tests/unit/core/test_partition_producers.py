@@ -64,7 +64,7 @@ class Case:
         append = self.partition.end_transaction(
             P, ProducerEpoch(epoch), coordinator_epoch, commit=commit, now=self.harness.now.wall
         )
-        self.harness.broker._unsynced[self.partition.topic_partition] = None
+        self.harness.broker.flushes.ask(self.partition.topic_partition)
         return append
 
     @property

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from odradek.base.units import Offset, TopicName, TopicPartition
-from odradek.core.effects import Sync, Synced
+from odradek.core.flushes import Sync, Synced
 from odradek.log.disk import DiskFailed, RealDisk, RealFile
 from odradek.log.flush import Flush
 from odradek.log.unsynced import UnsyncedDisk

@@ -1,8 +1,14 @@
-"""The error of a batch that is not admitted to a transaction (KIP-890), by the version of Produce."""
+"""How Produce asks the transaction coordinator for its batches (KIP-890): what it is told depends on its version."""
 
 from __future__ import annotations
 
 from odradek.base.errors import ErrorCode, Refused
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.core.transactions.coordinator import TransactionCoordinator
+from odradek.record.batch import Batch
 
 PRODUCE_KNOWS_ABORTABLE_SINCE = 11
 PRODUCE_ADDS_SINCE = 12
@@ -16,6 +22,26 @@ _TRIED_AGAIN = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+
+
+def admit_batch(  # noqa: PLR0917
+    coordinator: TransactionCoordinator,
+    partition: Partition,
+    batch: Batch,
+    transactional_id: str,
+    version: int,
+    now: Moment,
+) -> Written | None:
+    """Asks whether a batch may enter the partition; since version 12 of Produce the partition joins by being written.
+
+    Returns the coordinator's write that has to be safe before the batch is acknowledged, None if there is none.
+    Raises Refused.
+    """
+    producer, adds = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
+    try:
+        return coordinator.admit(partition, producer, transactional_id, now, adds=adds)
+    except Refused as refused:
+        raise as_produce_is_told(refused, version) from refused
 
 
 def as_produce_is_told(refused: Refused, version: int) -> Refused:
