@@ -8,7 +8,7 @@ from typing import cast
 
 from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import Offset, TimestampMs
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.partition import Partition
 from odradek.log.cleanable import cleanable
 from odradek.log.cleaner import Cleaning, Group, Options, Uncleanable

@@ -15,7 +15,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.coordinators.shards import Load
 from odradek.core.effects import (
     Change,

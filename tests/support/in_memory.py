@@ -20,7 +20,7 @@ from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core.altering import put_in_force
 from odradek.core.broker import Broker
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
 from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic
 from odradek.core.configs.broker import BrokerConfigs

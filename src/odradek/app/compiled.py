@@ -15,7 +15,8 @@ PARTS = {
         "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_read fetch_template gate"
         " large_produce outcome parts plain_commit plain_fetch plain_produce produce produce_template templates",
         "app": "request_log",
-        "core": "broker fetch_sessions ingress lookups parked partition positions promise staging timers",
+        "core": "broker changes coordinating fetch_sessions flushes hosting ingress lookups parked partition positions"
+        " promise staging timers",
         "log": "arrival index log segment",
         "net": "connection descriptors door gathering listener outbox readers receiving secure secure_outbox shell"
         " traffic",

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from odradek import __version__
 from odradek.app import metrics_table as table
 from odradek.app.metrics_snapshot import Histogram, OneLog, Snapshot
-from odradek.core.cleaner import Won
+from odradek.core.cleaning import Won
 from odradek.net.traffic import BUCKETS, MICROSECONDS
 
 # Bucket n of Latencies ends at 2ⁿ µs.  Finer than 16 µs nobody asks, and the last has no end.

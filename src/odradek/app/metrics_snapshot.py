@@ -19,7 +19,7 @@ from odradek.app.metrics_loop_lag import LoopLag
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
-from odradek.core.cleaner import Won
+from odradek.core.cleaning import Won
 from odradek.core.groups.classic.states import State as ClassicState
 from odradek.core.groups.group import CLASSIC, CONSUMER
 from odradek.core.partition import Partition
@@ -96,7 +96,7 @@ class Snapshot:
 
 
 def _uncleanable(broker: Broker) -> dict[str, int]:
-    online = (partition for partition in broker.cleaner.set_aside if partition.is_online)
+    online = (partition for partition in broker.cleaner.set_aside.reasons if partition.is_online)
     found = Counter(partition.log.directory.rpartition("/")[0] for partition in online)
     return dict.fromkeys((directory.path for directory in broker.storage), 0) | found
 

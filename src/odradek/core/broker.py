@@ -16,7 +16,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.changes import Changes
-from odradek.core.cleaner import Cleaned, LogCleaner
+from odradek.core.cleaner import LogCleaner
+from odradek.core.cleaning import Cleaned
 from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinating import Coordinators
@@ -316,7 +317,7 @@ class Broker:
         yield from self.hosted.take_broken_offline(now)
         yield from self.hosted.try_again(now)
         yield from self.cleaner.keep_house(now, self.partitions)
-        self._chores.extend(self.cleaner.notes())
+        self._chores.extend(self.cleaner.set_aside.notes())
         self.moves.keep_house(now)
         yield
         self._steps.keep_house(now)

@@ -8,16 +8,20 @@ ends by then, and shares it with all who ask meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import Offset
+from odradek.base.units import Offset, TopicPartition
+from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.log.cleanable import Cleanable
+from odradek.log.cleanable import Cleanable, cleanable
+from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 
+ATTENDED_PER_SLICE = 16  # To roll a log takes some hundred microseconds.
 TRANSACTION = "an open transaction"
 MIN_LAG = "min.compaction.lag.ms"
 
@@ -109,10 +113,13 @@ class AllCompacted:
 class Compactions:
     """The compactions that were asked for and have not ended."""
 
-    def __init__(self, lot: ParkingLot) -> None:
+    def __init__(self, lot: ParkingLot, failed: Callable[[Partition, DiskFailed, Moment], None]) -> None:
+        """`failed` hears of a log that its disk does not let roll, and ends its compaction."""
         self._lot = lot
+        self._failed = failed
         self._present: dict[Partition, Compaction] = {}
         self._next: dict[Partition, Compaction] = {}
+        self._queue: deque[Compaction] = deque()  # Those that a pass is to begin for.
 
     def __len__(self) -> int:
         return len(self._present)
@@ -122,13 +129,72 @@ class Compactions:
         present = self._present.setdefault(partition, Compaction(partition))
         return present if present.to is None else self._next.setdefault(partition, Compaction(partition))
 
-    def of(self, partition: Partition) -> Compaction | None:
-        """Returns the log's compaction that is under way, or is the next to be."""
-        return self._present.get(partition)
+    def end_for(self, partition: Partition) -> Offset | None:
+        """Returns up to where a log is to be compacted; None if nobody has asked, or it is not known yet."""
+        compaction = self._present.get(partition)
+        return None if compaction is None else compaction.to
 
-    def all(self) -> list[Compaction]:
-        """Returns one for each log."""
-        return list(self._present.values())
+    def passed(self, partition: Partition, removed_records: int) -> None:
+        """Takes in that a pass over the log has ended."""
+        compaction = self._present.get(partition)
+        if compaction is not None and compaction.to is not None:
+            compaction.removed_records += removed_records
+
+    def next(self) -> Partition | None:
+        """Takes the next log that a pass is to begin for out of the queue; None if it is empty."""
+        while self._queue:
+            compaction = self._queue.popleft()
+            compaction.is_queued = False
+            if compaction.outcome is None:
+                return compaction.partition
+        return None
+
+    def keep_house(self, now: Moment, partitions: Mapping[TopicPartition, Partition]) -> Iterator[None]:
+        """Goes on with all of them, once a second, in short steps."""
+        self._drop_lost(partitions)
+        for number, compaction in enumerate(list(self._present.values()), 1):
+            self._attend(compaction, now)
+            if not number % ATTENDED_PER_SLICE:
+                yield
+
+    def _drop_lost(self, partitions: Mapping[TopicPartition, Partition]) -> None:
+        for partition in list(self._present):
+            name = partition.topic_partition
+            if partitions.get(name) is not partition:
+                self._end_all(partition, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is gone"))
+            elif not partition.is_online:
+                refused = Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
+                self._end_all(partition, refused)
+
+    def _attend(self, compaction: Compaction, now: Moment) -> None:
+        """Sets a compaction's end, queues it for its next pass, or ends it: whichever it is time for."""
+        partition = compaction.partition
+        if compaction.is_queued or compaction.outcome is not None or not partition.is_online:
+            return
+        log = partition.log
+        if not log.may_be_cleaned:
+            return  # A pass is under way, or its files have not got their names yet.
+        try:
+            check_is_compacted(partition)
+            if compaction.to is None:
+                log.roll(now.wall)
+                compaction.begin(log, now.steady)
+            seen = cleanable(log, now.wall, partition.positions.high_watermark)
+        except Refused as refused:
+            self.end(partition, Refused(refused.code, refused.detail))
+            return
+        except DiskFailed as failed:
+            self._failed(partition, failed, now)
+            return
+        assert compaction.to is not None, "it has begun"
+        if min(log.synced_to, partition.positions.high_watermark) < compaction.to:
+            return
+        won = compaction.won(log, seen, now.steady)
+        if won is not None:
+            self.end(partition, won)
+        else:
+            compaction.is_queued = True
+            self._queue.append(compaction)
 
     def end(self, partition: Partition, outcome: Compacted | Refused) -> None:
         """Ends the log's compaction, if one is under way, and tells who waits for it; the next one may begin."""
@@ -141,7 +207,7 @@ class Compactions:
         ended.outcome = outcome
         self._lot.happened(ended)
 
-    def end_all(self, partition: Partition, refused: Refused) -> None:
+    def _end_all(self, partition: Partition, refused: Refused) -> None:
         """Ends everything that was asked of a log that is not there any more."""
         while partition in self._present:
             self.end(partition, refused)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.cluster import PartitionInfo, TopicInfo
 from odradek.core.cold import Cold, load
 from odradek.core.configs.broker import BrokerConfigs

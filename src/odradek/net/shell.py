@@ -28,7 +28,7 @@ from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
 from odradek.core import topic_log
 from odradek.core.altering import put_in_force
 from odradek.core.broker import Broker
-from odradek.core.cleaner import Clean, Cleaned
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.coordinators.shards import Load, Loaded
 from odradek.core.effects import (
     AlterConfigs,

@@ -14,7 +14,7 @@ import pytest
 from odradek.app.effective import EFFECTIVE
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import READ_ONLY
 from odradek.core.flushes import Sync

@@ -13,7 +13,7 @@ from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.core.access import Operation, Principal, ResourceType
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition

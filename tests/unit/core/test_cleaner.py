@@ -10,7 +10,7 @@ import pytest
 
 from odradek.app.doctor.log_dirs import uncleanable
 from odradek.base.units import LeaderEpoch, TimestampMs, TopicName, TopicPartition
-from odradek.core.cleaner import Clean
+from odradek.core.cleaning import Clean
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, RealDisk
@@ -186,7 +186,7 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     assert good.log.cleaned_to == 30
     assert bad.log.cleaned_to == 0
     assert bad.is_online
-    (reason,) = harness.broker.cleaner.set_aside.values()
+    (reason,) = harness.broker.cleaner.set_aside.reasons.values()
     assert "checksum" in reason
     told = [record for record in caplog.records if record.name == "odradek.core.cleaner"]
     assert [record.getMessage() for record in told] == [
@@ -198,7 +198,7 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     assert found.advice is not None and reason in found.advice
     harness.broker.cleaner.ask(bad)
     keep_house(harness)
-    assert len(harness.broker.cleaner.set_aside) == 1, "who asks has it tried again"
+    assert len(harness.broker.cleaner.set_aside.reasons) == 1, "who asks has it tried again"
     harness.restart()
     assert not list(uncleanable(str(tmp_path))), "so does a start"
 
@@ -210,7 +210,7 @@ def test_a_batch_that_unpacks_to_too_much_sets_its_log_aside(tmp_path: Path) -> 
     partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
     write(harness, partition, keys=10, times=3)
     keep_house(harness, 30)
-    assert len(harness.broker.cleaner.set_aside) == 1
+    assert len(harness.broker.cleaner.set_aside.reasons) == 1
 
 
 class Full(RealDisk):
@@ -230,7 +230,7 @@ def test_a_full_disk_is_tried_again_later(tmp_path: Path, caplog: pytest.LogCapt
     disk.is_full = True
     keep_house(harness, 30)
     assert partition.is_online
-    assert not harness.broker.cleaner.set_aside
+    assert not harness.broker.cleaner.set_aside.reasons
     assert len([one for one in caplog.messages if "could not be compacted, and will be" in one]) == 1
     disk.is_full = False
     keep_house(harness, 90)

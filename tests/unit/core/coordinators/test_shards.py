@@ -10,13 +10,13 @@ import pytest
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import DAY_MS, LeaderEpoch, TimestampMs, TopicPartition
-from odradek.core.cleaner import RETRY_MS
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.coordinators import shards as shards_module
 from odradek.core.coordinators.shards import Load
 from odradek.core.groups.shard import GroupShard
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
+from odradek.core.set_aside import RETRY_MS
 from odradek.core.transactions.states import Transaction
 from odradek.log.disk import DiskFailed, File, RealDisk
 from odradek.log.names import CLEANED
