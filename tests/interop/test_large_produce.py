@@ -18,6 +18,8 @@ import pytest
 from odradek.base.errors import ErrorCode
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.log.retention import advance_start, delete_old_segments
+from odradek.log.truncation import truncate_to
 from odradek.net import intake
 from odradek.net.movers import Movers
 from odradek.record.builder import encode_batch
@@ -389,12 +391,12 @@ def test_housekeeping_amid_a_large_one(broker: Here, client: RawClient, ways: Wa
     def keep_house(running: Any) -> None:
         (partition,) = running.shell.broker.partitions.values()
         if what == "truncation":
-            partition.log.truncate_to(partition.log.end_offset, TimestampMs(0))
+            truncate_to(partition.log, partition.log.end_offset, TimestampMs(0))
         else:
             partition.log.roll(TimestampMs(0))
         if what == "retention":
-            partition.log.advance_start(1)
-            assert partition.log.delete_old_segments(TimestampMs(0), 1) == 1
+            advance_start(partition.log, 1)
+            assert delete_old_segments(partition.log, TimestampMs(0), 1) == 1
 
     broker.on_loop(keep_house)
     assert ways.handed_back == 1

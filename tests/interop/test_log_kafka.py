@@ -19,6 +19,7 @@ from odradek.base.units import MIB, BrokerId, LeaderEpoch, TimestampMs, TopicNam
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DirectoryInUse, RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
@@ -194,7 +195,7 @@ def append_here(kafka: KafkaBroker, *, cleanly: bool) -> list[bytes]:
     if cleanly:
         assert not directory.close(NOW)
     else:
-        log.flush()
+        flush_now(log)
         directory._lock.release()  # As a killed process leaves it: no marker, no checkpoint.
     return values
 

@@ -20,6 +20,7 @@ from odradek.base.units import TopicPartition as Name
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -178,7 +179,7 @@ def test_what_we_leave_is_known_to_kafka(
     assert len(ours) == len(states) + 3
     assert aborted(log) == aborted_ones
     if is_killed:
-        log.flush()
+        flush_now(log)
         directory.abandon()
     else:
         assert directory.close(NOW) == []

@@ -14,6 +14,7 @@ from odradek.base.units import INT32_MAX, TimestampMs
 from odradek.log import cleaned_batches, cleaned_segments, cleaner
 from odradek.log.cleaner import SLOTS_MIN, Uncleanable
 from odradek.log.config import LogConfig
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.record import compaction
 from odradek.record.compression import Codec
@@ -104,9 +105,9 @@ def log_of(kind: Kind) -> tuple[SimDisk, Log, Writer]:
 
 def cleaned(log: Log, disk: SimDisk, now: TimestampMs, kind: Kind) -> Made:
     """One pass, and what is on the disk after it."""
-    log.flush(now)
+    flush_now(log, now)
     cleaning, _ = begin(log, now, kind.slots * SLOT_BYTES, kind.chunk_bytes)
-    log.cleaning = cleaning
+    log.compaction.cleaning = cleaning
     cleaning.build_map(lambda _: None)
     swap_all(log, cleaning, now)
     files = {name: bytes(disk.open(f"{DIRECTORY}/{name}").pread(0, 1 << 24)) for name, _ in disk.entries(DIRECTORY)}
@@ -171,7 +172,7 @@ def outcome_of_damaged(kind: Kind, where: float, value: int) -> Made | str:
     disk, log, writer = log_of(kind)
     writer.write(40)
     log.roll(writer.now)
-    log.flush(writer.now)
+    flush_now(log, writer.now)
     segments = [one for one in log.segments if one.size]
     segment = segments[int(where * len(segments))]
     segment.file.write(int(where * 1e6) % segment.size, bytes([value]))

@@ -14,6 +14,7 @@ from odradek.base.units import INT32_MAX, ProducerEpoch, ProducerId, TopicName, 
 from odradek.core.fetch_sessions import Session
 from odradek.core.parked import Parked
 from odradek.log.disk import FileSlice
+from odradek.log.durability import begin_flush
 from odradek.record.builder import encode_batch
 from odradek.wire.connection import Connection
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -74,7 +75,7 @@ class Side(Harness):
         if partition is not None and partition.is_online:
             epoch = ProducerEpoch(0)
             partition.end_transaction(ProducerId(1), epoch, 0, commit=commit, now=self.now.wall)
-            flush = partition.log.begin_flush()
+            flush = begin_flush(partition.log)
             flush.run()
             partition.flushed(flush, self.now.wall)
 

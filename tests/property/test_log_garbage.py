@@ -13,6 +13,9 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.meta_properties import WrongDirectory
+from odradek.log.reached import lookup_timestamp
+from odradek.log.retention import delete_old_segments
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
@@ -104,11 +107,11 @@ def patch(disk: SimDisk, stem: str, position: int, content: bytes) -> None:
 
 def use(log: Log) -> None:
     for act in (
-        lambda: log.lookup_timestamp(TimestampMs(T0 + 3)),
-        lambda: log.lookup_timestamp(None),
+        lambda: lookup_timestamp(log, TimestampMs(T0 + 3)),
+        lambda: lookup_timestamp(log, None),
         lambda: put(log, b"after", epoch=9),
-        lambda: log.truncate_to(Offset(log.end_offset - 2), T0),
-        lambda: log.delete_old_segments(TimestampMs(T0 + 10**12), log.end_offset),
+        lambda: truncate_to(log, Offset(log.end_offset - 2), T0),
+        lambda: delete_old_segments(log, TimestampMs(T0 + 10**12), log.end_offset),
     ):
         for offset in range(log.start_offset, min(log.end_offset, log.start_offset + 20)):
             try:

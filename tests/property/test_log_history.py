@@ -21,9 +21,13 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import begin_flush, end_flush, flush_now
 from odradek.log.flush import Flush
 from odradek.log.log import Log
+from odradek.log.reached import begin_search, lookup_timestamp
+from odradek.log.retention import advance_start, delete_old_segments
 from odradek.log.search import Later
+from odradek.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
@@ -70,7 +74,7 @@ class History(RuleBasedStateMachine):
             clean_shutdown=clean,
             start_offset=start,
         )
-        self.log.on_recovery_point_lowered(lambda _: self.write_checkpoint())
+        self.log.on_recovery_point_lowered = lambda _: self.write_checkpoint()
         self.begun.clear()
 
     @property
@@ -127,19 +131,19 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def begin_flush(self) -> None:
-        self.begun.append(self.log.begin_flush())
+        self.begun.append(begin_flush(self.log))
 
     @precondition(lambda self: self.begun)
     @rule()
     def finish_flush(self) -> None:
         flush = self.begun.pop(0)
         flush.run()
-        self.log.flushed(flush)
+        end_flush(self.log, flush)
         self.note_safe()
 
     @rule()
     def flush(self) -> None:
-        self.log.flush()
+        flush_now(self.log)
         self.note_safe()
         assert self.log.recovery_point == self.end
         if not self.begun:
@@ -158,7 +162,7 @@ class History(RuleBasedStateMachine):
         self.cut(Offset(round(low + (high - low) * offset)))
 
     def cut(self, offset: Offset) -> None:
-        changed = self.log.truncate_to(offset, self.now)
+        changed = truncate_to(self.log, offset, self.now)
         assert changed == (offset < self.end)
         if changed:
             self.safe = min(self.safe, self.log.end_offset)
@@ -171,7 +175,7 @@ class History(RuleBasedStateMachine):
     @rule(ahead=st.integers(0, 50))
     def start_over(self, ahead: int) -> None:
         start = Offset(self.end + ahead)
-        self.log.truncate_fully(start, self.now)
+        truncate_fully(self.log, start, self.now)
         self.versions, self.first, self.safe = [[]], start, start
         self.epoch = LeaderEpoch(self.epoch + 1)
         self.checkpoint = (min(self.checkpoint[0], start), self.checkpoint[1])
@@ -179,14 +183,14 @@ class History(RuleBasedStateMachine):
     @rule(offset=st.floats(0, 1))
     def delete_records(self, offset: float) -> None:
         low, high = self.log.start_offset, self.end
-        self.log.advance_start(Offset(round(low + (high - low) * offset)))
+        advance_start(self.log, Offset(round(low + (high - low) * offset)))
 
     @rule()
     def retention(self) -> None:
         start = self.log.start_offset
-        self.log.delete_old_segments(self.now, Offset(self.end))
+        delete_old_segments(self.log, self.now, Offset(self.end))
         assert start <= self.log.start_offset <= self.end
-        self.log.reap(TimestampMs(self.now + 100_000))
+        self.log.reaper.reap(TimestampMs(self.now + 100_000))
 
     # ---------------------------------------------------------------- what happens to it
 
@@ -279,7 +283,7 @@ class History(RuleBasedStateMachine):
                 if record.offset >= self.log.start_offset
             ]
             expected = next((record for record in records if record[0] >= wanted), None)
-            found = self.log.lookup_timestamp(TimestampMs(wanted))
+            found = lookup_timestamp(self.log, TimestampMs(wanted))
             assert (found[:2] if found else None) == expected
             self.times_are_found_below(Offset(self.random.choice(self.batches).base), records, wanted)
 
@@ -295,7 +299,7 @@ class History(RuleBasedStateMachine):
 def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> tuple[TimestampMs, Offset] | None:
     """One step after the other, each with what is small first."""
     start, is_large = log.start_offset, False
-    while (search := log.search(timestamp, start, end, is_large=is_large)) is not None:
+    while (search := begin_search(log, timestamp, start, end, is_large=is_large)) is not None:
         found = search.run()
         if not isinstance(found, Later):
             return found and (found.timestamp, found.offset)

@@ -20,6 +20,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch_sessions import Wanted
 from odradek.core.parked import Parked
 from odradek.log.disk import FileSlice
+from odradek.log.durability import begin_flush
 from odradek.log.flush import Flush
 from odradek.record.builder import encode_batch
 from odradek.wire.client import decode_response, encode_request
@@ -75,7 +76,7 @@ class Side(Harness):
         if partition is not None:
             epoch = ProducerEpoch(0)
             partition.end_transaction(ProducerId(producer), epoch, 0, commit=commit, now=self.now.wall)
-            partition.flushed(_flushed(partition.log.begin_flush()), self.now.wall)
+            partition.flushed(_flushed(begin_flush(partition.log)), self.now.wall)
 
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         """If it had to wait, and the answer.  `meanwhile` happens if it waits."""

@@ -20,8 +20,11 @@ from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.partition import Append, Partition
 from odradek.log.config import LogConfig
+from odradek.log.durability import begin_flush, flush_now
 from odradek.log.log import Log
 from odradek.log.producers import ProducerStateEntry
+from odradek.log.retention import advance_start, delete_old_segments
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 
@@ -187,8 +190,8 @@ class Story:
             clean_shutdown=clean,
             start_offset=start,
         )
-        self.log.on_recovery_point_lowered(lambda _: self.write_checkpoint())
-        self.log.flush()
+        self.log.on_recovery_point_lowered = lambda _: self.write_checkpoint()
+        flush_now(self.log)
         self.partition = Partition(NAME, self.log, INFO, CONFIGS)
 
     # ---------------------------------------------------------------- what a broker does
@@ -261,7 +264,7 @@ class Story:
         self.known.setdefault(writer.id, Known()).note(kept)
 
     def flush(self) -> None:
-        flush = self.log.begin_flush()
+        flush = begin_flush(self.log)
         flush.run()
         self.partition.flushed(flush, self.now)
 
@@ -274,20 +277,20 @@ class Story:
     def truncate(self) -> None:
         """Never below what is visible."""
         end = Offset(self.random.randint(self.partition.positions.high_watermark, self.log.end_offset))
-        self.log.truncate_to(end, self.now)
+        truncate_to(self.log, end, self.now)
         self.batches = [batch for batch in self.batches if batch.last < end]
-        self.log.flush()
+        flush_now(self.log)
         self.partition = Partition(NAME, self.log, INFO, CONFIGS)
         self.relearn()
 
     def delete_records(self) -> None:
         low, high = self.log.start_offset, self.partition.positions.high_watermark
         if low < high:
-            self.log.advance_start(Offset(self.random.randint(low, high)))
+            advance_start(self.log, Offset(self.random.randint(low, high)))
 
     def retention(self) -> None:
-        self.log.delete_old_segments(self.now, self.partition.positions.high_watermark)
-        self.log.reap(TimestampMs(self.now + 100_000))
+        delete_old_segments(self.log, self.now, self.partition.positions.high_watermark)
+        self.log.reaper.reap(TimestampMs(self.now + 100_000))
 
     # ---------------------------------------------------------------- what happens to it
 

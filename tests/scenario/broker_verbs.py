@@ -50,7 +50,7 @@ def compact(world: World, arguments: list[str]) -> None:
     now = world.harness.now.wall
     for name, partition in world.harness.broker.partitions.items():
         if name.topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-            partition.log.reap(now)
+            partition.log.reaper.reap(now)
             partition.log.roll(now)
             for later in (now, now + 2 * DAY_MS):
                 cleaning.compact(partition.log, TimestampMs(later))

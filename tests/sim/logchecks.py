@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
 from sim.logcontents import check_batches, check_committed, check_epochs, check_indexes, check_producers, times
 from sim.logmodel import Broken
 from sim.logstate import NAME, ROOT, LogState
@@ -21,8 +22,8 @@ class CheckedLog(LogState):
             raise Broken(f"ends at {log.end_offset}, its last batch at {model.end(-1)}")
         if log.start_offset != model.start:
             raise Broken(f"starts at {log.start_offset}, not at {model.start}")
-        if not log.cleaned_to <= self.cleaned_end:
-            raise Broken(f"cleaned to {log.cleaned_to}, no pass went beyond {self.cleaned_end}")
+        if not log.compaction.cleaned_to <= self.cleaned_end:
+            raise Broken(f"cleaned to {log.compaction.cleaned_to}, no pass went beyond {self.cleaned_end}")
 
     def look(self) -> None:
         """A thorough look, which reads all; the disk lets it."""
@@ -88,7 +89,7 @@ class CheckedLog(LogState):
         wanted = TimestampMs(self.random.choice(expected)[0] + self.random.randrange(2)) if expected else self.now
         first = next((one for one in expected if one[0] >= wanted), None)
         for one in (log, again):
-            found = one.lookup_timestamp(wanted)
+            found = lookup_timestamp(one, wanted)
             if (found and (found.timestamp, found.offset)) != first:
                 raise Broken(f"{wanted} is found at {found}, is at {first}")
         if log.start_offset < log.end_offset:

@@ -12,6 +12,7 @@ from odradek.core.cleaning import Clean
 from odradek.core.partition import Partition
 from odradek.log.cleanable import cleanable
 from odradek.log.cleaner import Cleaning, Group, Options, Uncleanable
+from odradek.log.compaction import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.record.compaction import Rules
@@ -34,15 +35,15 @@ class CompactedLog(CutLog):
         ended = event.failure
         if ended is not None:
             self.tell("pass ended", ended or "withdrawn")
-            if log.cleaning is cleaning:
-                log.cleaning = None
-                log.drop_cleaned(cleaning)
+            if log.compaction.cleaning is cleaning:
+                log.compaction.cleaning = None
+                drop_cleaned(log, cleaning)
             if isinstance(ended, Uncleanable) and log is self.log:
                 raise AssertionError(str(ended)) from ended
             if isinstance(ended, DiskFailed) and not (ended.errno == errno.ENOENT and self.has_lost(cleaning)):
                 raise ended
             return
-        if log is not self.log or log.cleaning is not cleaning:
+        if log is not self.log or log.compaction.cleaning is not cleaning:
             return
         self.took(cleaning, log, event.group)
 
@@ -55,20 +56,20 @@ class CompactedLog(CutLog):
             self.tell("mapped", f"to {cleaning.end}")
         elif group.segments:
             sources = [one.segment for one in group.sources]
-            if not log.swap_in(sources, group.segments, self.now):
+            if not swap_in(log, sources, group.segments, self.now):
                 self.tell("withdrawn", "sources went")
                 cleaning.withdraw()
-                log.cleaning = None
-                log.drop_cleaned(cleaning)
+                log.compaction.cleaning = None
+                drop_cleaned(log, cleaning)
                 return
             cleaning.swapped_in()
             self.tell("swapped in", [one.base_offset for one in sources])
             self.look()
         if cleaning.is_withdrawn:
-            log.cleaning = None
+            log.compaction.cleaning = None
         elif cleaning.is_over:
-            log.cleaning = None
-            log.cleaned(cleaning.end)
+            log.compaction.cleaning = None
+            log.compaction.cleaned(cleaning.end)
             self.tell("cleaned", f"to {cleaning.end}, {cleaning.dropped_records} records went")
             self.look()
             self.check_compact(cleaning)
@@ -80,7 +81,7 @@ class CompactedLog(CutLog):
         if self.random.random() < 0.5:
             self.roll()
             self.flush()
-        if log is not self.log or not log.may_be_cleaned:
+        if log is not self.log or not may_be_cleaned(log):
             return
         found = cleanable(log, self.now, Offset(self.high_watermark))
         if found.first_uncleanable <= found.first_dirty:
@@ -89,7 +90,7 @@ class CompactedLog(CutLog):
         memory = self.random.choice([1_600, 1 << 20])
         options = Options(memory, self.random.choice([100, 4096]), 0.9, self.random.randbytes(16), rules)
         self.producers_seen_to = log.end_offset
-        self.cleaning = log.cleaning = Cleaning(log, found, options)
+        self.cleaning = log.compaction.cleaning = Cleaning(log, found, options)
         self.tell("pass", f"from {found.first_dirty} to {found.first_uncleanable}")
 
     def clean_all(self) -> None:

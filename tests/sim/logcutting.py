@@ -6,6 +6,8 @@ from itertools import pairwise
 
 from odradek.base.units import Offset
 from odradek.log.disk import DiskFailed
+from odradek.log.retention import advance_start, delete_below_start, expired_upto
+from odradek.log.truncation import truncate_fully, truncate_to
 from sim.logmodel import Broken, Model
 from sim.logstate import NAME
 from sim.logwriting import WrittenLog
@@ -16,7 +18,7 @@ class CutLog(WrittenLog):
     """What is cut off may come back in a power failure, until that is synced."""
 
     def retention(self) -> None:
-        start = self.log.expired_upto(self.now, Offset(self.high_watermark))
+        start = expired_upto(self.log, self.now, Offset(self.high_watermark))
         if start is not None and (start <= self.log.start_offset or self.move_start(start)):
             self.delete_below_start()
 
@@ -37,14 +39,14 @@ class CutLog(WrittenLog):
                 raise
         finally:
             self.directory.end_starts(write)
-        self.log.advance_start(start)
+        advance_start(self.log, start)
         self.model.start = self.log.start_offset
         self.tell("start at", f"{start}{'' if write.is_done else ', not noted'}")
         return True
 
     def delete_below_start(self) -> None:
         self.is_cutting |= self.noted_start < self.log.start_offset  # Else what lies below is left alone.
-        count = self.log.delete_below_start(self.now)
+        count = delete_below_start(self.log, self.now)
         self.tell("deleted", f"{count} segments")
 
     def truncate(self) -> None:
@@ -59,7 +61,7 @@ class CutLog(WrittenLog):
 
     def cut(self, offset: Offset) -> None:
         log, before = self.log, self.model.batches
-        if not log.truncate_to(offset, self.now):
+        if not truncate_to(log, offset, self.now):
             return
         end = log.end_offset
         self.tell("truncate", f"to {offset}, ends at {end}")
@@ -91,7 +93,7 @@ class CutLog(WrittenLog):
         self.latest_start = max(self.latest_start, start)
         before = [*self.versions, self.model.batches]
         self.versions.append([])
-        self.log.truncate_fully(start, self.now)
+        truncate_fully(self.log, start, self.now)
         self.tell("start over", f"at {start}")
         self.begin_anew(start)
         if self.log.owes:

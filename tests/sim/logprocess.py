@@ -165,7 +165,7 @@ class LogProcess(FoundLog):
             self.make()
             return
         self.log = log
-        self.tell("start", f"{log.start_offset} to {log.end_offset}, cleaned to {log.cleaned_to}")
+        self.tell("start", f"{log.start_offset} to {log.end_offset}, cleaned to {log.compaction.cleaned_to}")
         if self.directory.clean_shutdown != clean and not self.is_stopping:
             raise Broken("a clean stop was not seen" if clean else "taken for a clean stop")
         self.is_stopping = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import begin_flush, end_flush, is_flushed
 from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
@@ -84,7 +85,7 @@ class WrittenLog(LogProcess):
 
     def begin_flush(self) -> None:
         if len(self.flushes) < 3:
-            self.flushes.append(self.log.begin_flush())
+            self.flushes.append(begin_flush(self.log))
             self.tell("flush", f"begun, to {self.flushes[-1].end_offset}")
 
     def end_flush(self) -> None:
@@ -101,12 +102,12 @@ class WrittenLog(LogProcess):
             raise
         if log is not self.log:
             return
-        log.flushed(flush, self.now)
+        end_flush(log, flush, self.now)
         self.safe = max(self.safe, log.recovery_point)
         self.high_watermark = max(self.high_watermark, log.recovery_point)
         log.producers.high_watermark_advanced(Offset(self.high_watermark))
         self.tell("flushed", f"to {flush.end_offset}")
-        if log.is_flushed and not self.flushes:
+        if is_flushed(log) and not self.flushes:
             self.versions.clear()
 
     def flush(self) -> None:
@@ -123,4 +124,4 @@ class WrittenLog(LogProcess):
             if checkpoint.is_done and log is self.log:
                 self.disk.sync_directory(ROOT)
                 self.noted_start = max(self.noted_start, min(start, self.log.start_offset))
-            self.tell("checkpoint", f"cleaned to {self.log.cleaned_to}, safe to {self.log.recovery_point}")
+            self.tell("checkpoint", f"cleaned to {self.log.compaction.cleaned_to}, safe to {self.log.recovery_point}")

@@ -146,7 +146,7 @@ def notes_the_end_too_early(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: LogPlay, cleaning: Cleaning, log: Log, group: Group | None) -> None:
         if group is None:
-            log.cleaned(cleaning.end)
+            log.compaction.cleaned(cleaning.end)
         took(self, cleaning, log, group)
 
     patch.setattr(LogPlay, "took", early)

@@ -10,6 +10,8 @@ from odradek.base.limits import UNPACKED_BYTES_MAX
 from odradek.base.units import MINUTE_MS, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.cleanable import Cleanable, cleanable
 from odradek.log.cleaner import Cleaning, Options
+from odradek.log.compaction import swap_in
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
@@ -37,12 +39,12 @@ def compact(log: Log, now: TimestampMs = T0, memory_bytes: int = MIB, io_bytes: 
     """Does one pass over all that is sealed, as the broker does it, and gives all files their names."""
     log.settle()
     for number in range(3):
-        if log.is_swapping:  # A call has failed: it is made again some seconds later.
-            log.reap(TimestampMs(now + number * MINUTE_MS))
-    assert not log.is_swapping, "no pass begins before that"
-    log.flush(now)
+        if log.compaction.is_swapping:  # A call has failed: it is made again some seconds later.
+            log.reaper.reap(TimestampMs(now + number * MINUTE_MS))
+    assert not log.compaction.is_swapping, "no pass begins before that"
+    flush_now(log, now)
     cleaning, _ = begin(log, now, memory_bytes, io_bytes)
-    log.cleaning = cleaning
+    log.compaction.cleaning = cleaning
     cleaning.build_map(lambda _: None)
     swap_all(log, cleaning, now)
     return cleaning
@@ -53,11 +55,11 @@ def swap_all(log: Log, cleaning: Cleaning, now: TimestampMs) -> None:
     while not cleaning.is_over:
         group = cleaning.clean(lambda _: None)
         if group.segments:
-            assert log.swap_in([one.segment for one in group.sources], group.segments, now)
+            assert swap_in(log, [one.segment for one in group.sources], group.segments, now)
             cleaning.swapped_in()
-    log.cleaned(cleaning.end)
-    log.cleaning = None
-    log.reap(now)
+    log.compaction.cleaned(cleaning.end)
+    log.compaction.cleaning = None
+    log.reaper.reap(now)
 
 
 @dataclass

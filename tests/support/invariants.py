@@ -47,18 +47,18 @@ def check_log(log: Log) -> None:
     segments = log.segments
     assert segments[0].base_offset <= log.start_offset <= log.end_offset
     assert segments[-1].base_offset <= log.end_offset
-    assert segments[-1] is log._active
+    assert segments[-1] is log.active
     assert log.recovery_point <= log.end_offset
     assert all(one.base_offset < following.base_offset for one, following in pairwise(segments))
     assert all(one.size for one in segments[1:-1]), "an empty segment amid a log hides records"
-    assert not (log._is_prepared and log._owed), "what is owed comes before the next append"
-    assert len(log._sealed_open) <= SEALED_OPEN_MAX
-    for some in (log._sealed_open, log._unsynced):
+    assert not (log._is_prepared and log.owed), "what is owed comes before the next append"
+    assert len(log.sealed_open) <= SEALED_OPEN_MAX
+    for some in (log.sealed_open, log.durability.unsynced):
         assert len(set(some)) == len(some)
         assert set(some) <= set(segments[:-1]), "of the log's sealed segments"
-    for flush in log._flushing:
+    for flush in log.durability.under_way:
         assert flush.end_offset <= log.end_offset
-        assert flush.changes <= log._changes
+        assert flush.changes <= log.durability.changes
     epochs = log.epochs.entries
     assert all(one[0] < following[0] and one[1] < following[1] for one, following in pairwise(epochs))
     assert all(start <= log.end_offset for _, start in epochs)

@@ -25,6 +25,7 @@ from odradek.core.partition import Partition
 from odradek.core.set_aside import SetAside
 from odradek.log.cleanable import cleanable
 from odradek.log.cleaner import Cleaning, Uncleanable, Withdrawn
+from odradek.log.compaction import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.disk import DiskFailed
 
 _LOG = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class LogCleaner:
         for name, step in self._running.items():
             partition = step.partition
             is_there = partitions.get(name) is partition and partition.is_online
-            if not is_there or partition.log.cleaning is not step.cleaning:
+            if not is_there or partition.log.compaction.cleaning is not step.cleaning:
                 step.cleaning.withdraw()
 
     def _begin_next(self, now: Moment) -> bool:
@@ -122,10 +123,10 @@ class LogCleaner:
         end = self._asked.end_for(partition)
         if end is not None:  # What comes in meanwhile is not to make it longer.
             seen = seen._replace(first_uncleanable=min(seen.first_uncleanable, end))
-        if not log.may_be_cleaned or seen.first_uncleanable <= seen.first_dirty:
+        if not may_be_cleaned(log) or seen.first_uncleanable <= seen.first_dirty:
             return  # Files have not got their names yet, or are not cut where the log says.
         options = cleaning_options(self._configs, log.config, self._seed(), now.wall)
-        cleaning = log.cleaning = Cleaning(log, seen, options)
+        cleaning = log.compaction.cleaning = Cleaning(log, seen, options)
         self._go_on(Clean(partition, cleaning))
 
     def _go_on(self, step: Clean) -> None:
@@ -148,22 +149,22 @@ class LogCleaner:
             log = partition.log
         except Refused:
             return  # It is offline, or was deleted.
-        if log.cleaning is not cleaning:
+        if log.compaction.cleaning is not cleaning:
             return  # The partition has another log by now.
         if event.failure is None and not self._take_over(event, now):
             event = event._replace(failure=Withdrawn())
         if event.failure is not None:
-            log.cleaning = None
-            log.drop_cleaned(cleaning)
+            log.compaction.cleaning = None
+            drop_cleaned(log, cleaning)
             if not isinstance(event.failure, Withdrawn):
                 self._failed(partition, event.failure, now)
         elif self._is_stopped or cleaning.is_withdrawn:
-            log.cleaning = None
+            log.compaction.cleaning = None
         elif not cleaning.is_over:
             self._go_on(step)
         else:
-            log.cleaning = None
-            log.cleaned(cleaning.end)
+            log.compaction.cleaning = None
+            log.compaction.cleaned(cleaning.end)
             self._won = self._won.plus(cleaning)
             self._asked.passed(partition, cleaning.dropped_records)
             self._dirty.look_soon()
@@ -175,7 +176,7 @@ class LogCleaner:
         if group is None or not group.segments:
             return True
         log = event.step.partition.log
-        if not log.swap_in([source.segment for source in group.sources], group.segments, now.wall):
+        if not swap_in(log, [source.segment for source in group.sources], group.segments, now.wall):
             cleaning.withdraw()
             return False
         cleaning.swapped_in()

@@ -18,7 +18,9 @@ from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.log.cleanable import Cleanable, cleanable
+from odradek.log.compaction import may_be_cleaned
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import synced_to
 from odradek.log.log import Log
 
 ATTENDED_PER_SLICE = 16  # To roll a log takes some hundred microseconds.
@@ -172,7 +174,7 @@ class Compactions:
         if compaction.is_queued or compaction.outcome is not None or not partition.is_online:
             return
         log = partition.log
-        if not log.may_be_cleaned:
+        if not may_be_cleaned(log):
             return  # A pass is under way, or its files have not got their names yet.
         try:
             check_is_compacted(partition)
@@ -187,7 +189,7 @@ class Compactions:
             self._failed(partition, failed, now)
             return
         assert compaction.to is not None, "it has begun"
-        if min(log.synced_to, partition.positions.high_watermark) < compaction.to:
+        if min(synced_to(log), partition.positions.high_watermark) < compaction.to:
             return
         won = compaction.won(log, seen, now.steady)
         if won is not None:

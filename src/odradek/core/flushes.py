@@ -19,6 +19,7 @@ from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import begin_flush
 from odradek.log.flush import Flush
 
 _LOG = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class Flushes:
             if partition is None or not partition.is_online:
                 continue
             try:
-                flushes[name] = partition.log.begin_flush()
+                flushes[name] = begin_flush(partition.log)
                 self._under_way[name] = partition
             except DiskFailed as failed:  # A file had to be opened for the flush.
                 self._failed(name, partition, failed)

@@ -23,6 +23,7 @@ from odradek.core.partition import Partition
 from odradek.core.storage import Storage
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 
 _LOG = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class HostedPartitions:
             log = self._storage.open(name, topic_id, configs, now.wall, is_new=self._coordinators.have_begun)
             if log is not None and log.recovery_point < log.end_offset:
                 # After a crash: what was visible before must be so from the first answer on, and durable too.
-                log.flush(now.wall)
+                flush_now(log, now.wall)
         except (DiskFailed, Refused) as failed:
             _LOG.error("%s is offline: %s", name, failed)
             if isinstance(failed, DiskFailed) and failed.is_full:

@@ -18,6 +18,7 @@ from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.storage import Storage
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import needs_flush
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Housekeeping:
             for name, one in online:
                 if one.log.owes:
                     self._settle(name, one)
-            yield Due([name for name, one in online if one.is_online and one.log.needs_flush(now.wall)])
+            yield Due([name for name, one in online if one.is_online and needs_flush(one.log, now.wall)])
 
     def _settle(self, name: TopicPartition, partition: Partition) -> None:
         try:

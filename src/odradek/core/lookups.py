@@ -20,6 +20,7 @@ from odradek.base.units import Offset, TimestampMs, TopicPartition
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed
+from odradek.log.reached import note_searched
 from odradek.log.search import Later, Search, TimedOffset
 
 _LOG = logging.getLogger(__name__)
@@ -218,7 +219,7 @@ def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Foun
         assert not isinstance(result, DiskFailed)
         return result
     log = partition.log  # Raises Refused if it is offline, or was deleted.
-    log.note_searched(search)
+    note_searched(log, search)
     if isinstance(result, DiskFailed):
         if not search.is_of(log.segments):
             return Later(begun.question.start, begun.question.is_large)

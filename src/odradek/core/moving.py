@@ -30,8 +30,10 @@ from odradek.core.storage import Storage
 from odradek.core.timers import Timer, Timers
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed, FileSlice
+from odradek.log.durability import flush_now, is_flushed
 from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
+from odradek.log.moving import producers_at_first, take_over
 from odradek.log.names import has_future_name
 from odradek.record.batch import Batch, iter_batches
 
@@ -216,7 +218,7 @@ class Moves:
         if sum(one.future is not None or one.is_busy for one in self) >= len(list(self._storage)):
             return  # As many at a time as there are directories, as in Apache Kafka.
         log = move.partition.log
-        start, producers = log.segments[0].base_offset, log.producers_at_first()
+        start, producers = log.segments[0].base_offset, producers_at_first(log)
         make = partial(
             move.target.make_future,
             move.name,
@@ -231,7 +233,7 @@ class Moves:
         self._broker.commit(now)  # What is staged has its place in the old log.
         log, rate = move.partition.log, max(self._broker.configs.int(RATE), 1)
         rest = log.read_stored(future.end_offset, min(MOVED_AT_ONCE_BYTES, rate), log.end_offset)
-        if future.is_flushed and rest.size <= MOVED_AT_LAST_BYTES:
+        if is_flushed(future) and rest.size <= MOVED_AT_LAST_BYTES:
             batches = _verified(rest)
             if (batches[-1].next_offset if batches else future.end_offset) == log.end_offset:
                 self._end(move, future, batches, now)
@@ -253,8 +255,8 @@ class Moves:
             return  # They write to the old log's directory; the next round tries again.
         if batches:
             future.append_as_follower(batches, now.wall)
-        future.take_over(partition.log)
-        future.flush(now.wall)
+        take_over(future, partition.log)
+        flush_now(future, now.wall)
         move.target.take_in(name, future)
         partition.goes_on_in(future)
         move.origin.let_go(name, now.wall)
@@ -298,7 +300,7 @@ def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:
     if batches:
         future.append_as_follower(batches, now)
     if slice_.size < MOVED_AT_ONCE_BYTES:  # Perhaps the last.
-        future.flush(now)
+        flush_now(future, now)
 
 
 def _verified(slice_: FileSlice) -> list[Batch]:

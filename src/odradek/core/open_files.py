@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from odradek.base.units import TimestampMs, TopicPartition
 from odradek.core.partition import Partition
+from odradek.log.durability import has_open_files, is_flushed, release_files
 
 LOOKED_AT_MIN = 256  # So many are compared at least, if there are so many: some hundred microseconds.
 _AGE = itemgetter(0)
@@ -42,12 +43,12 @@ class OpenFiles:
             if looked_at >= LOOKED_AT_MIN and len(flushed) >= 2 * count:
                 self._next += looked_at
                 break
-            if partition.is_online and partition.log.has_open_files(below):
+            if partition.is_online and has_open_files(partition.log, below):
                 found = partition.log.last_append_ms, name, partition
-                (flushed if partition.log.is_flushed else unflushed).append(found)
+                (flushed if is_flushed(partition.log) else unflushed).append(found)
         oldest = sorted(flushed, key=_AGE)[:count]
         for _, _, partition in oldest:
-            partition.log.release_files()
+            release_files(partition.log)
         missing = count - len(oldest)
         return Released(len(oldest), [name for _, name, _ in sorted(unflushed, key=_AGE)[:missing]])
 

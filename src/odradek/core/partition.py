@@ -26,14 +26,17 @@ from odradek.core.configs.topic import TopicConfigs
 from odradek.core.fetch_sessions import Watchers
 from odradek.core.positions import Positions
 from odradek.core.staging import Append, Staging, written_before
-from odradek.log.arrival import Arrival
+from odradek.log.arrival import Arrival, arrived, begin_arrival, forget_arrival
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, FileSlice
+from odradek.log.durability import end_flush
 from odradek.log.failures import LogDamaged
 from odradek.log.flush import Flush
 from odradek.log.log import Log
 from odradek.log.page_cache import NotCached
 from odradek.log.producers import DuplicateBatch, ProducerStateEntry
+from odradek.log.reached import begin_search
+from odradek.log.retention import advance_start, delete_below_start, delete_old_segments, expired_upto
 from odradek.log.search import Search
 from odradek.log.sequences import check, check_epoch, check_marker
 from odradek.log.transaction_index import Aborted
@@ -123,17 +126,17 @@ class Partition:
 
     def expired_upto(self, now: TimestampMs) -> Offset | None:
         """Returns where the log is to begin by its retention; None if no segment may go.  Raises DiskFailed."""
-        return self.log.expired_upto(now, self.positions.high_watermark)
+        return expired_upto(self.log, now, self.positions.high_watermark)
 
     def advance_start(self, offset: Offset) -> None:
         """Has the log begin at an offset that is on the disk as its start, if it does not begin behind it already."""
-        if self.log.advance_start(offset):
+        if advance_start(self.log, offset):
             assert self.log.start_offset <= self.positions.high_watermark, "only what is visible is deleted"
             self.changed()
 
     def delete_below_start(self, now: TimestampMs) -> None:
         """Deletes the segments that lie wholly below the log start offset.  Raises DiskFailed."""
-        self.log.delete_below_start(now)
+        delete_below_start(self.log, now)
 
     def delete_old_segments(self, now: TimestampMs) -> bool:
         """Does the retention, the renaming of files included: for a disk too full for the log start's checkpoint.
@@ -141,7 +144,7 @@ class Partition:
         Returns True if segments went.  Raises DiskFailed; what the disk refuses now is done in a later round.
         """
         log = self.log
-        if not log.delete_old_segments(now, self.positions.high_watermark):
+        if not delete_old_segments(log, now, self.positions.high_watermark):
             return False
         self.changed()
         log.reaper.finish(log.directory)
@@ -246,7 +249,7 @@ class Partition:
         if batch.producer_id >= 0 and not self._is_next(self._log, batch):
             return None
         try:
-            return self._log.begin_arrival(batch, self.info.leader_epoch, now)
+            return begin_arrival(self._log, batch, self.info.leader_epoch, now)
         except DiskFailed as failed:
             self._storage_error(failed)
             return None
@@ -270,7 +273,7 @@ class Partition:
         needs_sync = self._needs_sync(staging, batch, all_replicas=all_replicas)
         append = staging.add(batch, NO_TIMESTAMP, needs_sync=needs_sync)
         try:
-            log.arrived(arrival)
+            arrived(log, arrival)
         except DiskFailed as failed:
             raise self._storage_error(failed) from failed
         assert log.end_offset == append.end, "a batch lies where its producer is told"
@@ -282,7 +285,7 @@ class Partition:
         """Gives up a streaming append; nothing of it stays."""
         if self._log is not None:
             try:
-                self._log.forget_arrival(arrival)
+                forget_arrival(self._log, arrival)
             except DiskFailed as failed:
                 self._storage_error(failed)
 
@@ -397,7 +400,7 @@ class Partition:
     def flushed(self, flush: Flush, now: TimestampMs) -> bool:
         """Takes in a flush that ended: advances the durable offset and the high watermark; True if either moved."""
         log = self.log
-        log.flushed(flush, now)
+        end_flush(log, flush, now)
         durable = self.positions.advance_durable_end(flush.end_offset)
         assert self.positions.durable_end <= log.recovery_point, "nothing is durable that the log did not flush"
         visible = self._advance_high_watermark(flush.end_offset)
@@ -445,7 +448,7 @@ class Partition:
         Raises Refused if there is no log.
         """
         end = self.readable_end(read_committed=read_committed)
-        return self.log.search(timestamp, start, end, is_large=is_large)
+        return begin_search(self.log, timestamp, start, end, is_large=is_large)
 
     def goes_on_in(self, log: Log) -> None:
         """Takes another log in the place of its own: a copy that has all of it, synced."""

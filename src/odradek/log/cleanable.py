@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from odradek.base.units import INT64_MAX, Offset, TimestampMs
+from odradek.log.durability import synced_to
 from odradek.log.log import Log
 from odradek.log.segment import Segment
 
@@ -35,10 +36,10 @@ class Cleanable(NamedTuple):
 def cleanable(log: Log, now: TimestampMs, high_watermark: Offset) -> Cleanable:
     """Looks at the log as it is now.  Raises DiskFailed: an index may have to be read for a segment's time."""
     config = log.config
-    dirty = log.cleaned_to
+    dirty = log.compaction.cleaned_to
     if not log.start_offset <= dirty <= log.end_offset:  # Of a log that was cut at either end since.
         dirty = log.start_offset
-    upper = min(log.segments[-1].base_offset, log.producers.first_unstable, log.synced_to, high_watermark)
+    upper = min(log.segments[-1].base_offset, log.producers.first_unstable, synced_to(log), high_watermark)
     clean_bytes = cleanable_bytes = 0
     is_overdue = False
     for segment, following in pairwise(log.segments):

@@ -3,7 +3,7 @@
     on the loop   Cleaning     what there is to clean, as a value
     in a thread   build_map    key → last offset, of the dirty part, as far as the memory reaches
     in a thread   clean        some segments → new ones, which get .swap behind their names
-    on the loop   Log.swap_in  the log reads the new ones from now on; then the next group
+    on the loop   swap_in      the log reads the new ones from now on; then the next group
 
 What is read is checked by its checksum: a damaged log is not compacted.  Between two chunks a pass can be held back, or
 withdrawn.  A pass stops only where its log's sealed segments do, so what it reads does not change under it.

@@ -30,9 +30,11 @@ from odradek.log.checkpoints import (
 )
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFailed, Lock, read_file, replace_file
+from odradek.log.durability import flush_now
 from odradek.log.failures import SegmentMissing
 from odradek.log.log import FIRST_OFFSET, Log
 from odradek.log.meta_properties import claim
+from odradek.log.moving import begin_with, rename_log
 from odradek.log.presence import noted_text
 from odradek.log.probe import Probe
 from odradek.log.producers import ProducerStateEntry
@@ -238,7 +240,7 @@ class LogDirectory:
         """Syncs a log, in any thread, before anybody uses it; one that can't be synced is offline."""
         log = self.logs[partition]
         try:
-            log.flush()
+            flush_now(log)
         except DiskFailed as failure:
             if not failure.is_full:  # Else it is tried again, by who opens it next.
                 self.offline[partition] = str(failure)
@@ -264,7 +266,7 @@ class LogDirectory:
         except (DiskFailed, SegmentMissing, BadCheckpoint) as failure:
             self.offline[partition] = str(failure)
             return
-        log.cleaned_to = self._compacted.get(partition, FIRST_OFFSET)
+        log.compaction.cleaned_to = self._compacted.get(partition, FIRST_OFFSET)
         if log.aside is not None:
             self.problems.append(f"{partition}: {log.aside}")
         elif log.lost_bytes:
@@ -275,7 +277,7 @@ class LogDirectory:
         self._add(partition, log)
 
     def _add(self, partition: TopicPartition, log: Log) -> None:
-        log.on_recovery_point_lowered(lambda _: self.checkpoint_now())
+        log.on_recovery_point_lowered = lambda _: self.checkpoint_now()
         log.on_failure = self.doubt
         self.logs[partition] = log
         self._begun.discard(partition)
@@ -366,8 +368,8 @@ class LogDirectory:
         self._made.pop(partition, None)
         self._promised.pop(partition, None)
         self._compacted.pop(partition, None)
-        if log is not None and log.cleaning is not None:
-            log.cleaning.withdraw()
+        if log is not None and log.compaction.cleaning is not None:
+            log.compaction.cleaning.withdraw()
         self._begun.discard(partition)
         path = self._path(partition)
         if self.failure is not None:
@@ -405,7 +407,7 @@ class LogDirectory:
         if origin.topic_id is not None:
             write_topic_id(self._disk, path, origin.topic_id)
         future = Log.open(self._disk, path, origin.config, origin.last_append_ms, start_offset=start)
-        future.begin_with(producers)
+        begin_with(future, producers)
         return future
 
     def take_in(self, partition: TopicPartition, future: Log) -> None:
@@ -419,7 +421,7 @@ class LogDirectory:
             # Offsets of an earlier log of this name would be taken for this one's, and its start must not be lost.
             if self._is_written(partition) or future.start_offset > future.segments[0].base_offset:
                 self.checkpoint_now()
-            future.rename(path)
+            rename_log(future, path)
         except DiskFailed:
             del self.logs[partition]
             raise
@@ -484,11 +486,12 @@ class LogDirectory:
             self.high_watermarks = dict(high_watermarks)
         self.high_watermarks = {p: hw for p, hw in self.high_watermarks.items() if p in self.logs}
         logs = self.logs.items()
+        cleaned = {p: log.compaction.cleaned_to for p, log in logs}
         current = {
             names.RECOVERY_POINTS: {p: log.recovery_point for p, log in logs},
             names.LOG_STARTS: self._log_starts(),
             names.HIGH_WATERMARKS: dict(self.high_watermarks),
-            names.CLEANER_OFFSETS: {p: log.cleaned_to for p, log in logs if log.cleaned_to or p in self._compacted},
+            names.CLEANER_OFFSETS: {p: to for p, to in cleaned.items() if to or p in self._compacted},
         }
         for name, offsets in current.items():  # What is known of a log that could not be opened is kept for it.
             offsets.update({p: offset for p, offset in self._loaded[name].items() if p in self.offline})

@@ -1,10 +1,10 @@
 """One flush of one log as a value: taken where the log is used, run in a thread, reported back to the log.
 
-flush = log.begin_flush()      what must be synced for everything appended so far to be safe
+flush = begin_flush(log)       what must be synced for everything appended so far to be safe
 flush.run()                    milliseconds; in any thread; raises DiskFailed: the log must then go offline, since
                                the kernel has dropped the pages it could not write
 flush.ended(errors)            instead of run, if somebody else has synced its descriptors()
-log.flushed(flush)             the recovery point moves to flush.end_offset
+end_flush(log, flush)          the recovery point moves to flush.end_offset
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which segments a search by time looks into, by what is known of them in memory: few, however many there are.
+"""Begins searches of a log by time, in few of its segments, however many there are: by what is known in memory.
 
 The greatest timestamp of a sealed segment is known since it was written, or since a search looked at its index.
 """
@@ -11,6 +11,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from odradek.base.units import Offset, TimestampMs
+from odradek.log.log import Log
+from odradek.log.search import Later, Search, TimedOffset
 from odradek.log.segment import Segment
 
 UNKNOWN_MAX = 8  # Segments of which nothing is known yet, in one search: each has to be opened.
@@ -22,6 +24,48 @@ class Reached(NamedTuple):
 
     segments: Sequence[Segment]
     rest: Offset | None
+
+
+def begin_search(
+    log: Log, timestamp: TimestampMs | None, start: Offset, end: Offset, *, is_large: bool = True
+) -> Search | None:
+    """Returns a search for a record by time from `start` to below `end`; None: the greatest timestamp (KIP-734).
+
+    Returns None if it is known already that there is no such record.  A search reads nothing before it is run, and
+    may be run in a thread.  See Later for is_large.
+    """
+    start = Offset(max(start, log.start_offset))
+    if start >= end:
+        return None
+    if timestamp is None:
+        reached = with_greatest(log.segments, start, end)
+    else:
+        reached = at_or_after(log.segments, timestamp, start, end)
+    if not reached.segments:
+        return None
+    segments = [segment.searched() for segment in reached.segments]
+    bytes_max = log.config.max_decompressed_message_bytes
+    return Search(segments, timestamp, start, end, is_large, log.segments, bytes_max, reached.rest)
+
+
+def note_searched(log: Log, search: Search) -> None:
+    """Notes the greatest timestamps that a search has found: the next one need not look at those indexes."""
+    if search.is_of(log.segments):
+        for searched in search.segments:
+            number = bisect_right(log.segments, searched.base_offset, key=_BASE_OFFSET) - 1
+            log.segments[number].note_searched(searched)
+
+
+def lookup_timestamp(log: Log, timestamp: TimestampMs | None) -> TimedOffset | None:
+    """Does all steps of a search at once; blocks.  Raises Refused and DiskFailed as Search.run."""
+    start = log.start_offset
+    while (search := begin_search(log, timestamp, start, log.end_offset)) is not None:
+        found = search.run()
+        note_searched(log, search)
+        if not isinstance(found, Later):
+            return found
+        start = found.start
+    return None
 
 
 def at_or_after(segments: Sequence[Segment], timestamp: TimestampMs, start: Offset, end: Offset) -> Reached:

@@ -1,6 +1,6 @@
 """Finds offsets by time (KIP-79, KIP-734): by the time index, then by batch headers, then by the batch's records.
 
-    Log.search (on the loop) ──> Search, a value ──> run (in a thread) ──> TimedOffset, None, or Later
+    begin_search (on the loop, reached.py) ──> Search, a value ──> run (in a thread) ──> TimedOffset, None, or Later
 
 Timestamps are the producers' and need not ascend, so a segment is skipped only if its greatest is too small, and so is
 a batch.  The one batch that has the record is surveyed; of formats before 2 the answer is the batch.

@@ -20,6 +20,7 @@ from odradek.core.configs.definition import READ_ONLY
 from odradek.core.flushes import Sync
 from odradek.core.partition import Partition
 from odradek.log.cleaner import Options
+from odradek.log.durability import flush_now
 from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
@@ -113,7 +114,7 @@ def put(harness: Harness, partition: Partition, count: int = 1, size: int = 10, 
         log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), now)
     if rolls:
         log.roll(now)
-    log.flush(now)
+    flush_now(log, now)
     partition.positions.advance_high_watermark(log.end_offset)
     partition.positions.advance_durable_end(log.end_offset)
 
@@ -131,7 +132,7 @@ def is_cleaned(harness: Harness) -> bool:
     keep_house(harness)
     put(harness, partition, 30, rolls=True)
     keep_house(harness)
-    return partition.log.cleaned_to == partition.log.end_offset
+    return partition.log.compaction.cleaned_to == partition.log.end_offset
 
 
 def passes(harness: Harness) -> list[Options]:

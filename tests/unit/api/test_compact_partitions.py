@@ -18,6 +18,7 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -147,7 +148,7 @@ def test_it_is_told_what_was_won(harness: Harness) -> None:
     assert (won.bytes_before, won.bytes_after) == (before, log.size)
     assert won.bytes_after < before / (TIMES - 1)
     assert won.removed_records == KEYS * (TIMES - 1)
-    assert won.compacted_to == log.cleaned_to == log.end_offset == KEYS * TIMES
+    assert won.compacted_to == log.compaction.cleaned_to == log.end_offset == KEYS * TIMES
     assert 0 < won.duration_ms < 10 * SECOND
     assert log.segments[-1].base_offset == log.end_offset, "the active segment was rolled"
 
@@ -306,7 +307,7 @@ def test_who_does_not_wait_longer_is_told_and_it_goes_on(harness: Harness) -> No
     assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert late.error_message == "table-0 is not compacted yet; the broker goes on with it as long as it runs"
     rounds(harness, 6)
-    assert log_of(harness).log.cleaned_to == KEYS * TIMES
+    assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(1 << 31)])
@@ -334,7 +335,7 @@ def test_who_has_gone_leaves_nothing_behind(harness: Harness) -> None:
     assert len(harness.broker.lot) == 0
     assert not harness.broker.lot._by_key
     rounds(harness, 6)
-    assert log_of(harness).log.cleaned_to == KEYS * TIMES
+    assert log_of(harness).log.compaction.cleaned_to == KEYS * TIMES
     assert len(harness.broker.cleaner._asked) == 0
 
 
@@ -371,11 +372,11 @@ def test_what_is_written_meanwhile_does_not_make_it_longer(harness: Harness) -> 
         rounds(harness)
         write(harness, "table", times=1)
         log_of(harness).log.roll(harness.now.wall)
-        log_of(harness).log.flush(harness.now.wall)
+        flush_now(log_of(harness).log, harness.now.wall)
         if waiting in harness.broker.lot.take_completed():
             break
     (won,) = told(harness, waiting)
-    assert won.compacted_to == KEYS * TIMES == log_of(harness).log.cleaned_to
+    assert won.compacted_to == KEYS * TIMES == log_of(harness).log.compaction.cleaned_to
     assert won.bytes_after < won.bytes_before / (TIMES - 1)
     assert log_of(harness).log.end_offset > won.compacted_to
 
@@ -405,7 +406,7 @@ def test_a_topic_that_is_not_to_be_compacted_any_more(harness: Harness) -> None:
     rounds(harness)
     assert harness.broker.lot.take_completed() == [waiting]
     assert told(harness, waiting)[0].error_code == ErrorCode.INVALID_CONFIG
-    assert log.cleaned_to == 0
+    assert log.compaction.cleaned_to == 0
 
 
 def test_a_map_that_is_too_small_takes_several_passes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
 from odradek.base.units import TimestampMs, TopicName, TopicPartition
 from odradek.core.lookups import Lookup
 from odradek.core.parked import Parked
+from odradek.log.retention import advance_start, delete_old_segments
 from odradek.record.batch import HEADER_BYTES
 from odradek.record.builder import encode_batch, seal_batch
 from odradek.record.compression import Codec
@@ -334,8 +335,8 @@ def test_what_retention_takes_meanwhile_is_looked_up_again(harness: Harness) -> 
         (lookup,) = lookups(harness)
         if is_found_before:
             event = lookup.run()
-        log.advance_start(log.segments[1].base_offset)
-        log.delete_old_segments(harness.now.wall, partition.positions.high_watermark)
+        advance_start(log, log.segments[1].base_offset)
+        delete_old_segments(log, harness.now.wall, partition.positions.high_watermark)
         harness.broker.looked_up(event if is_found_before else lookup.run())
         assert harness.broker.lot.take_completed() == []
         look_up(harness)

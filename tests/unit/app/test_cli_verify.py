@@ -12,6 +12,7 @@ from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from support.logs import T0, put, stored
 
@@ -173,7 +174,7 @@ def test_a_repair_that_failed_leaves_no_marker(data: Path, log: Log, capsys: pyt
 
 def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
-    log.flush()
+    flush_now(log)
     directory.checkpoint_now()
     write(log.segments[0].path, 65, b"\xff")
     before = contents(data)
@@ -189,7 +190,7 @@ def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixtu
 
 def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
-    log.flush()
+    flush_now(log)
     directory.checkpoint_now()
     put(log, b"half of it")
     with Path(log.segments[-1].path).open("r+b") as file:

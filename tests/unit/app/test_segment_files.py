@@ -11,6 +11,7 @@ from odradek.base.units import LeaderEpoch, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import RealDisk
 from odradek.log.log import Log
+from odradek.log.retention import delete_old_segments
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
@@ -90,7 +91,7 @@ def test_what_is_deleted_is_not_shown(path: Path) -> None:
     log = make(path, segment_bytes=1000, retention_bytes=1500)
     for number in range(40):
         put(log, b"x" * 100, at=T0 + number)
-    log.delete_old_segments(T0, log.end_offset)
-    log.reap(T0)
+    delete_old_segments(log, T0, log.end_offset)
+    log.reaper.reap(T0)
     assert list(path.glob("*.log.deleted"))
     assert [one.base_offset for one in segments_of(path)] == [one.base_offset for one in log.segments]

@@ -14,6 +14,7 @@ from odradek.core.cleaning import Clean
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.durability import flush_now
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
@@ -50,7 +51,7 @@ def write(harness: Harness, partition: Partition, keys: int, times: int, *, roll
         partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), now)
     if rolls:
         partition.log.roll(now)
-    partition.log.flush(now)
+    flush_now(partition.log, now)
     partition.positions.advance_high_watermark(partition.log.end_offset)
     partition.positions.advance_durable_end(partition.log.end_offset)
 
@@ -88,7 +89,7 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
     write(harness, partition, keys=10, times=10)
     with caplog.at_level(logging.INFO, "odradek.core.cleaner"):
         keep_house(harness)
-    assert partition.log.cleaned_to == 100
+    assert partition.log.compaction.cleaned_to == 100
     size = partition.log.size
     assert caplog.messages == [
         f"table-0 is compacted up to offset 100: {harness.broker.cleaner.won.read_bytes} bytes became {size}, "
@@ -96,15 +97,15 @@ def test_a_log_is_compacted_by_its_dirty_ratio(tmp_path: Path, caplog: pytest.Lo
     ]
     write(harness, partition, keys=10, times=1)
     keep_house(harness, 60)
-    assert partition.log.cleaned_to == 100, "half of it is dirty, which is not enough"
+    assert partition.log.compaction.cleaned_to == 100, "half of it is dirty, which is not enough"
     write(harness, partition, keys=10, times=1)
     keep_house(harness, 60)
-    assert partition.log.cleaned_to == 120
+    assert partition.log.compaction.cleaned_to == 120
     assert partition.log.start_offset == 0
     harness.restart()
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\ntable 0 120\n"
     again = harness.broker.partitions[partition.topic_partition]
-    assert again.log.cleaned_to == 120
+    assert again.log.compaction.cleaned_to == 120
     assert again.log.size == partition.log.size
 
 
@@ -137,9 +138,9 @@ def test_what_is_too_young_stays(tmp_path: Path) -> None:
     partition = create(harness, "table", min_compaction_lag_ms=str(100 * SECOND))
     write(harness, partition, keys=10, times=3)
     keep_house(harness, 60)
-    assert partition.log.cleaned_to == 0
+    assert partition.log.compaction.cleaned_to == 0
     keep_house(harness, 60)
-    assert partition.log.cleaned_to == 30
+    assert partition.log.compaction.cleaned_to == 30
 
 
 def test_what_is_too_old_is_compacted_though_little_is_dirty_and_nothing_is_written(tmp_path: Path) -> None:
@@ -148,9 +149,9 @@ def test_what_is_too_old_is_compacted_though_little_is_dirty_and_nothing_is_writ
     partition = create(harness, "table", min_cleanable_dirty_ratio="1", max_compaction_lag_ms=str(100 * SECOND))
     write(harness, partition, keys=10, times=3, rolls=False)
     keep_house(harness, 60)
-    assert (partition.log.cleaned_to, len(partition.log.segments)) == (0, 1)
+    assert (partition.log.compaction.cleaned_to, len(partition.log.segments)) == (0, 1)
     keep_house(harness, 120)
-    assert partition.log.cleaned_to == 30
+    assert partition.log.compaction.cleaned_to == 30
     assert len(partition.log.segments) == 2
 
 
@@ -164,7 +165,7 @@ def test_an_open_transaction_holds_it_back(tmp_path: Path) -> None:
     partition.log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), harness.now.wall)
     write(harness, partition, keys=10, times=3)
     keep_house(harness, 60)
-    assert partition.log.cleaned_to == 30
+    assert partition.log.compaction.cleaned_to == 30
 
 
 def damage(partition: Partition) -> None:
@@ -183,8 +184,8 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     damage(bad)
     write(harness, good, keys=10, times=3)
     keep_house(harness, 60)
-    assert good.log.cleaned_to == 30
-    assert bad.log.cleaned_to == 0
+    assert good.log.compaction.cleaned_to == 30
+    assert bad.log.compaction.cleaned_to == 0
     assert bad.is_online
     (reason,) = harness.broker.cleaner.set_aside.reasons.values()
     assert "checksum" in reason
@@ -234,7 +235,7 @@ def test_a_full_disk_is_tried_again_later(tmp_path: Path, caplog: pytest.LogCapt
     assert len([one for one in caplog.messages if "could not be compacted, and will be" in one]) == 1
     disk.is_full = False
     keep_house(harness, 90)
-    assert partition.log.cleaned_to == 30
+    assert partition.log.compaction.cleaned_to == 30
 
 
 def test_a_log_is_compacted_up_to_its_end_on_demand(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_a_log_is_compacted_up_to_its_end_on_demand(tmp_path: Path) -> None:
     write(harness, partition, keys=10, times=3, rolls=False)
     harness.broker.cleaner.ask(partition)
     keep_house(harness)
-    assert partition.log.cleaned_to == 30
+    assert partition.log.compaction.cleaned_to == 30
     assert partition.log.segments[-1].base_offset == 30
 
 
@@ -274,7 +275,7 @@ def test_a_stop_ends_what_is_under_way(tmp_path: Path) -> None:
     assert steps(harness) == []
     harness.restart()
     keep_house(harness)
-    assert harness.broker.partitions[partition.topic_partition].log.cleaned_to == 30
+    assert harness.broker.partitions[partition.topic_partition].log.compaction.cleaned_to == 30
 
 
 def test_one_pass_follows_the_other(tmp_path: Path) -> None:
@@ -284,4 +285,4 @@ def test_one_pass_follows_the_other(tmp_path: Path) -> None:
     for partition in partitions:
         write(harness, partition, keys=10, times=3)
     keep_house(harness, 2)  # In the second round files get their names.
-    assert [partition.log.cleaned_to for partition in partitions] == [30] * 10
+    assert [partition.log.compaction.cleaned_to for partition in partitions] == [30] * 10

@@ -11,6 +11,7 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.core.log_starts import Advance, AllAdvanced, WriteStarts
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, File, RealDisk
+from odradek.log.durability import flush_now
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import put
@@ -40,7 +41,7 @@ def harness(tmp_path: Path) -> Harness:
     for _ in range(SEGMENTS):
         put(partition.log, b"x", at=made.now.wall)
         partition.log.roll(made.now.wall)
-    partition.log.flush()
+    flush_now(partition.log)
     partition.positions.advance_high_watermark(partition.log.end_offset)
     return made
 

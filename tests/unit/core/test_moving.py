@@ -24,7 +24,9 @@ from odradek.core.storage import Storage
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
+from odradek.log.retention import advance_start, delete_below_start
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
@@ -122,10 +124,10 @@ def filled() -> Server:
         if producer == 2 and number % 8 == 7:
             marker = EndMarker(number % 16 == 15, 0)
             log.append(end_marker_batch(marker, 2, 0, T0), LeaderEpoch(number // 10), T0)
-    log.advance_start(Offset(17))
-    log.delete_below_start(T0)
+    advance_start(log, Offset(17))
+    delete_below_start(log, T0)
     assert log.segments[0].base_offset > 0 and len(log.segments) > 3
-    log.flush()
+    flush_now(log)
     log.epochs.assign(LeaderEpoch(4), log.end_offset)  # It has no record yet.
     log.producers.high_watermark_advanced(log.end_offset)
     server.broker.partitions[T].positions.advance_high_watermark(log.end_offset)

@@ -11,6 +11,8 @@ import pytest
 
 from odradek.base.units import INT32_MAX, LeaderEpoch, TimestampMs, TopicPartition
 from odradek.core.open_files import LOOKED_AT_MIN, OpenFiles
+from odradek.log.arrival import begin_arrival, forget_arrival
+from odradek.log.durability import begin_flush, end_flush, flush_now, has_open_files, is_flushed, release_files
 from odradek.log.flush import Flush
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
@@ -37,14 +39,14 @@ Here = [TopicPartition("t", index) for index in range(PARTITIONS)]  # type: igno
 
 
 def is_open(harness: Harness, index: int) -> bool:
-    return harness.broker.partitions[name(index)].log.has_open_files(INT32_MAX)
+    return has_open_files(harness.broker.partitions[name(index)].log, INT32_MAX)
 
 
 def written(harness: Harness, index: int, at: int, *, flushed: bool = True) -> None:
     log = harness.broker.partitions[name(index)].log
     put(log, b"x", at=at)
     if flushed:
-        log.flush(TimestampMs(at))
+        flush_now(log, TimestampMs(at))
 
 
 def test_those_that_were_written_to_longest_ago_let_go(harness: Harness) -> None:
@@ -76,14 +78,14 @@ def test_what_is_not_synced_is_to_be_synced_first(harness: Harness) -> None:
     assert is_open(harness, 0) and not is_open(harness, 1)
     log = harness.broker.partitions[name(0)].log
     with pytest.raises(AssertionError):
-        log.release_files()
+        release_files(log)
     # A sync that is under way says nothing yet, and what is written meanwhile is not in it.
-    flush = log.begin_flush()
+    flush = begin_flush(log)
     put(log, b"y")
     flush.run()
-    log.flushed(flush, T0)
-    assert not log.is_flushed
-    log.flush(T0)
+    end_flush(log, flush, T0)
+    assert not is_flushed(log)
+    flush_now(log, T0)
     assert files.release(1, INT32_MAX) == (1, [])
 
 
@@ -97,10 +99,10 @@ def test_the_broker_syncs_what_cannot_let_go(harness: Harness) -> None:
 def test_a_batch_that_arrives_keeps_its_log(harness: Harness) -> None:
     written(harness, 0, T0)
     log = harness.broker.partitions[name(0)].log
-    arrival = log.begin_arrival(batch(b"x"), LeaderEpoch(0), T0)
-    assert arrival is not None and not log.is_flushed
+    arrival = begin_arrival(log, batch(b"x"), LeaderEpoch(0), T0)
+    assert arrival is not None and not is_flushed(log)
     assert OpenFiles(harness.broker.partitions).release(1, INT32_MAX).logs == 0
-    log.forget_arrival(arrival)
+    forget_arrival(log, arrival)
 
 
 def test_each_comes_to_its_turn_where_there_are_many(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_each_comes_to_its_turn_where_there_are_many(tmp_path: Path) -> None:
     harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5, CreateTopicsResponse)
     for age, partition in enumerate(harness.broker.partitions.values()):
         put(partition.log, b"x", at=T0 + age)
-        partition.log.flush(T0)
+        flush_now(partition.log, T0)
     files, left = OpenFiles(harness.broker.partitions), count
     while left:
         released = files.release(20, INT32_MAX).logs
@@ -126,7 +128,7 @@ def test_whoever_uses_a_file_keeps_it_though_its_number_is_wanted(harness: Harne
     records = log.read(log.start_offset, 1 << 20, log.end_offset)
     number, expected = records.file.fileno(), records.read()
     flush = Flush(harness.disk, log.end_offset, files=[log.segments[-1].file], paths=(), directories=())
-    log.release_files()
+    release_files(log)
     with ExitStack() as sockets:
         for _ in range(20):
             assert sockets.enter_context(socket.socket()).fileno() != number

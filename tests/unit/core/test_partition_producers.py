@@ -12,6 +12,7 @@ from odradek.base.units import ProducerEpoch, ProducerId, TopicName
 from odradek.core.partition import Append, Partition
 from odradek.log.disk import DiskFailed, RealFile
 from odradek.log.producers import ProducerStateEntry
+from odradek.log.retention import advance_start
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.create_topics import (
@@ -207,7 +208,7 @@ def test_a_transaction_moves_the_last_stable_offset(case: Case) -> None:
 def test_the_last_stable_offset_is_in_the_log(case: Case) -> None:
     case.put(batch(0, transactional=True))
     case.put(batch(1, transactional=True))
-    case.partition.log.advance_start(case.partition.positions.high_watermark)
+    advance_start(case.partition.log, case.partition.positions.high_watermark)
     assert case.partition.last_stable_offset == 2
     case.partition.take_offline()
     assert case.partition.last_stable_offset == 2

@@ -13,6 +13,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.storage import Storage
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
+from odradek.log.durability import flush_now
 from odradek.log.names import PARTITION_METADATA
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
@@ -40,7 +41,7 @@ def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
     log = directory.create(T, None, LogConfig(), T0)
     put(log, b"old")
     if synced:
-        log.flush()
+        flush_now(log)
         directory.checkpoint_now()
     directory.close(T0) if clean else directory.abandon()
 

@@ -13,10 +13,14 @@ import pytest
 from simdisk import SimDisk, SimFile
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
-from odradek.log.arrival import Arrival
+from odradek.log.arrival import Arrival, arrived, begin_arrival, forget_arrival
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFailed, RealDisk
+from odradek.log.durability import begin_flush, flush_now, needs_flush
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
+from odradek.log.retention import advance_start, delete_old_segments
+from odradek.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import HEADER_BYTES, Batch
 from odradek.record.builder import encode_batch
 from support.logs import T0, batch, put, stored
@@ -53,7 +57,7 @@ class Incoming:
     ) -> None:
         announced = Batch.announced(memoryview(bytearray(data[:front])), len(data))
         assert announced is not None
-        arrival = log.begin_arrival(announced, LeaderEpoch(epoch), TimestampMs(now))
+        arrival = begin_arrival(log, announced, LeaderEpoch(epoch), TimestampMs(now))
         assert arrival is not None
         self.log = log
         self.arrival: Arrival = arrival
@@ -73,10 +77,10 @@ class Incoming:
 
     def end(self) -> None:
         assert self.at == len(self.rest)
-        self.log.arrived(self.arrival)
+        arrived(self.log, self.arrival)
 
     def forget(self) -> None:
-        self.log.forget_arrival(self.arrival)
+        forget_arrival(self.log, self.arrival)
 
     def _withdraw(self) -> None:
         self.read_back.append(self.arrival.file.pread(self.arrival.position, self.at))
@@ -210,17 +214,17 @@ class Twins:
         self.epoch += self.random.random() < 0.3
 
     def flush(self) -> None:
-        self.both(lambda log: log.flush(TimestampMs(self.now)))
+        self.both(lambda log: flush_now(log, TimestampMs(self.now)))
 
     def truncate(self) -> None:
         offset = Offset(self.random.randint(self.whole.start_offset, self.whole.end_offset))
-        self.both(lambda log: log.truncate_to(offset, TimestampMs(self.now)))
+        self.both(lambda log: truncate_to(log, offset, TimestampMs(self.now)))
         self.epoch += 1
 
     def retain(self) -> None:
         start = Offset(self.random.randint(self.whole.start_offset, self.whole.end_offset))
-        self.both(lambda log: log.advance_start(start))
-        self.both(lambda log: log.delete_old_segments(TimestampMs(self.now), log.end_offset))
+        self.both(lambda log: advance_start(log, start))
+        self.both(lambda log: delete_old_segments(log, TimestampMs(self.now), log.end_offset))
 
     def look(self) -> None:
         log = self.whole
@@ -228,8 +232,8 @@ class Twins:
         size = self.random.choice([1, 300, 5000, 1 << 20])
         self.both(lambda log: log.read(offset, size, log.end_offset).read())
         time = TimestampMs(self.random.randint(T0, self.now + 10))
-        self.both(lambda log: log.lookup_timestamp(time))
-        self.both(lambda log: log.lookup_timestamp(None))
+        self.both(lambda log: lookup_timestamp(log, time))
+        self.both(lambda log: lookup_timestamp(log, None))
 
     def reopen(self) -> None:
         """After a kill, or a clean stop."""
@@ -325,10 +329,10 @@ INTERRUPTIONS: dict[str, Callable[[Log], object]] = {
     "append_as_follower": lambda log: log.append_as_follower([stamped(log, b"another")], T0),
     "begin_arrival": lambda log: Incoming(log, raw(b"z" * 500)).come().end(),
     "roll": lambda log: log.roll(T0),
-    "truncate_to": lambda log: log.truncate_to(Offset(1), T0),
-    "truncate_to the end": lambda log: log.truncate_to(log.end_offset, T0),
-    "truncate_fully": lambda log: log.truncate_fully(Offset(70), T0),
-    "delete_old_segments": lambda log: log.delete_old_segments(TimestampMs(T0 + 10_000_000), log.end_offset),
+    "truncate_to": lambda log: truncate_to(log, Offset(1), T0),
+    "truncate_to the end": lambda log: truncate_to(log, log.end_offset, T0),
+    "truncate_fully": lambda log: truncate_fully(log, Offset(70), T0),
+    "delete_old_segments": lambda log: delete_old_segments(log, TimestampMs(T0 + 10_000_000), log.end_offset),
     "close": lambda log: log.close(T0),
 }
 
@@ -372,15 +376,15 @@ def test_what_leaves_the_end_alone_does_not_disturb_it() -> None:
     log.roll(T0)
     put(log, b"two")
     incoming = Incoming(log, raw(b"x" * 3000)).come(1000)
-    log.flush(T0)
-    assert (log.recovery_point, log.begin_flush().is_empty) == (2, True)
-    assert not log.needs_flush(T0)
-    assert log.advance_start(Offset(1))
-    assert log.delete_old_segments(T0, Offset(2)) == 1
+    flush_now(log, T0)
+    assert (log.recovery_point, begin_flush(log).is_empty) == (2, True)
+    assert not needs_flush(log, T0)
+    assert advance_start(log, Offset(1))
+    assert delete_old_segments(log, T0, Offset(2)) == 1
     assert stored(log) == [(1, 1)]
-    assert log.lookup_timestamp(None) == (T0, 1, 0)
+    assert lookup_timestamp(log, None) == (T0, 1, 0)
     log.config = replace(log.config, max_message_bytes=100)
-    assert log.begin_arrival(announced(b"y" * 3000), LeaderEpoch(0), T0) is None
+    assert begin_arrival(log, announced(b"y" * 3000), LeaderEpoch(0), T0) is None
     incoming.come().end()
     assert not incoming.was_withdrawn
     assert stored(log) == [(1, 1), (2, 2)]
@@ -424,7 +428,7 @@ def test_what_must_be_appended_as_a_whole(config: LogConfig) -> None:
     log = new_log(config, disk)
     put(log, b"before")
     before = files(disk)
-    assert log.begin_arrival(announced(b"x" * 3000), LeaderEpoch(0), T0) is None
+    assert begin_arrival(log, announced(b"x" * 3000), LeaderEpoch(0), T0) is None
     assert files(disk) == before
     put(log, b"after")
     assert stored(log) == [(0, 0), (1, 1)]
@@ -450,7 +454,7 @@ def test_a_front_that_finds_no_room(room: int) -> None:
     disk.room = room
     data = raw(b"x" * 3000)
     with pytest.raises(DiskFailed) as failed:
-        log.begin_arrival(Batch.announced(memoryview(data[:100]), len(data)) or announced(), LeaderEpoch(0), T0)
+        begin_arrival(log, Batch.announced(memoryview(data[:100]), len(data)) or announced(), LeaderEpoch(0), T0)
     assert failed.value.is_full
     assert files(disk) == before
     disk.room = None
@@ -508,7 +512,7 @@ def test_killed_while_it_arrives(come: int, is_front_durable: bool) -> None:
     data = raw(b"x" * 3000)
     incoming = Incoming(log, data, len(data) - 2940)
     if is_front_durable:
-        log.flush()
+        flush_now(log)
     incoming.come(come)
     survivor = disk.kill()
     again = Log.open(survivor, DIRECTORY, CONFIG, T0, recovery_point=log.recovery_point)
@@ -527,21 +531,21 @@ def test_a_power_failure_while_it_arrives_or_after_it_was_given_up(seed: int) ->
     log = new_log(disk=disk)
     for _ in range(random.randint(0, 3)):
         put(log, b"before" * random.randint(1, 300))
-    log.flush()
+    flush_now(log)
     flushed = stored(log)
     data = raw(random.randbytes(5000))
     incoming = Incoming(log, data, random.randint(HEADER_BYTES, 3000))
     while incoming.at < len(incoming.rest) // 2:
         incoming.come(random.randint(1, 1500))
         if random.random() < 0.3:
-            log.flush()
+            flush_now(log)
     after: list[tuple[int, int]] = []
     if random.random() < 0.6:
         put(log, b"another" * random.randint(1, 100))
         assert incoming.was_withdrawn
         after = stored(log)[-1:]
         if random.random() < 0.5:
-            log.flush()
+            flush_now(log)
             flushed, after = flushed + after, []
     for _ in range(10):
         survivor = disk.crash(random)

@@ -10,8 +10,10 @@ import pytest
 from simdisk import SimDisk
 
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
+from odradek.log.compaction import drop_cleaned, swap_in
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -65,7 +67,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
         cleaning = compact(log, TimestampMs(max(writer.now, now)), memory, random.choice([100, 4096, 1 << 20]))
         after = committed(log)
         check_same(before, after, cleaning.end)
-        assert (log.end_offset, log.cleaned_to) == (end, cleaning.end)
+        assert (log.end_offset, log.compaction.cleaned_to) == (end, cleaning.end)
         if random.random() < 0.5:
             log.close(writer.now)
         else:
@@ -73,12 +75,12 @@ def test_a_compacted_log_has_the_last_value_of_each_key(seed: int) -> None:
         log = Log.open(
             disk, DIRECTORY, log.config, writer.now, recovery_point=log.recovery_point, start_offset=log.start_offset
         )
-        log.cleaned_to = cleaning.end
+        log.compaction.cleaned_to = cleaning.end
         writer.log = log
         assert log.end_offset == end
         assert known(log) == entries
         assert committed(log) == after
-        log.flush(writer.now)
+        flush_now(log, writer.now)
         now = TimestampMs(now + random.choice([0, 100, 2 * DAY]))
 
 
@@ -95,7 +97,7 @@ def test_what_is_superseded_is_gone() -> None:
     assert cleaning.dropped_records > 100
     assert len(log.segments) == 2, "small segments become one"
     assert all(batch.base_offset >= 0 for batch in batches_of(log))
-    assert log.cleaned_to == Offset(log.segments[-1].base_offset)
+    assert log.compaction.cleaned_to == Offset(log.segments[-1].base_offset)
 
 
 def test_the_map_is_given_back_in_the_thread_that_cleans_the_last_group() -> None:
@@ -104,7 +106,7 @@ def test_the_map_is_given_back_in_the_thread_that_cleans_the_last_group() -> Non
     writer = Writer(log, Random(1), keys=3, transactional=0)
     writer.write(200)
     log.roll(writer.now)
-    log.flush(writer.now)
+    flush_now(log, writer.now)
     cleaning, _ = begin(log, writer.now)
     assert not cleaning.is_mapped
     cleaning.build_map(lambda _: None)
@@ -132,7 +134,7 @@ def filled(seed: int) -> tuple[SimDisk, Log, Writer]:
         compact(log, writer.now)
         writer.write(60)
     log.roll(writer.now)
-    log.flush(writer.now)
+    flush_now(log, writer.now)
     return disk, log, writer
 
 
@@ -166,7 +168,7 @@ def test_a_stop_at_any_call_leaves_the_log_as_it_was_or_compacted(seed: int) -> 
     disk.fail_call(-1)
     left = disk.kill() if random.random() < 0.3 else disk.crash(random)
     again = check_reopened(left, log, before, upto)
-    again.flush(writer.now)
+    flush_now(again, writer.now)
     cleaning = compact(again, writer.now)
     check_same(before, committed(again), cleaning.end)
 
@@ -182,22 +184,22 @@ def test_a_call_that_fails_leaves_a_log_that_goes_on(seed: int) -> None:
     try:
         compact(log, writer.now)
     except DiskFailed:
-        if log.cleaning is not None:
-            log.drop_cleaned(log.cleaning)
-            log.cleaning = None
+        if log.compaction.cleaning is not None:
+            drop_cleaned(log, log.compaction.cleaning)
+            log.compaction.cleaning = None
     disk.fail_call(-1)
     assert disk.calls > calls
     now = TimestampMs(writer.now + 10 * DAY)
-    log.reap(now)
+    log.reaper.reap(now)
     check_same(before, committed(log), log.segments[-1].base_offset)
     writer.log = log
     writer.write(20)
     log.roll(writer.now)
     before = committed(log)
     compact(log, now)
-    log.reap(now)
-    check_same(before, committed(log), log.cleaned_to)
-    check_reopened(disk.kill(), log, before, log.cleaned_to)
+    log.reaper.reap(now)
+    check_same(before, committed(log), log.compaction.cleaned_to)
+    check_reopened(disk.kill(), log, before, log.compaction.cleaned_to)
 
 
 def test_a_segment_between_two_that_are_swapped_is_not_taken_for_their_source() -> None:
@@ -209,7 +211,7 @@ def test_a_segment_between_two_that_are_swapped_is_not_taken_for_their_source() 
             raw = encode_batch([(key, bytes(900), (), T0)])
             log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T0)
         log.roll(T0)
-    log.flush(T0)
+    flush_now(log, T0)
     before = committed(log)
     cleaning, _ = begin(log, T0)
     cleaning.build_map(lambda _: None)
@@ -218,6 +220,6 @@ def test_a_segment_between_two_that_are_swapped_is_not_taken_for_their_source() 
         group = cleaning.clean(lambda _: None)
         changed.append(bool(group.segments))
         if group.segments:
-            assert log.swap_in([one.segment for one in group.sources], group.segments, T0)
+            assert swap_in(log, [one.segment for one in group.sources], group.segments, T0)
     assert changed == [True, False, True]
     check_reopened(disk.kill(), log, before, log.end_offset)

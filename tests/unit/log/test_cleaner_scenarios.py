@@ -12,7 +12,11 @@ from odradek.log import cleaned_segments
 from odradek.log.cleanable import cleanable, must_roll
 from odradek.log.cleaner import Uncleanable
 from odradek.log.config import LogConfig
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
+from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
@@ -71,7 +75,7 @@ def values(log: Log) -> dict[str, str]:
 
 def reopened(disk: SimDisk, log: Log) -> Log:
     again = Log.open(disk.kill(), DIRECTORY, log.config, T0, recovery_point=log.recovery_point)
-    again.cleaned_to = log.cleaned_to
+    again.compaction.cleaned_to = log.compaction.cleaned_to
     return again
 
 
@@ -98,7 +102,7 @@ def test_s1_the_map_fills_inside_a_segment_of_aborted_transactions() -> None:
         cleaning = compact(log, T0, memory_bytes=64 * 24)  # Fewer keys than there are.
         assert values(log) == expected
         assert cleaning.end > 0
-    assert log.cleaned_to == log.segments[-1].base_offset
+    assert log.compaction.cleaned_to == log.segments[-1].base_offset
     assert len(committed(log)) == 80
 
 
@@ -218,7 +222,7 @@ def test_s6_whatever_does_not_fit_the_cleaner_goes_on(codec: Codec) -> None:
     expected = values(log)
     log.config = LogConfig(cleanup_compact=True, cleanup_delete=False, max_message_bytes=100, segment_bytes=1_000)
     passes = 0
-    while log.cleaned_to < log.segments[-1].base_offset:
+    while log.compaction.cleaned_to < log.segments[-1].base_offset:
         compact(log, T0, memory_bytes=64 * 24, io_bytes=100)
         passes += 1
     assert passes > 3
@@ -233,7 +237,7 @@ def test_s6_a_map_of_hardly_a_key_still_goes_on() -> None:
     put(log, {f"k{number}": "second" for number in range(200)})
     log.roll(T0)
     ends = []
-    while log.cleaned_to < 400:
+    while log.compaction.cleaned_to < 400:
         ends.append(compact(log, T0, memory_bytes=1).end)
     assert ends == sorted(set(ends))
     assert ends[0] < 200, "inside the first batch"
@@ -249,17 +253,17 @@ def test_s7_the_checkpoint_is_anywhere(cleaned_to: int) -> None:
         put(log, {f"k{number % 5}": str(number)})
         if number % 7 == 6:
             log.roll(T0)
-    log.advance_start(Offset(8))
-    log.delete_below_start(T0)
-    log.cleaned_to = Offset(cleaned_to)
+    advance_start(log, Offset(8))
+    delete_below_start(log, T0)
+    log.compaction.cleaned_to = Offset(cleaned_to)
     expected = values(log)
     compact(log, T0)
-    assert log.cleaned_to == log.segments[-1].base_offset == 28 or cleaned_to == 30
+    assert log.compaction.cleaned_to == log.segments[-1].base_offset == 28 or cleaned_to == 30
     assert values(log) == expected
     log.roll(T0)
     compact(log, T0)
     assert values(log) == expected
-    assert log.cleaned_to == 30 == log.end_offset
+    assert log.compaction.cleaned_to == 30 == log.end_offset
     assert values(reopened(disk, log)).items() >= expected.items()
 
 
@@ -269,8 +273,8 @@ def test_s7_of_a_truncated_log_nothing_is_skipped() -> None:
         put(log, {f"k{number % 5}": str(number)})
     log.roll(T0)
     compact(log, T0)
-    log.truncate_to(Offset(27), T0)
-    assert log.cleaned_to == 27
+    truncate_to(log, Offset(27), T0)
+    assert log.compaction.cleaned_to == 27
     for number in range(27, 40):
         put(log, {f"k{number % 5}": f"again {number}"})
     log.roll(T0)
@@ -286,7 +290,7 @@ def several(disk: SimDisk) -> Log:
         put(log, {f"k{number % 3}": str(number)})
     end(log, 1, commit=False)
     log.roll(T0)
-    log.flush()
+    flush_now(log)
     return log
 
 
@@ -324,7 +328,7 @@ def test_s10_a_quiet_topic_rolls_for_the_cleaner() -> None:
     assert not must_roll(log, TimestampMs(T0 + 1_000))
     assert must_roll(log, TimestampMs(T0 + 1_001))
     log.roll(T0)
-    log.flush()
+    flush_now(log)
     assert cleanable(log, TimestampMs(T0 + 1_001), log.end_offset).is_overdue
     assert not cleanable(log, TimestampMs(T0 + 1_000), log.end_offset).is_overdue
     _, log = new_log(max_compaction_lag_ms=INT64_MAX, segment_ms=1)
@@ -407,9 +411,9 @@ def test_lookups_by_time_are_right_after_compaction() -> None:
     for one in (log, reopened(disk, log), without_indexes(disk, log)):
         for wanted in range(T0 - 5, T0 + 1_000, 7):
             expected = next(((kept.timestamp, kept.offset) for kept in seen if kept.timestamp >= wanted), None)
-            found = one.lookup_timestamp(TimestampMs(wanted))
+            found = lookup_timestamp(one, TimestampMs(wanted))
             assert (found and (found.timestamp, found.offset)) == expected
-        greatest = one.lookup_timestamp(None)
+        greatest = lookup_timestamp(one, None)
         assert greatest is not None
         assert greatest.offset == 99
 

@@ -12,11 +12,15 @@ from simdisk import SimDisk, Stopped
 
 from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.log.checkpoints import read_offsets
+from odradek.log.compaction import may_be_cleaned
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now, is_flushed
 from odradek.log.log import Log
 from odradek.log.names import RECOVERY_POINTS
+from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.truncation import truncate_fully, truncate_to
 from support.invariants import check
 from support.logs import T0, put, stored
 
@@ -35,7 +39,7 @@ def made(disk: SimDisk) -> LogDirectory:
     log = directory.create(NAME, None, CONFIG, T0)
     for number in range(12):
         put(log, b"%d" % number)
-    log.flush()
+    flush_now(log)
     assert len(log.segments) > 3
     directory.checkpoint_now()
     return directory
@@ -55,7 +59,7 @@ def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bo
         directory = made(disk)
         log = directory.logs[NAME]
         put(log, b"in the open segment")
-        log.flush()
+        flush_now(log)
         disk.fail_call(call)
         try:
             log.roll(T0)
@@ -65,7 +69,7 @@ def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bo
             is_through = True
         disk.fail_call(-1)
         put(log, b"behind it")
-        log.flush()
+        flush_now(log)
         directory.checkpoint_now()
         for again in power_failures(disk):
             assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
@@ -80,7 +84,7 @@ def test_what_follows_a_start_over_that_was_stopped_half_way_is_checked() -> Non
         log = made(disk).logs[NAME]
         disk.stop_at(call)
         try:
-            log.truncate_fully(Offset(40), T0)
+            truncate_fully(log, Offset(40), T0)
         except Stopped:
             is_through = False
         else:
@@ -105,10 +109,10 @@ def test_a_cut_whose_sync_fails_is_not_forgotten() -> None:
     put(log, b"a")
     put(log, b"b")
     disk.fails_to_sync = True
-    log.truncate_to(Offset(log.end_offset - 1), T0)
+    truncate_to(log, Offset(log.end_offset - 1), T0)
     disk.fails_to_sync = False
     assert log.recovery_point < log.end_offset
-    for operation in (log.flush, log.settle, lambda: put(log, b"c"), lambda: log.close(T0)):
+    for operation in (lambda: flush_now(log), log.settle, lambda: put(log, b"c"), lambda: log.close(T0)):
         with pytest.raises(DiskFailed, match="a sync failed before"):
             operation()
 
@@ -120,14 +124,14 @@ def test_a_cut_for_which_no_file_could_be_opened_is_made_again() -> None:
         put(log, b"a")
         disk.fail_call(call, errno.EMFILE)
         try:
-            log.truncate_to(Offset(log.end_offset - 1), T0)
+            truncate_to(log, Offset(log.end_offset - 1), T0)
         except DiskFailed:
             continue
         is_through = disk.is_failing
         disk.fail_call(-1)
         put(log, b"b")
-        log.flush()
-        assert log.is_flushed
+        flush_now(log)
+        assert is_flushed(log)
         if is_through:
             return
 
@@ -169,7 +173,7 @@ def test_no_checkpoint_of_a_deleted_log_counts_for_the_next_of_its_name() -> Non
         disk.fail_call(-1)
         log = directory.create(NAME, None, CONFIG, T0)
         put(log, b"of the new log")
-        log.flush()
+        flush_now(log)
         for again in power_failures(disk):
             assert again.recovery_point <= log.end_offset
             assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
@@ -183,14 +187,14 @@ def test_no_pass_begins_while_segments_that_retention_took_may_come_back() -> No
     disk = SimDisk()
     directory = made(disk)
     log = directory.logs[NAME]
-    assert log.may_be_cleaned
-    log.advance_start(Offset(6))
-    assert log.delete_below_start(T0)
-    assert not log.may_be_cleaned
+    assert may_be_cleaned(log)
+    advance_start(log, Offset(6))
+    assert delete_below_start(log, T0)
+    assert not may_be_cleaned(log)
     with suppress(DiskFailed):
         disk.fail_call(0)
         directory.reaper.reap(T0)
-    assert not log.may_be_cleaned, "the disk has refused it"
+    assert not may_be_cleaned(log), "the disk has refused it"
     for number in range(1, 3):
         directory.reaper.reap(TimestampMs(T0 + number * 10_000))
-    assert log.may_be_cleaned
+    assert may_be_cleaned(log)

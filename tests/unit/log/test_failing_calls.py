@@ -23,8 +23,11 @@ from odradek.base.uuids import Uuid
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.log.names import parse_segment_file
+from odradek.log.retention import advance_start, delete_old_segments
+from odradek.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.records import decode
@@ -76,7 +79,7 @@ def made() -> World:
         log = directory.create(name, ID, CONFIG, T0)
         for number in range(RECORDS):
             append(log, b"%s %d" % (name.topic.encode(), number), epoch=number // 10)
-        log.flush()
+        flush_now(log)
     assert len(log.segments) > 3
     directory.checkpoint_now()
     for path in ("", "/data"):
@@ -113,19 +116,19 @@ def append_and_roll(world: World) -> None:
 
 
 def retain(world: World) -> None:
-    world.log.delete_old_segments(T0, world.log.end_offset)
+    delete_old_segments(world.log, T0, world.log.end_offset)
     reap(world, T0)
 
 
 def retain_everything(world: World) -> None:
     world.log.config = LogConfig(segment_bytes=450, retention_ms=0, file_delete_delay_ms=1000)
-    world.log.delete_old_segments(LATER, world.log.end_offset)
+    delete_old_segments(world.log, LATER, world.log.end_offset)
     reap(world, T0)
 
 
 def move_the_start(world: World) -> None:
-    world.log.advance_start(Offset(RECORDS // 2))
-    world.log.delete_old_segments(T0, world.log.end_offset)
+    advance_start(world.log, Offset(RECORDS // 2))
+    delete_old_segments(world.log, T0, world.log.end_offset)
     reap(world, T0)
 
 
@@ -134,27 +137,27 @@ def write_anew_and_cut_off(world: World) -> None:
     world.log.roll(T0)
     start = world.log.end_offset
     append(world.log, b"all there is")
-    world.log.advance_start(start)
-    world.log.delete_old_segments(T0, world.log.end_offset)
+    advance_start(world.log, start)
+    delete_old_segments(world.log, T0, world.log.end_offset)
     reap(world, T0)
 
 
 def truncate(world: World) -> None:
-    world.log.truncate_to(Offset(RECORDS // 2), T0)
+    truncate_to(world.log, Offset(RECORDS // 2), T0)
 
 
 def truncate_in_the_last_segment(world: World) -> None:
-    world.log.truncate_to(Offset(RECORDS - 1), T0)
+    truncate_to(world.log, Offset(RECORDS - 1), T0)
 
 
 def start_over(world: World) -> None:
-    world.log.truncate_fully(Offset(RECORDS + 5), T0)
+    truncate_fully(world.log, Offset(RECORDS + 5), T0)
 
 
 def start_over_where_it_began(world: World) -> None:
     """With names that retention still has to rename."""
-    world.log.delete_old_segments(T0, world.log.end_offset)
-    world.log.truncate_fully(Offset(0), T0)
+    delete_old_segments(world.log, T0, world.log.end_offset)
+    truncate_fully(world.log, Offset(0), T0)
 
 
 def make(world: World) -> None:
@@ -177,7 +180,7 @@ def delete_and_make_again(world: World) -> None:
 
 
 def delete_while_retaining(world: World) -> None:
-    world.log.delete_old_segments(T0, world.log.end_offset)
+    delete_old_segments(world.log, T0, world.log.end_offset)
     world.directory.delete(T, T0)
     reap(world, T0)
 
@@ -188,7 +191,7 @@ def set_aside(world: World) -> None:
 
 def checkpoint(world: World) -> None:
     append(world.log, b"x")
-    world.log.flush()
+    flush_now(world.log)
     work = world.directory.begin_checkpoint({T: Offset(3)})
     assert work is not None
     work.run()
@@ -321,7 +324,7 @@ def go_on(world: World, after: dict[TopicPartition, Records]) -> None:
         for number in range(6):
             append(log, b"y" * 100 + b"%d" % number, epoch=9)
         assert {**after[name], **contents(log)} == contents(log)
-        log.flush()
+        flush_now(log)
     world.directory.checkpoint_now()  # With it the names in the directory are safe.
 
 

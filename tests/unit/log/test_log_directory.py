@@ -15,7 +15,10 @@ from odradek.base.uuids import Uuid
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DirectoryInUse, DiskFailed, RealDisk, read_file
+from odradek.log.durability import begin_flush, flush_now
 from odradek.log.meta_properties import WrongDirectory
+from odradek.log.retention import advance_start
+from odradek.log.truncation import truncate_to
 from support.logs import T0, put, stored
 
 PATH = "/data"
@@ -85,7 +88,7 @@ def test_one_bad_partition_does_not_keep_the_others() -> None:
     directory = open_directory(disk)
     for topic in ("bad", "good"):
         put(directory.create(at(topic), TOPIC_ID, CONFIG, T0), b"x", b"y")
-        directory.logs[at(topic)].advance_start(Offset(1))
+        advance_start(directory.logs[at(topic)], Offset(1))
     directory.close(T0, {at("bad"): Offset(2), at("good"): Offset(2)})
     disk.open(f"{PATH}/bad-0/partition.metadata").write(0, b"version: 8")
     again = open_directory(disk)
@@ -177,13 +180,13 @@ def test_a_new_log_does_not_inherit_the_offsets_of_its_name() -> None:
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
     for _ in range(10):
         put(log, b"x" * 50)
-    log.advance_start(Offset(9))
-    log.flush()
+    advance_start(log, Offset(9))
+    flush_now(log)
     directory.checkpoint_now()
     directory.delete(at("t"), T0)
     log = directory.create(at("t"), OTHER_ID, CONFIG, T0)
     put(log, b"new")
-    log.flush()
+    flush_now(log)
     disk.sync_directory("")
     again = open_directory(disk.crash(Random(1)))
     assert stored(again.logs[at("t")]) == [(0, 0)]
@@ -242,10 +245,10 @@ def test_a_truncation_is_checkpointed_before_and_outruns_a_waiting_checkpoint() 
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
     for _ in range(4):
         put(log, b"x")
-    log.flush()
+    flush_now(log)
     waiting = directory.begin_checkpoint()
     assert waiting is not None
-    log.truncate_to(Offset(1), T0)
+    truncate_to(log, Offset(1), T0)
     waiting.run()
     assert text(disk, "recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
 
@@ -255,7 +258,7 @@ def test_a_failed_sync_leaves_no_marker() -> None:
     directory = open_directory(disk)
     log = directory.create(at("t"), TOPIC_ID, CONFIG, T0)
     put(log, b"x")
-    flush = log.begin_flush()
+    flush = begin_flush(log)
     disk.fails_to_sync = True
     with pytest.raises(DiskFailed):
         flush.run()
@@ -360,7 +363,7 @@ def test_what_was_flushed_survives_a_power_failure(seed: int) -> None:
         log = directory.create(at("t", number), TOPIC_ID, CONFIG, T0)
         for record in range(number * 4 + 1):
             put(log, b"x" * 50, epoch=record // 2)
-        log.flush()
+        flush_now(log)
         flushed[at("t", number)] = stored(log), log.epochs.entries
         put(log, b"may go", epoch=9)
     directory.create(at("may", 1), OTHER_ID, CONFIG, T0)
@@ -378,7 +381,7 @@ def test_a_directory_that_was_made_stays(seed: int) -> None:
     disk = SimDisk()
     log = open_directory(disk).create(at("t"), TOPIC_ID, CONFIG, T0)
     put(log, b"x")
-    log.flush(T0)
+    flush_now(log, T0)
     assert stored(open_directory(disk.crash(Random(seed))).logs[at("t")]) == [(0, 0)]
 
 

@@ -12,7 +12,11 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.durability import begin_flush, end_flush, flush_now, needs_flush, synced_to
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
+from odradek.log.retention import advance_start, delete_old_segments
+from odradek.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
@@ -41,42 +45,42 @@ def later(milliseconds: int) -> TimestampMs:
 def test_a_flush_covers_what_was_there_when_it_began() -> None:
     log = new_log()
     put(log, b"a")
-    flush = log.begin_flush()
+    flush = begin_flush(log)
     put(log, b"b")
     flush.run()
-    log.flushed(flush, later(5))
+    end_flush(log, flush, later(5))
     assert (log.recovery_point, log.end_offset, log.last_flush_ms) == (1, 2, T0 + 5)
-    log.flush()
+    flush_now(log)
     assert log.recovery_point == 2
-    assert log.begin_flush().is_empty
+    assert begin_flush(log).is_empty
 
 
 def test_a_rolled_segment_stays_to_be_flushed() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
-    early = log.begin_flush()
+    early = begin_flush(log)
     put(log, b"b")
     log.roll(T0)
-    assert log.needs_flush(T0)
+    assert needs_flush(log, T0)
     early.run()
-    log.flushed(early)
+    end_flush(log, early)
     assert log.recovery_point == 1
-    assert log.needs_flush(T0), "the first segment has a batch that is not safe"
-    log.flush()
+    assert needs_flush(log, T0), "the first segment has a batch that is not safe"
+    flush_now(log)
     assert log.recovery_point == 2
-    assert not log.needs_flush(T0)
+    assert not needs_flush(log, T0)
 
 
 def test_a_segment_that_is_rolled_when_all_is_synced_has_indexes_to_be_flushed() -> None:
     log = new_log()
     put(log, b"a")
-    log.flush()
-    assert log.synced_to == 1 and not log.needs_flush(T0)
+    flush_now(log)
+    assert synced_to(log) == 1 and not needs_flush(log, T0)
     log.roll(T0)
-    assert log.synced_to == 0 and log.needs_flush(T0)
-    log.flush()
-    assert log.synced_to == 1 and not log.needs_flush(T0)
+    assert synced_to(log) == 0 and needs_flush(log, T0)
+    flush_now(log)
+    assert synced_to(log) == 1 and not needs_flush(log, T0)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -89,14 +93,14 @@ def test_a_segment_that_is_sealed_during_a_flush_is_synced_by_the_next(seed: int
     raw = encode_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=0, is_transactional=True)
     log.append(Batch.checked(memoryview(raw)), LeaderEpoch(0), T0)
     log.append(end_marker_batch(EndMarker(False, 0), producer, epoch, T0), LeaderEpoch(0), T0)
-    early = log.begin_flush()
+    early = begin_flush(log)
     log.roll(T0)
     early.run()
-    log.flushed(early)
+    end_flush(log, early)
     assert log.recovery_point == 2
     put(log, b"committed")
-    assert log.needs_flush(T0)
-    log.flush()
+    assert needs_flush(log, T0)
+    flush_now(log)
     of_the_first = [name for name in disk.folders["/d/t-0"].live if name.startswith("0" * 20)]
     assert len(of_the_first) == 4, "records and three indexes"
     paths = [f"/d/t-0/{name}" for name in (*of_the_first, f"{2:020}.snapshot")]
@@ -116,14 +120,14 @@ def test_a_segment_that_is_cut_and_sealed_again_during_a_flush_is_synced_by_the_
     put(log, b"b")
     log.roll(T0)
     put(log, b"c")
-    early = log.begin_flush()
+    early = begin_flush(log)
     early.run()
-    log.truncate_to(Offset(1), T0)
+    truncate_to(log, Offset(1), T0)
     put(log, b"other", epoch=1)
     log.roll(T0)
-    log.flushed(early)
+    end_flush(log, early)
     assert log.recovery_point == 1
-    log.flush()
+    flush_now(log)
     assert log.recovery_point == 2
     again = Log.open(disk.crash(Random(seed)), "/d/t-0", LogConfig(), T0, recovery_point=log.recovery_point)
     assert stored(again) == [(0, 0), (1, 1)]
@@ -132,35 +136,35 @@ def test_a_segment_that_is_cut_and_sealed_again_during_a_flush_is_synced_by_the_
 def test_flushes_may_end_in_any_order() -> None:
     log = new_log()
     put(log, b"a")
-    first = log.begin_flush()
+    first = begin_flush(log)
     put(log, b"b")
-    second = log.begin_flush()
+    second = begin_flush(log)
     second.run()
-    log.flushed(second)
+    end_flush(log, second)
     first.run()
-    log.flushed(first)
+    end_flush(log, first)
     assert log.recovery_point == 2
 
 
 def test_needs_flush_by_messages_and_time() -> None:
     log = new_log(LogConfig(flush_messages=3, flush_ms=1000))
-    assert not log.needs_flush(later(99_999))
+    assert not needs_flush(log, later(99_999))
     put(log, b"a", b"b")
-    assert not log.needs_flush(later(999))
-    assert log.needs_flush(later(1000))
+    assert not needs_flush(log, later(999))
+    assert needs_flush(log, later(1000))
     put(log, b"c")
-    assert log.needs_flush(T0)
+    assert needs_flush(log, T0)
 
 
 def test_a_truncation_takes_back_what_a_flush_promised() -> None:
     log = new_log()
     put(log, b"a")
     put(log, b"b")
-    flush = log.begin_flush()
-    log.truncate_to(Offset(1), T0)
+    flush = begin_flush(log)
+    truncate_to(log, Offset(1), T0)
     put(log, b"other", epoch=1)
     flush.run()
-    log.flushed(flush)
+    end_flush(log, flush)
     assert (log.recovery_point, log.end_offset) == (1, 2)
 
 
@@ -168,7 +172,7 @@ def test_a_failed_sync_is_not_forgotten() -> None:
     disk = SimDisk()
     log = new_log(disk=disk)
     put(log, b"a")
-    flush = log.begin_flush()
+    flush = begin_flush(log)
     disk.fails_to_sync = True
     with pytest.raises(DiskFailed):
         flush.run()
@@ -182,12 +186,12 @@ def test_a_flush_of_a_deleted_segment_is_no_failure() -> None:
     log = new_log(disk=disk)
     put(log, b"a")
     log.roll(T0)
-    flush = log.begin_flush()
-    log.advance_start(Offset(1))
-    log.delete_old_segments(T0, Offset(1))
-    log.reap(later(DELAY))
+    flush = begin_flush(log)
+    advance_start(log, Offset(1))
+    delete_old_segments(log, T0, Offset(1))
+    log.reaper.reap(later(DELAY))
     flush.run()
-    log.flushed(flush)
+    end_flush(log, flush)
     assert log.recovery_point == 1
 
 
@@ -198,8 +202,8 @@ def test_truncation_is_to_a_batch_border() -> None:
     log = new_log()
     put(log, b"a")
     put(log, b"b", b"c", b"d")
-    assert not log.truncate_to(Offset(4), T0)
-    assert log.truncate_to(Offset(3), T0)
+    assert not truncate_to(log, Offset(4), T0)
+    assert truncate_to(log, Offset(3), T0)
     assert (stored(log), log.end_offset) == ([(0, 0)], 1)
     put(log, b"e", epoch=1)
     assert stored(log) == [(0, 0), (1, 1)]
@@ -213,9 +217,9 @@ def test_truncation_takes_whole_segments_and_indexes_along() -> None:
         put(log, b"x" * 20, at=T0 + number)
     bases = [segment.base_offset for segment in log.segments]
     assert len(bases) > 3
-    log.truncate_to(Offset(8), T0)
+    truncate_to(log, Offset(8), T0)
     assert stored(log) == [(n, n) for n in range(8)]
-    assert log.lookup_timestamp(None) == (T0 + 7, 7, 0)
+    assert lookup_timestamp(log, None) == (T0 + 7, 7, 0)
     assert log.segments[-1].offsets.last() == (2, log.segments[-1].size // 3 * 2)
     snapshots = {int(entry.name[:20]) for entry in disk.entries("/d/t-0") if entry.name.endswith(".snapshot")}
     assert snapshots == {base for base in bases[1:] if base <= 8} != set(bases[1:])
@@ -225,10 +229,10 @@ def test_truncation_takes_whole_segments_and_indexes_along() -> None:
 
 def test_truncation_before_the_first_segment_starts_over() -> None:
     log = new_log()
-    log.truncate_fully(Offset(100), T0)
+    truncate_fully(log, Offset(100), T0)
     put(log, b"a", epoch=3)
     assert stored(log) == [(100, 100)]
-    log.truncate_to(Offset(50), T0)
+    truncate_to(log, Offset(50), T0)
     assert (bases(log), log.start_offset, log.end_offset, log.epochs.entries) == ([50], 50, 50, [])
     put(log, b"b", epoch=4)
     assert stored(log) == [(50, 50)]
@@ -238,14 +242,14 @@ def test_a_lowered_recovery_point_is_told_before_anything_is_cut() -> None:
     log = new_log()
     for _ in range(3):
         put(log, b"a", b"b")
-    log.flush()
+    flush_now(log)
     told: list[tuple[int, int]] = []
-    log.on_recovery_point_lowered(lambda offset: told.append((offset, log.segments[-1].size)))
+    log.on_recovery_point_lowered = lambda offset: told.append((offset, log.segments[-1].size))
     size = log.size
-    log.truncate_to(Offset(3), T0)
+    truncate_to(log, Offset(3), T0)
     assert told == [(2, size)]
     put(log, b"c", epoch=1)
-    log.truncate_to(Offset(2), T0)
+    truncate_to(log, Offset(2), T0)
     assert told == [(2, size)], "not below the recovery point"
 
 
@@ -257,7 +261,7 @@ def test_retention_by_size_keeps_at_least_the_limit() -> None:
     for _ in range(8):
         put(log, b"x" * 50)
     size = log.size // 8
-    assert log.delete_old_segments(T0, log.end_offset) > 0
+    assert delete_old_segments(log, T0, log.end_offset) > 0
     assert 500 <= log.size < 500 + 2 * size
     assert log.start_offset == bases(log)[0] > 0
 
@@ -267,12 +271,12 @@ def test_retention_by_age_takes_even_the_open_segment() -> None:
     put(log, b"a", at=T0)
     log.roll(T0)
     put(log, b"b", at=T0 + 500)
-    assert log.delete_old_segments(later(1000), Offset(2)) == 0
-    assert log.delete_old_segments(later(1001), Offset(2)) == 1
+    assert delete_old_segments(log, later(1000), Offset(2)) == 0
+    assert delete_old_segments(log, later(1001), Offset(2)) == 1
     assert bases(log) == [1]
-    assert log.delete_old_segments(later(1501), Offset(2)) == 1
+    assert delete_old_segments(log, later(1501), Offset(2)) == 1
     assert (bases(log), log.start_offset, log.end_offset, log.size) == ([2], 2, 2, 0)
-    assert log.delete_old_segments(later(99_999_999), Offset(2)) == 0
+    assert delete_old_segments(log, later(99_999_999), Offset(2)) == 0
     put(log, b"c")
     assert stored(log) == [(2, 2)]
 
@@ -282,8 +286,8 @@ def test_age_without_timestamps_is_the_files() -> None:
     disk.now_ms = T0
     log = new_log(LogConfig(retention_ms=1000), disk)
     put(log, b"a", at=-1)
-    assert log.delete_old_segments(later(1000), Offset(1)) == 0
-    assert log.delete_old_segments(later(1001), Offset(1)) == 1
+    assert delete_old_segments(log, later(1000), Offset(1)) == 0
+    assert delete_old_segments(log, later(1001), Offset(1)) == 1
 
 
 def test_nothing_goes_that_is_not_committed() -> None:
@@ -291,7 +295,7 @@ def test_nothing_goes_that_is_not_committed() -> None:
     for _ in range(3):
         put(log, b"a")
         log.roll(T0)
-    assert log.delete_old_segments(later(10), Offset(1)) == 1
+    assert delete_old_segments(log, later(10), Offset(1)) == 1
     assert log.start_offset == 1
 
 
@@ -300,9 +304,9 @@ def test_a_compacted_log_is_shortened_only_by_its_start() -> None:
     for _ in range(3):
         put(log, b"a")
         log.roll(T0)
-    assert log.delete_old_segments(later(10), Offset(3)) == 0
-    assert log.advance_start(Offset(2))
-    assert log.delete_old_segments(later(10), Offset(3)) == 2
+    assert delete_old_segments(log, later(10), Offset(3)) == 0
+    assert advance_start(log, Offset(2))
+    assert delete_old_segments(log, later(10), Offset(3)) == 2
     assert bases(log) == [2, 3]
 
 
@@ -310,14 +314,14 @@ def test_delete_records_moves_the_start() -> None:
     log = new_log()
     put(log, b"a", b"b", b"c")
     put(log, b"d", epoch=2)
-    assert log.advance_start(Offset(2))
-    assert not log.advance_start(Offset(1))
+    assert advance_start(log, Offset(2))
+    assert not advance_start(log, Offset(1))
     assert log.epochs.entries == [(0, 2), (2, 3)]
     with pytest.raises(Refused):
         log.read(Offset(1), 100, Offset(4))
     assert stored(log) == [(0, 2), (3, 3)], "the batch that has the start comes whole"
     with pytest.raises(Refused) as refused:
-        log.advance_start(Offset(5))
+        advance_start(log, Offset(5))
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -326,15 +330,15 @@ def test_deleted_files_wait_and_readers_finish(tmp_path: Path) -> None:
     put(log, b"kept by its reader")
     piece = log.read(Offset(0), 1000, Offset(1))
     log.roll(T0)
-    log.advance_start(Offset(1))
-    assert log.delete_old_segments(T0, Offset(1)) == 1
-    assert log.reap(T0) == 0
+    advance_start(log, Offset(1))
+    assert delete_old_segments(log, T0, Offset(1)) == 1
+    assert log.reaper.reap(T0) == 0
     assert (tmp_path / "00000000000000000000.log.deleted").exists()
-    assert log.reap(later(DELAY - 1)) == 0
-    assert log.reap(later(DELAY)) == 3
+    assert log.reaper.reap(later(DELAY - 1)) == 0
+    assert log.reaper.reap(later(DELAY)) == 3
     assert {path.suffix for path in tmp_path.glob("0*")} == {".log", ".index", ".timeindex", ".snapshot"}
     assert b"kept by its reader" in piece.read()
-    assert log.reap(later(DELAY * 2)) == 0
+    assert log.reaper.reap(later(DELAY * 2)) == 0
 
 
 def test_size_is_that_of_all_batches() -> None:
@@ -364,10 +368,10 @@ def test_segments_go_from_the_outside_in(cut: str, expected: list[int], monkeypa
 
     monkeypatch.setattr(disk, "rename", watched)
     if cut == "start":
-        log.advance_start(Offset(3))
-        log.delete_old_segments(T0, Offset(5))
-        log.reap(T0)
+        advance_start(log, Offset(3))
+        delete_old_segments(log, T0, Offset(5))
+        log.reaper.reap(T0)
     else:
-        log.truncate_to(Offset(1), T0)
+        truncate_to(log, Offset(1), T0)
     logs = [int(path[-24:-4]) for path in renamed if path.endswith(".log")]
     assert logs == expected if cut == "start" else logs == [5, *expected]

@@ -15,6 +15,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
 from odradek.log.snapshots import decode_snapshot
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.records import decode
@@ -128,7 +129,7 @@ def test_times(data: Path) -> None:
     for name, log in directory.logs.items():
         records = EXPECTED[name.topic]
         for wanted in {record.timestamp + delta for record in records for delta in (-1, 0, 1)}:
-            found = log.lookup_timestamp(TimestampMs(wanted))
+            found = lookup_timestamp(log, TimestampMs(wanted))
             if name.topic == "control":  # The markers have times too, and are not among the records.
                 assert found is not None
                 continue

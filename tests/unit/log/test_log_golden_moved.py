@@ -14,6 +14,7 @@ from odradek.log.disk import RealDisk
 from odradek.log.log import Log
 from odradek.log.names import RECOVERY_POINTS
 from odradek.log.producers import ProducerStateEntry
+from odradek.log.reached import lookup_timestamp
 from odradek.log.snapshots import decode_snapshot
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.records import decode
@@ -99,7 +100,7 @@ def test_times_are_found(tmp_path: Path, version: str) -> None:
         log, records = log_of(directory, topic), found.records[f"{topic}-0"]
         for wanted in {record[2] + delta for record in records for delta in (-1, 0, 1)}:
             first = next((record for record in records if record[2] >= wanted), None)
-            told = log.lookup_timestamp(TimestampMs(wanted))
+            told = lookup_timestamp(log, TimestampMs(wanted))
             assert (told[:2] if told else None) == ((first[2], first[0]) if first else None)
     directory.close(NOW)
 

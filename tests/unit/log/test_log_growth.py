@@ -10,8 +10,11 @@ from simdisk import SimDisk
 
 from odradek.base.units import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from odradek.log.config import LogConfig
+from odradek.log.durability import flush_now
 from odradek.log.log import SEALED_OPEN_MAX, Log
-from odradek.log.reached import UNKNOWN_MAX
+from odradek.log.reached import UNKNOWN_MAX, begin_search, lookup_timestamp, note_searched
+from odradek.log.retention import advance_start, delete_below_start
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from support.logs import T0, put
@@ -27,7 +30,7 @@ def log_of(segments: int) -> tuple[SimDisk, Log]:
     log = Log.open(disk, "/d/t-0", CONFIG, T0)
     while len(log.segments) < segments:
         put(log, b"some value", at=T0 + log.end_offset * 10)
-    log.flush(T0)
+    flush_now(log, T0)
     return disk, log
 
 
@@ -78,13 +81,13 @@ def test_a_lookup_by_time_costs_the_same_once_each_segment_was_looked_at() -> No
         log = reopened(disk, log, cleanly=True)
         times = [TimestampMs(T0 + offset * 10 - 5) for offset in range(1, log.end_offset, 7)]
         for time in times:
-            log.lookup_timestamp(time)
+            lookup_timestamp(log, time)
         for time in times:
-            search = log.search(time, Offset(0), log.end_offset)
+            search = begin_search(log, time, Offset(0), log.end_offset)
             assert search is not None and len(search.segments) == 1
-        greatest = log.search(None, Offset(0), log.end_offset)
+        greatest = begin_search(log, None, Offset(0), log.end_offset)
         assert greatest is not None and len(greatest.segments) <= 2
-        return max(calls_of(disk, lambda time=time: log.lookup_timestamp(time)) for time in times)
+        return max(calls_of(disk, lambda time=time: lookup_timestamp(log, time)) for time in times)
 
     assert worst(MANY) <= worst(FEW)
 
@@ -93,7 +96,7 @@ def test_a_lookup_looks_at_few_segments_of_which_nothing_is_known() -> None:
     disk, log = log_of(MANY)
     log = reopened(disk, log, cleanly=True)
     for time in (T0, TimestampMs(T0 + log.end_offset * 5), TimestampMs(T0 + log.end_offset * 20)):
-        search = log.search(time, Offset(0), log.end_offset)
+        search = begin_search(log, time, Offset(0), log.end_offset)
         assert search is not None and len(search.segments) <= UNKNOWN_MAX
 
 
@@ -104,20 +107,20 @@ def test_what_a_search_found_is_noted_of_what_it_was_found_in(change: str) -> No
     while log.segments[-1].size < log.segments[0].size:
         put(log, b"some value", at=T0 + log.end_offset * 10)
     log = reopened(disk, log, cleanly=True)
-    search = log.search(None, Offset(0), log.end_offset)
+    search = begin_search(log, None, Offset(0), log.end_offset)
     assert search is not None
     search.run()
     if change == "delete":
-        log.advance_start(log.segments[3].base_offset)
-        assert log.delete_below_start(T0) == 3
+        advance_start(log, log.segments[3].base_offset)
+        assert delete_below_start(log, T0) == 3
     elif change == "truncate":
-        log.truncate_to(log.segments[2].base_offset, T0)
+        truncate_to(log, log.segments[2].base_offset, T0)
         put(log, b"some value", at=T0 + 10_000_000)
     else:
         put(log, b"some value", at=T0 + 10_000_000)
-    log.note_searched(search)
+    note_searched(log, search)
     last = log.end_offset - 1
-    found = log.lookup_timestamp(TimestampMs(T0 + last * 10))
+    found = lookup_timestamp(log, TimestampMs(T0 + last * 10))
     assert found is not None and found.offset == last
 
 
@@ -131,7 +134,7 @@ def test_a_lookup_finds_the_first_in_time_whatever_is_known(seed: int) -> None:
         records = encode_batch([(None, b"some value", (), TimestampMs(times[-1]))])
         log.append(Batch.checked(memoryview(records)), LeaderEpoch(0), T0)
     log = reopened(disk, log, cleanly=draw.random() < 0.7)
-    log.advance_start(Offset(draw.randrange(len(times))))
+    advance_start(log, Offset(draw.randrange(len(times))))
     for _ in range(60):
         wanted = TimestampMs(T0 + draw.randrange(-10, 900))
         end = Offset(draw.randrange(log.start_offset, log.end_offset + 1))
@@ -145,9 +148,9 @@ def test_a_lookup_finds_the_first_in_time_whatever_is_known(seed: int) -> None:
 def searched(log: Log, timestamp: TimestampMs | None, end: Offset) -> int | None:
     """The offset that is found below `end`, with what searches found noted as a broker does."""
     start = Offset(0)
-    while (search := log.search(timestamp, start, end)) is not None:
+    while (search := begin_search(log, timestamp, start, end)) is not None:
         found = search.run()
-        log.note_searched(search)
+        note_searched(log, search)
         if found is None or hasattr(found, "offset"):
             return None if found is None else found.offset
         assert found.start > start, "each step gets on"

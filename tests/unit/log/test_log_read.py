@@ -14,6 +14,8 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
 from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
+from odradek.log.retention import advance_start
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
@@ -163,10 +165,10 @@ def test_the_first_record_at_or_after_a_time() -> None:
         for number in range(0, 800, 13):
             base = number + number // 2
             for wanted in (T0 + number * 10, T0 + number * 10 - 8):
-                found = state.lookup_timestamp(TimestampMs(wanted))
+                found = lookup_timestamp(state, TimestampMs(wanted))
                 assert found is not None
                 assert (found.timestamp, found.offset, found.leader_epoch) == (T0 + number * 10, base, 0)
-        assert state.lookup_timestamp(TimestampMs(T0 + 8000)) is None
+        assert lookup_timestamp(state, TimestampMs(T0 + 8000)) is None
 
 
 def test_times_need_not_ascend() -> None:
@@ -175,10 +177,10 @@ def test_times_need_not_ascend() -> None:
         put(log, b"x", at=T0 + at)
     times = {0: 0, 10: 0, 50: 0, 51: 2, 90: 2}
     for wanted, offset in times.items():
-        found = log.lookup_timestamp(TimestampMs(T0 + wanted))
+        found = lookup_timestamp(log, TimestampMs(T0 + wanted))
         assert found is not None
         assert found.offset == offset
-    newest = log.lookup_timestamp(None)
+    newest = lookup_timestamp(log, None)
     assert newest is not None
     assert newest[:2] == (T0 + 90, 2)
 
@@ -186,24 +188,24 @@ def test_times_need_not_ascend() -> None:
 def test_inside_a_batch() -> None:
     log = new_log()
     put(log, b"a", b"b", b"c", at=T0)
-    found = log.lookup_timestamp(TimestampMs(T0 + 1))
+    found = lookup_timestamp(log, TimestampMs(T0 + 1))
     assert found is not None
     assert found[:2] == (T0 + 1, 1)
-    newest = log.lookup_timestamp(None)
+    newest = lookup_timestamp(log, None)
     assert newest is not None
     assert newest[:2] == (T0 + 2, 2)
-    log.advance_start(Offset(2))
-    found = log.lookup_timestamp(TimestampMs(0))
+    advance_start(log, Offset(2))
+    found = lookup_timestamp(log, TimestampMs(0))
     assert found is not None
     assert found.offset == 2
 
 
 def test_no_records_no_times() -> None:
     log = new_log()
-    assert log.lookup_timestamp(None) is None
-    assert log.lookup_timestamp(TimestampMs(0)) is None
+    assert lookup_timestamp(log, None) is None
+    assert lookup_timestamp(log, TimestampMs(0)) is None
     put(log, b"a", at=-1)
-    assert log.lookup_timestamp(None) is None
+    assert lookup_timestamp(log, None) is None
 
 
 def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
@@ -215,7 +217,7 @@ def test_a_batch_that_can_not_be_decoded_is_refused() -> None:
     broken.stamp_create_time()
     log.append(Batch.trusted(broken.view), LeaderEpoch(0), T0)
     with pytest.raises(Refused) as refused:
-        log.lookup_timestamp(TimestampMs(0))
+        lookup_timestamp(log, TimestampMs(0))
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -225,15 +227,15 @@ def test_no_time_is_found_in_a_record_that_unpacks_to_more_than_it_may(codec: Co
     log = new_log()
     records: list[RecordIn] = [(None, bytes(size), (), TimestampMs(T0 + size)) for size in (10, 1_000)]
     log.append(Batch.checked(encode_batch(records, codec)), LeaderEpoch(0), T0)
-    before = log.lookup_timestamp(TimestampMs(T0 + 5))
+    before = lookup_timestamp(log, TimestampMs(T0 + 5))
     assert before is not None
     log.config = replace(CONFIG, max_decompressed_message_bytes=500)
     if codec is Codec.NONE:
-        assert log.lookup_timestamp(TimestampMs(T0 + 5)) == before
+        assert lookup_timestamp(log, TimestampMs(T0 + 5)) == before
         return
     for wanted in (TimestampMs(T0 + 5), None):
         with pytest.raises(Refused, match="a record unpacks to more than") as refused:
-            log.lookup_timestamp(wanted)
+            lookup_timestamp(log, wanted)
         assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -293,5 +295,5 @@ def test_who_walks_into_a_damage_finds_it() -> None:
 def test_a_search_finds_a_wrong_checksum() -> None:
     _, log, position = damaged(header=False)
     with pytest.raises(LogDamaged) as found:
-        log.lookup_timestamp(TimestampMs(T0 + 20))
+        lookup_timestamp(log, TimestampMs(T0 + 20))
     assert found.value.position == position

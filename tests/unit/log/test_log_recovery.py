@@ -17,7 +17,9 @@ from odradek.base.uuids import from_text
 from odradek.log.checkpoints import BadCheckpoint, read_epochs, write_topic_id
 from odradek.log.config import LogConfig
 from odradek.log.disk import RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
+from odradek.log.reached import lookup_timestamp
 from support.logs import T0, put, stored
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -197,7 +199,7 @@ def test_holes_of_a_compacted_log_are_its_right(by: str) -> None:
 def test_only_what_was_not_synced_is_checked() -> None:
     disk = new_disk()
     log = filled(disk)
-    log.flush()
+    flush_now(log)
     disk.open(log.segments[0].path).write(70, b"\xff")
     assert reopen(disk, log.recovery_point).end_offset == log.end_offset
     assert reopen(disk, 0).end_offset == 0
@@ -206,7 +208,7 @@ def test_only_what_was_not_synced_is_checked() -> None:
 def test_the_segment_sealed_after_the_last_flush_is_checked_too() -> None:
     disk = new_disk()
     log = filled(disk, 3)
-    log.flush()
+    flush_now(log)
     log.roll(T0)
     disk.open(stem(0) + ".index").truncate(0)
     again = reopen(disk, log.end_offset)
@@ -400,7 +402,7 @@ def test_logs_of_old_brokers_open_and_go_on(clean: bool) -> None:
     assert (log.end_offset, log.epochs.entries, log.topic_id) == (3, [], None)
     assert log.read(Offset(1), 10_000, Offset(3)).read() == old[1] + old[2]
     assert log.read(Offset(2), 1, Offset(3)).read() == old[2]
-    found = log.lookup_timestamp(TimestampMs(T0 + 1))
+    found = lookup_timestamp(log, TimestampMs(T0 + 1))
     assert found == (T0 + 5, 2, -1)
     put(log, b"new", at=T0 + 9, epoch=4)
     assert log.epochs.entries == [(4, 3)]

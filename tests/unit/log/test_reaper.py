@@ -10,6 +10,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.reaper import RETRY_MS, Reaper
+from odradek.log.retention import advance_start, delete_old_segments
 from support.logs import T0, put
 
 
@@ -51,6 +52,6 @@ def test_a_log_takes_an_empty_reaper_for_its_own() -> None:
     log = Log.open(disk, "/d/t-0", LogConfig(), T0, reaper=reaper)
     put(log, b"x")
     log.roll(T0)
-    log.advance_start(Offset(1))
-    assert log.delete_old_segments(T0, Offset(1)) == 1
+    advance_start(log, Offset(1))
+    assert delete_old_segments(log, T0, Offset(1)) == 1
     assert len(reaper) == 1

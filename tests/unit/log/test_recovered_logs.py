@@ -12,6 +12,7 @@ from odradek.log.checkpoints import write_offsets
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.log.names import LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS
 from odradek.record.batch import iter_batches
@@ -78,7 +79,7 @@ def test_checkpoints_from_another_time(point: int, start: int) -> None:
     assert [one for one in offsets(log) if one >= start] == list(range(start, BATCHES))
     told = [problem for problem in directory.problems if "had been synced up to" in problem]
     assert bool(told) == (point > BATCHES)
-    log.flush()
+    flush_now(log)
     assert log.recovery_point == BATCHES
     directory.close(T0)
     assert opened(disk.kill()).logs[T].recovery_point == BATCHES
@@ -113,7 +114,7 @@ def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
     disk = SimDisk()
     directory = filled(disk)
     log = directory.logs[T]
-    log.flush()
+    flush_now(log)
     directory.checkpoint_now()
     for number in range(20):
         put(log, b"%d" % number * 10)
@@ -135,18 +136,18 @@ def test_what_a_failed_sync_left_in_memory_is_written_again() -> None:
     """The next process sees it, serves it, and says that it is safe: then it has to be on the disk."""
     disk = SimDisk()
     directory = filled(disk)
-    directory.logs[T].flush()
+    flush_now(directory.logs[T])
     directory.checkpoint_now()
     disk.sync_directory("")
     disk.drops_unsynced = disk.caches_dropped = True
     put(directory.logs[T], b"in memory alone")
     disk.fails_to_sync = True
     with pytest.raises(DiskFailed):
-        directory.logs[T].flush()
+        flush_now(directory.logs[T])
     directory.abandon()
     survivor = disk.kill()
     log = opened(survivor).logs[T]
     assert log.end_offset == BATCHES + 1
-    log.flush()
+    flush_now(log)
     for seed in range(5):
         assert opened(survivor.crash(Random(seed))).logs[T].end_offset == BATCHES + 1

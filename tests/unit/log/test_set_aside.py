@@ -12,9 +12,11 @@ from odradek.base.uuids import from_text
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import Disk, RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.failures import SegmentMissing
 from odradek.log.log import Log
 from odradek.log.names import parse_segment_file
+from odradek.log.retention import advance_start
 from odradek.log.scan import walk
 from support.logs import T0, put, stored
 
@@ -138,7 +140,7 @@ def test_a_torn_tail_is_dropped_without_a_word_too_many(place: tuple[Disk, str])
 def test_room_that_was_preallocated_is_not_set_aside(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
-    log.flush()
+    flush_now(log)
     directory.checkpoint_now()
     directory.abandon()
     disk.open(log.segments[-1].path).truncate(log.segments[-1].size + 3_000)
@@ -151,7 +153,7 @@ def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
     """The last of a log: nothing can be read behind it, and yet it was there."""
     disk, path = place
     directory, log = filled(disk, path)
-    log.flush()
+    flush_now(log)
     directory.checkpoint_now()
     (*_, last) = log.segments[-1].places(0)
     directory.abandon()
@@ -193,7 +195,7 @@ def test_a_stop_amid_it_loses_nothing() -> None:
     """Every call of the recovery fails in turn, for good; after a power failure the next start finds it all."""
     disk = SimDisk()
     _, log = filled(disk, "/data")
-    log.flush()
+    flush_now(log)
     damaged = list(log.segments[1].places(0))[1]
     flip(disk, log.segments[1].path, damaged.position + 65)
     expected = readable(disk)
@@ -278,7 +280,7 @@ def test_a_segment_missing_amid_a_log_takes_the_partition_offline(place: tuple[D
 def test_it_is_seen_after_a_kill_too(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
-    log.flush()
+    flush_now(log)
     directory.checkpoint_now()
     directory.abandon()
     rename(disk, path, log.segments[1].base_offset)
@@ -319,7 +321,7 @@ def test_missing_first_segments_went_by_retention(place: tuple[Disk, str]) -> No
 def test_below_the_start_of_a_log_nothing_is_missed(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
-    log.advance_start(Offset(log.segments[2].base_offset + 1))
+    advance_start(log, Offset(log.segments[2].base_offset + 1))
     assert directory.close(T0) == []
     remove(disk, path, log.segments[1].base_offset)
     again = opened(disk, path)

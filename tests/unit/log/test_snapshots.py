@@ -22,12 +22,14 @@ from odradek.base.units import (
 from odradek.log.config import LogConfig
 from odradek.log.log import Log
 from odradek.log.producers import ProducerStateEntry
+from odradek.log.retention import advance_start, delete_old_segments
 from odradek.log.snapshots import (
     BadSnapshot,
     Snapshots,
     decode_snapshot,
     encode_snapshot,
 )
+from odradek.log.truncation import truncate_fully, truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
@@ -261,7 +263,7 @@ def test_a_truncation_goes_back_in_time(disk: SimDisk) -> None:
     plain = SimDisk()
     plain.make_directory(DIRECTORY)
     for end in range(log.end_offset, 0, -1):
-        log.truncate_to(Offset(end), T)
+        truncate_to(log, Offset(end), T)
         for entry in disk.entries(DIRECTORY):
             plain.create(f"{DIRECTORY}/{entry.name}").write(0, disk.open(f"{DIRECTORY}/{entry.name}").pread(0, 9999))
         assert max(there(disk).offsets, default=0) <= end
@@ -279,7 +281,7 @@ def test_a_log_that_starts_over_knows_nobody(disk: SimDisk) -> None:
     log = filled(disk)
     log.close(T)
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
-    again.truncate_fully(Offset(1000), T)
+    truncate_fully(again, Offset(1000), T)
     assert len(again.producers) == 0
     assert there(disk).offsets == []
     assert len(Log.open(disk.kill(), DIRECTORY, CONFIG, T, start_offset=Offset(1000)).producers) == 0
@@ -289,10 +291,10 @@ def test_retention_keeps_the_one_that_the_log_now_begins_with(disk: SimDisk) -> 
     log = filled(disk)
     expected = essence(log)
     start = log.segments[3].base_offset
-    log.advance_start(start)
+    advance_start(log, start)
     disk.unlink(f"{DIRECTORY}/{start:020d}.snapshot")
-    assert log.delete_old_segments(T, log.end_offset) == 3
-    log.reap(TimestampMs(T + 10**9))
+    assert delete_old_segments(log, T, log.end_offset) == 3
+    log.reaper.reap(TimestampMs(T + 10**9))
     assert there(disk).offsets[0] == start
     assert essence(Log.open(disk.kill(), DIRECTORY, CONFIG, T)) == expected
 

@@ -14,8 +14,10 @@ from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, T
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
+from odradek.log.retention import advance_start, delete_old_segments
 from odradek.log.scan import Damaged
 from odradek.log.transaction_index import PENDING_ENTRIES_MAX, Aborted, TransactionIndex
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
@@ -251,7 +253,7 @@ def test_an_open_segments_index_of_an_odd_size_is_made_again_at_once(disk: SimDi
 def test_truncation_forgets_what_ended_there(disk: SimDisk) -> None:
     log, expected = filled(disk)
     cut = expected[3][2]
-    assert log.truncate_to(Offset(cut), T)
+    assert truncate_to(log, Offset(cut), T)
     assert aborted(log) == expected[:3]
     assert log.producers.first_unstable == expected[3][1]
     end(log, 1)
@@ -264,15 +266,15 @@ def test_a_truncation_in_a_damaged_index(disk: SimDisk) -> None:
     again = Log.open(disk, DIRECTORY, CONFIG, T, recovery_point=log.end_offset, clean_shutdown=True)
     segment = next(one for one in reversed(again.segments) if not one.transactions.is_empty)
     disk.open(segment.transactions.path).write(0, b"\7" * 34)
-    assert again.truncate_to(Offset(again.end_offset - 1), T)
+    assert truncate_to(again, Offset(again.end_offset - 1), T)
     assert aborted(again) == expected
 
 
 def test_retention_takes_the_index_along(disk: SimDisk) -> None:
     log, expected = filled(disk)
-    log.advance_start(log.segments[3].base_offset)
-    assert log.delete_old_segments(T, log.end_offset) == 3
+    advance_start(log, log.segments[3].base_offset)
+    assert delete_old_segments(log, T, log.end_offset) == 3
     assert aborted(log, log.start_offset) == [one for one in expected if one[2] >= log.start_offset]
-    log.reap(TimestampMs(T + 10**9))
+    log.reaper.reap(TimestampMs(T + 10**9))
     kept = {segment.base_offset for segment in log.segments}
     assert {int(entry.name[:20]) for entry in disk.entries(DIRECTORY) if entry.name[0] == "0"} == kept

@@ -206,15 +206,15 @@ class _Growth:
     __slots__ = ("_cleaned_to", "_limit")
 
     def __init__(self, log: Log) -> None:
-        self._cleaned_to = log.cleaned_to
+        self._cleaned_to = log.compaction.cleaned_to
         self._limit = COMPACTED_FROM_BYTES
 
     def is_too_much(self, log: Log) -> bool:
         """True if the log is to be compacted, which is said once; again if nothing came of it and it has doubled."""
-        if log.cleaned_to != self._cleaned_to:
-            self._cleaned_to = log.cleaned_to
+        if log.compaction.cleaned_to != self._cleaned_to:
+            self._cleaned_to = log.compaction.cleaned_to
             # Without what was written since the pass began.
-            compacted = sum(segment.size for segment in log.segments if segment.base_offset < log.cleaned_to)
+            compacted = sum(segment.size for segment in log.segments if segment.base_offset < log.compaction.cleaned_to)
             self._limit = max(COMPACTED_FROM_BYTES, COMPACTED_AT_TIMES * compacted)
         if log.size <= self._limit:
             return False

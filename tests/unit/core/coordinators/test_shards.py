@@ -185,7 +185,7 @@ def test_a_log_may_be_compacted_while_it_is_loaded(harness: Harness, monkeypatch
     log.roll(harness.now.wall)
     compact(log, harness.now.wall)
     assert log.size < 2_000
-    log.reap(TimestampMs(harness.now.wall + DAY_MS))
+    log.reaper.reap(TimestampMs(harness.now.wall + DAY_MS))
     assert not list(Path(log.directory).glob("*.deleted"))
     for load in loads:
         harness.broker.loaded(load.run(), harness.now)
@@ -213,7 +213,7 @@ def test_a_log_far_beyond_its_state_is_compacted_and_says_the_same(harness: Harn
     assert log.size > 100_000
     keep_house_a_while(harness)
     assert log.size < 2_000
-    assert log.cleaned_to > 1000
+    assert log.compaction.cleaned_to > 1000
     write_many(harness, ids=0, times=1)
     after = known(harness)
     assert after.keys() == before.keys()
@@ -270,7 +270,7 @@ def test_a_log_with_open_transactions_is_compacted_up_to_them_and_they_end_as_th
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     before = log.size
     keep_house_a_while(harness)
-    assert log.cleaned_to == log.producers.first_unstable == 400 and log.size < before / 10
+    assert log.compaction.cleaned_to == log.producers.first_unstable == 400 and log.size < before / 10
     if how != "go on":
         getattr(harness, how)()
     committed = Kept(200)
@@ -297,7 +297,7 @@ def test_a_log_in_which_a_transaction_is_open_all_the_time_is_compacted_too(harn
         harness.pass_time(1000)
         harness.keep_house()
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
-    assert log.cleaned_to > 400
+    assert log.compaction.cleaned_to > 400
     data = [batch for batch in batches_of(log) if not batch.is_control]
     assert len(data) < 200, "markers stay for delete.retention.ms"
     assert second.end(commit=True) == ErrorCode.NONE
@@ -327,7 +327,7 @@ def test_a_log_that_one_transaction_holds_up_is_compacted_after_that(harness: Ha
         group.commit({("t", 1): number})
     log = harness.broker.partitions[TopicPartition(CONSUMER_OFFSETS, 0)].log
     keep_house_a_while(harness)
-    assert log.cleaned_to == 0 and log.size > 20_000
+    assert log.compaction.cleaned_to == 0 and log.size > 20_000
     assert producer.end(commit=True) == ErrorCode.NONE
     harness.pass_time(15_000)  # log.cleaner.backoff.ms
     keep_house_a_while(harness)
@@ -344,7 +344,7 @@ def test_a_log_is_not_compacted_before_it_is_synced(harness: Harness) -> None:
         harness.keep_house_in_pieces()
     assert not harness.broker.cleaner.is_running
     keep_house_a_while(harness)
-    assert state_partition(harness).log.cleaned_to > 1000
+    assert state_partition(harness).log.compaction.cleaned_to > 1000
 
 
 @pytest.mark.usefixtures("soon")

@@ -17,6 +17,8 @@ from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.groups.shard import GroupShard
 from odradek.core.transactions.states import Transaction
 from odradek.log import cleaner
+from odradek.log.compaction import swap_in
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.log.producers import ProducerStateEntry
 from odradek.record.kernels.compact import SLOT_BYTES
@@ -169,7 +171,7 @@ class History:
         now = TimestampMs(self.world.harness.now.wall + later)
         memory = self.random.choice([SLOTS * SLOT_BYTES, 1 << 20])
         self.story.append(f"# compacted with {memory} bytes, {later} ms later")
-        log.reap(now)
+        log.reaper.reap(now)
         for _ in range(self.random.randrange(3)):
             compact(log, now, memory)
         if self.random.random() < 0.5:
@@ -177,14 +179,14 @@ class History:
 
     def _compact_part(self, log: Log, now: TimestampMs, memory: int) -> None:
         """As far as a pass came before the broker was killed."""
-        log.flush(now)
+        flush_now(log, now)
         cleaning, _ = begin(log, now, memory)
         cleaning.build_map(lambda _: None)
         for _ in range(self.random.randrange(3)):
             if not cleaning.is_over:
                 group = cleaning.clean(lambda _: None)
                 if group.segments:
-                    assert log.swap_in([one.segment for one in group.sources], group.segments, now)
+                    assert swap_in(log, [one.segment for one in group.sources], group.segments, now)
                     cleaning.swapped_in()
 
 
