@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
-from typing import Any
+from typing import Any, NewType
 
 import pytest
 
@@ -53,6 +54,17 @@ def test_their_heirs_are_compiled_with_them(room: str) -> None:
         for heir in one.__subclasses__():
             if heir.__module__.startswith("odradek."):
                 assert heir.__module__ in ROOMS, f"{heir.__qualname__} inherits from {one.__qualname__}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_new_type_is_called_with_a_tuple_unpacked(room: str) -> None:
+    """mypyc leaves the call of a NewType away, and has the tuple itself then."""
+    module = importlib.import_module(room)
+    new_types = {name for name, one in vars(module).items() if isinstance(one, NewType)}
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Call)]
+    unpacked = [node for node in calls if any(isinstance(one, ast.Starred) for one in node.args)]
+    wrong = [ast.unparse(node) for node in unpacked if isinstance(node.func, ast.Name) and node.func.id in new_types]
+    assert not wrong
 
 
 def test_none_is_compiled_beside_its_source() -> None:

@@ -331,7 +331,7 @@ class Segment:
         upto = min(self.size, position + SEARCHED_BEHIND_DAMAGE_BYTES)
         bounds = self.base_offset, self.base_offset
         end = next_batch(self.file, position + 1, self.size, bounds, upto)
-        following = Offset(INT64_MAX) if end is None else Offset(*_BASE_OFFSET.unpack(self.file.pread(end, 8)))
+        following = Offset(INT64_MAX) if end is None else Offset(_BASE_OFFSET.unpack(self.file.pread(end, 8))[0])
         self.damages = sorted([*self.damages, Damage(position, self.size if end is None else end, following)])
         return True
 
