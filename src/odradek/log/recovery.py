@@ -10,7 +10,9 @@ What is known of producers comes from a snapshot and the batches after it: produ
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
+from operator import attrgetter
 
 from odradek.base.units import LeaderEpoch, Offset
 from odradek.base.uuids import Uuid
@@ -23,12 +25,13 @@ from odradek.log.leftovers import Files, SegmentFiles, found_files, unlink_all
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.log.opening import Loaded, Opening, Scan
 from odradek.log.presence import gaps, spoken_of
-from odradek.log.producer_recovery import ProducerWalk, aborted_in, restored
+from odradek.log.producer_recovery import ProducerWalk, aborted_in, keep_snapshot, restored
 from odradek.log.producers import Producers
 from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk
 from odradek.log.segment import Segment
 from odradek.log.snapshots import Snapshots
 
+_BASE_OFFSET = attrgetter("base_offset")
 WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
 
 
@@ -41,6 +44,8 @@ def load(opening: Opening) -> Loaded:
     snapshots = Snapshots(disk, directory, files.snapshots)
     if not segments:
         return _fresh(opening, snapshots, topic_id)
+    if not opening.clean_shutdown:
+        segments = _from_start_on(opening, segments, snapshots)
     scan = _trust(opening, segments) if opening.clean_shutdown else None
     if scan is None:
         scan = check(opening, segments, first_unsynced(segments, opening.recovery_point), snapshots)
@@ -92,6 +97,25 @@ def _put_in_order(opening: Opening, files: Files) -> list[Segment]:
     unlink_all(opening.disk, opening.directory, files.orphans)
     remove(opening, empty)
     return segments
+
+
+def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapshots) -> list[Segment]:
+    """Deletes the segments wholly below the noted log start, and returns the others.
+
+    A power failure may have brought back some of the files that were deleted there, and none of them was synced any
+    more: a scan would take that for a hole, or a damage, and cut the log; a pass of compaction would read it.  What is
+    known of producers at the first segment that stays is safe before, by the snapshot that retention has left or by
+    one that is made now.
+    """
+    count = bisect_right(segments, opening.start_offset, key=_BASE_OFFSET) - 1
+    if count <= 0:
+        return segments
+    below, kept = segments[:count], segments[count:]
+    snapshot = keep_snapshot(snapshots, segments, kept[0].base_offset)
+    opening.disk.open(snapshot).sync()
+    opening.disk.sync_directory(opening.directory)
+    remove(opening, below)
+    return kept
 
 
 def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segment]:

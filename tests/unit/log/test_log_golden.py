@@ -153,7 +153,8 @@ def test_recovery_makes_the_same_indexes(data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     (data / "recovery-point-offset-checkpoint").unlink()
     open_directory(data).close(NOW)
-    assert index_bytes(data) == before
+    below_the_start = tuple(f"cut-0/{base:020d}." for base in (0, 2))  # The next retention takes them in Kafka.
+    assert index_bytes(data) == {name: raw for name, raw in before.items() if not name.startswith(below_the_start)}
 
 
 @pytest.mark.parametrize("lost", ["nothing", "the marker", "snapshots too"])

@@ -274,11 +274,20 @@ def test_start_offset_comes_from_the_checkpoint() -> None:
 def test_an_end_before_the_start_begins_anew_at_the_start() -> None:
     disk = new_disk()
     filled(disk)
-    disk.open(stem(0) + ".log").truncate(100)
+    disk.open(stem(6) + ".log").truncate(100)
     again = reopen(disk, start=8)
     assert (again.start_offset, again.end_offset, again.recovery_point, again.size) == (8, 8, 8, 0)
     put(again, b"x")
     assert stored(again) == [(8, 8)]
+
+
+def test_a_damage_below_the_first_segment_with_records_costs_nothing() -> None:
+    disk = new_disk()
+    log = filled(disk)
+    disk.open(stem(0) + ".log").truncate(100)
+    again = reopen(disk, start=8)
+    assert (again.start_offset, again.end_offset, again.lost_bytes) == (8, log.end_offset, 0)
+    assert stem(0).removeprefix(f"{DIRECTORY}/") + ".log" not in files(disk)
 
 
 def test_epochs_come_from_the_batches_that_were_scanned() -> None:

@@ -1,0 +1,139 @@
+"""What a power failure brings back of segments below the log start: nothing follows from it for what is above."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import count
+from random import Random
+
+from simdisk import SimDisk, Stopped
+
+from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.log import Log
+from odradek.log.names import SNAPSHOT, segment_stem
+from support.cleaning import Writer, committed, compact, latest
+from support.invariants import check
+from support.logs import T0, put, stored
+
+NAME = TopicPartition(TopicName("t"), 0)
+DELETES = LogConfig(segment_bytes=250, file_delete_delay_ms=0)
+COMPACTS = LogConfig(segment_bytes=800, file_delete_delay_ms=0, cleanup_compact=True, cleanup_delete=False)
+POWER_FAILURES = 12
+
+
+def opened(disk: SimDisk, config: LogConfig) -> LogDirectory:
+    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
+
+
+def begun(config: LogConfig) -> tuple[SimDisk, LogDirectory, Log]:
+    disk = SimDisk()
+    disk.reorders = True
+    directory = opened(disk, config)
+    return disk, directory, directory.create(NAME, None, config, T0)
+
+
+def cut_below(directory: LogDirectory, log: Log, start: Offset) -> None:
+    """As core/log_starts: the start is durable before the segments go; their files go in the reaper's round."""
+    write = directory.begin_starts({NAME: start})
+    write.run()
+    directory.end_starts(write)
+    log.advance_start(start)
+    assert log.delete_below_start(T0) > 1
+
+
+def is_reaped(directory: LogDirectory, disk: SimDisk, call: int) -> bool:
+    """True if the round gets through before the power fails at that call."""
+    disk.stop_at(call)
+    try:
+        directory.reaper.reap(T0)
+    except Stopped:
+        return False
+    finally:
+        disk.stop_at(None)
+    return True
+
+
+def after_power_failures(disk: SimDisk, config: LogConfig) -> list[Log]:
+    return [opened(disk.crash(Random(seed)), config).logs[NAME] for seed in range(POWER_FAILURES)]
+
+
+def known(log: Log) -> dict[int, tuple[object, ...]]:
+    return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
+
+
+def test_segments_that_went_in_part_are_no_hole() -> None:
+    """The recovery point is not in a checkpoint yet, so all is looked at: the log was cut where a segment was gone."""
+    for call in count():
+        disk, directory, log = begun(DELETES)
+        for number in range(24):
+            put(log, b"%d" % number)
+        log.flush()
+        cut_below(directory, log, log.segments[4].base_offset)
+        is_through = is_reaped(directory, disk, call)
+        for again in after_power_failures(disk, DELETES):
+            check(again)
+            assert (again.start_offset, again.end_offset) == (log.start_offset, log.end_offset)
+            assert stored(again) == stored(log)
+            assert again.segments[0].base_offset == log.start_offset, "nothing is left below it"
+        if is_through:
+            return
+
+
+def test_producers_are_known_by_the_snapshot_that_retention_left() -> None:
+    """Not by the segments below it: of those some may be gone already."""
+    for call in count():
+        disk, directory, log = begun(COMPACTS)
+        Writer(log, Random(3)).write(40)
+        log.roll(T0)
+        log.flush()
+        cut_below(directory, log, log.segments[-1].base_offset)
+        is_through = is_reaped(directory, disk, call)
+        for again in after_power_failures(disk, COMPACTS):
+            assert known(again) == known(log)
+        if is_through:
+            return
+
+
+def test_what_was_not_synced_there_is_not_compacted() -> None:
+    """Other replicas had it, so it was committed and could be deleted; a pass would read what is no batch."""
+    for seed in range(10):
+        disk, directory, log = begun(COMPACTS)
+        writer = Writer(log, Random(seed))
+        writer.write(40)
+        cut_below(directory, log, log.segments[-1].base_offset)
+        writer.write(40)
+        log.roll(T0)
+        log.flush()
+        directory.checkpoint_now()
+        again = opened(disk.crash(Random(seed)), COMPACTS).logs[NAME]
+        assert committed(again) == committed(log)
+        assert again.segments[0].base_offset == log.segments[0].base_offset
+        compact(again)
+        assert latest(committed(again)) == latest(committed(log))
+
+
+def test_a_start_that_stops_amid_that_leaves_it_to_the_next() -> None:
+    """Also if the snapshot is not there: it is made, and safe before anything goes that it was made from."""
+    for has_snapshot in (True, False):
+        for call in count():
+            disk, directory, log = begun(COMPACTS)
+            Writer(log, Random(5)).write(30)
+            log.roll(T0)
+            log.flush()
+            cut_below(directory, log, log.segments[-1].base_offset)
+            disk = disk.crash(Random(0))
+            if not has_snapshot:
+                disk.unlink(f"{log.directory}/{segment_stem(log.start_offset)}{SNAPSHOT}")
+            disk.stop_at(call)
+            with suppress(Stopped):
+                opened(disk, COMPACTS)
+            is_through = disk.calls < call
+            disk.stop_at(None)
+            for again in after_power_failures(disk, COMPACTS):
+                check(again)
+                assert known(again) == known(log)
+                assert again.segments[0].base_offset == log.start_offset
+            if is_through:
+                break
