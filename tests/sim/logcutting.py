@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 from odradek.base.units import Offset
@@ -61,7 +63,9 @@ class CutLog(WrittenLog):
 
     def cut(self, offset: Offset) -> None:
         log, before = self.log, self.model.batches
-        if not truncate_to(log, offset, self.now):
+        with self.shortening():
+            is_cut = truncate_to(log, offset, self.now)
+        if not is_cut:
             return
         end = log.end_offset
         self.tell("truncate", f"to {offset}, ends at {end}")
@@ -78,6 +82,17 @@ class CutLog(WrittenLog):
             self.model.batches = [one for one in self.model.batches if one.base in there or one.base < first]
             self.safe = min(self.safe, self.model.end(0))
 
+    @contextmanager
+    def shortening(self) -> Iterator[None]:
+        """Where it is stopped within, the next start finds out how far it went; what the disk refuses is not begun."""
+        self.is_shortening = True
+        try:
+            yield
+        except DiskFailed:
+            self.is_shortening = False
+            raise
+        self.is_shortening = False
+
     def was_shortened(self, end: int) -> None:
         self.safe, self.high_watermark = min(self.safe, end), min(self.high_watermark, end)
         self.model.start = min(self.model.start, end)
@@ -93,11 +108,12 @@ class CutLog(WrittenLog):
         self.latest_start = max(self.latest_start, start)
         before = [*self.versions, self.model.batches]
         self.versions.append([])
-        truncate_fully(self.log, start, self.now)
+        with self.shortening():
+            truncate_fully(self.log, start, self.now)
         self.tell("start over", f"at {start}")
         self.begin_anew(start)
         if self.log.owes:
-            self.versions = before
+            self.versions, self.is_shortening = before, True
 
     def delete(self) -> None:
         """The topic is deleted, and made again."""

@@ -31,6 +31,8 @@ class FoundLog(CheckedLog):
         if log.aside is not None and log.aside.end_offset < self.safe:
             raise Broken(f"set aside: {log.aside}")
         self.may_forget |= end < self.producers_seen_to
+        self.was_cut |= self.is_shortening and end < self.high_watermark and self.cleaned_end > 0
+        self.is_shortening = False
         self.match()
         self.empty_since = end
         self.high_watermark = end

@@ -181,7 +181,7 @@ class LogProcess(FoundLog):
         self.model, self.versions = Model(start=start), []
         self.safe, self.high_watermark = 0, start
         self.noted_start = min(self.noted_start, start)
-        self.was_cut = False
+        self.was_cut = self.is_shortening = False
         self.leader_epoch += 1
         self.relearn()
 

@@ -57,6 +57,7 @@ class LogState:
         self.leader_epoch = 0
         self.cleaned_end = 0  # A pass may have gone that far.
         self.was_cut = False  # Below that.
+        self.is_shortening = False  # A cut from the end is under way, or was stopped: it may end anywhere above.
         self.producers_seen_to = 0  # By a pass: what it keeps of a producer may be cut off.
         self.may_forget = False
         self.empty_since = -1  # Where it ended behind a hole.
