@@ -81,7 +81,7 @@ class CompactedLog(CutLog):
         if self.random.random() < 0.5:
             self.roll()
             self.flush()
-        if log is not self.log or not may_be_cleaned(log):
+        if log is not self.log or not may_be_cleaned(log) or not self.is_compacted:
             return
         found = cleanable(log, self.now, Offset(self.high_watermark))
         if found.first_uncleanable <= found.first_dirty:

@@ -64,7 +64,10 @@ class FoundLog(CheckedLog):
         raise first or Broken("no version")
 
     def leave_out(self, found: Model, there: set[Offset]) -> None:
-        """Whole segments that were not synced may be missing: a compacted log has holes by right."""
+        """Whole segments that were not synced may be missing: a compacted log has holes by right.
+
+        Another log has none above its start.
+        """
         bases = [segment.base_offset for segment in self.log.segments]
         hole: list[Written] = []
         for one in [*found.batches, None]:
@@ -72,10 +75,12 @@ class FoundLog(CheckedLog):
             if one is not None and one.base not in there:
                 if one.base >= self.safe:
                     hole.append(one)
-                if self.disk.reorders and self.is_cutting and one.last >= self.log.start_offset:
+                is_above = one.last >= self.log.start_offset
+                if self.disk.reorders and self.is_cutting and is_above and self.is_compacted:
                     found.batches.remove(one)  # A cut relies on the journal's order.
                 continue
-            if hole and any(hole[-1].last < begin <= base for begin in bases):
+            is_right = bool(hole) and (self.is_compacted or hole[-1].last < self.log.start_offset)
+            if is_right and any(hole[-1].last < begin <= base for begin in bases):
                 self.may_forget = True
                 found.batches = [other for other in found.batches if other not in hole]
             hole = []

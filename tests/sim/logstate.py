@@ -31,12 +31,13 @@ class LogState:
         self.disk.reorders = random.random() < 0.5
         self.disk.drops_unsynced = random.random() < 0.5
         self.now = T0
+        self.is_compacted = seed % 10 > 0  # In another a hole is a loss.
         self.config = LogConfig(
             segment_bytes=random.choice([1_500, 4_000, 60_000]),
             index_interval_bytes=random.choice([0, 200, 4096]),
             segment_index_bytes=random.choice([64, 1 << 20]),
-            cleanup_compact=True,
-            cleanup_delete=random.random() < 0.25,
+            cleanup_compact=self.is_compacted,
+            cleanup_delete=random.random() < 0.25 or not self.is_compacted,
             retention_bytes=random.choice([-1, 6_000]),
             delete_retention_ms=random.choice([0, 60, DAY_MS]),
             min_compaction_lag_ms=random.choice([0, 0, 30]),

@@ -41,6 +41,7 @@ FOUND = {
     30389: "of a segment below the log start only the size was on the disk",
     41326: "a marker below the log start is gone, and what it ended was taken for open",
     44984: "the segment from which the last of a producer was read anew is gone",
+    5160: "of a log that is not compacted one of them is gone: it ended there, and all the rest was set aside",
     34451: "a start over that is stopped half-way is a cut below the high watermark",
     43498: "the same, of which only the log's first segment is left",
 }
