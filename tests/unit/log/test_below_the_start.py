@@ -11,8 +11,10 @@ from simdisk import SimDisk, Stopped
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
+from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.log.names import SNAPSHOT, segment_stem
+from odradek.log.retention import advance_start, delete_below_start
 from support.cleaning import Writer, committed, compact, latest
 from support.invariants import check
 from support.logs import T0, put, stored
@@ -39,8 +41,8 @@ def cut_below(directory: LogDirectory, log: Log, start: Offset) -> None:
     write = directory.begin_starts({NAME: start})
     write.run()
     directory.end_starts(write)
-    log.advance_start(start)
-    assert log.delete_below_start(T0) > 1
+    advance_start(log, start)
+    assert delete_below_start(log, T0) > 1
 
 
 def is_reaped(directory: LogDirectory, disk: SimDisk, call: int) -> bool:
@@ -69,7 +71,7 @@ def test_segments_that_went_in_part_are_no_hole() -> None:
         disk, directory, log = begun(DELETES)
         for number in range(24):
             put(log, b"%d" % number)
-        log.flush()
+        flush_now(log)
         cut_below(directory, log, log.segments[4].base_offset)
         is_through = is_reaped(directory, disk, call)
         for again in after_power_failures(disk, DELETES):
@@ -87,7 +89,7 @@ def test_producers_are_known_by_the_snapshot_that_retention_left() -> None:
         disk, directory, log = begun(COMPACTS)
         Writer(log, Random(3)).write(40)
         log.roll(T0)
-        log.flush()
+        flush_now(log)
         cut_below(directory, log, log.segments[-1].base_offset)
         is_through = is_reaped(directory, disk, call)
         for again in after_power_failures(disk, COMPACTS):
@@ -105,7 +107,7 @@ def test_what_was_not_synced_there_is_not_compacted() -> None:
         cut_below(directory, log, log.segments[-1].base_offset)
         writer.write(40)
         log.roll(T0)
-        log.flush()
+        flush_now(log)
         directory.checkpoint_now()
         again = opened(disk.crash(Random(seed)), COMPACTS).logs[NAME]
         assert committed(again) == committed(log)
@@ -121,7 +123,7 @@ def test_a_start_that_stops_amid_that_leaves_it_to_the_next() -> None:
             disk, directory, log = begun(COMPACTS)
             Writer(log, Random(5)).write(30)
             log.roll(T0)
-            log.flush()
+            flush_now(log)
             cut_below(directory, log, log.segments[-1].base_offset)
             disk = disk.crash(Random(0))
             if not has_snapshot:
