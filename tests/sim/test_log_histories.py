@@ -44,6 +44,7 @@ FOUND = {
     5160: "of a log that is not compacted one of them is gone: it ended there, and all the rest was set aside",
     34451: "a start over that is stopped half-way is a cut below the high watermark",
     43498: "the same, of which only the log's first segment is left",
+    27632: "a cut above the high watermark made a transaction stable that had ended between the two",
 }
 
 

@@ -211,6 +211,14 @@ class Producers:
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
             self._look()
 
+    def take_ended(self, before: Producers, end: Offset) -> None:
+        """Takes over which transactions have ended and are not stable yet, from the log before it was cut at `end`.
+
+        No snapshot tells of them: one that is above the high watermark would have them stable at once.
+        """
+        self._ended = [ended for ended in before._ended if ended.last_offset < end]
+        self._look()
+
     def await_first(self, batch: BatchHeader, *, from_zero: bool, now: TimestampMs) -> None:
         """Notes a batch that will begin a transaction if the coordinator admits it (see Awaited)."""
         producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence

@@ -36,6 +36,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
     end = Offset(offset if place is None else min(offset, place.base_offset))
     cut = None if place is None else kept[-1].cut_before(place)
     producers = restored(log.snapshots, kept, end) if len(log.producers) else log.producers
+    producers.take_ended(log.producers, end)
     _lower_recovery_point(log, end)
     gone = log.segments[: len(kept) - 1 : -1]
     works = [*_end_cleaning(log, end), _retired_now(log, gone, now_ms, syncs_each=True)]

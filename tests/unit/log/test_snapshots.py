@@ -277,6 +277,23 @@ def test_a_truncation_goes_back_in_time(disk: SimDisk) -> None:
         assert essence(log) == essence(found_out)
 
 
+def test_a_truncation_makes_no_transaction_stable(disk: SimDisk) -> None:
+    """Its marker is below the cut, and above the high watermark: the snapshot behind it does not tell that it ended."""
+    log = Log.open(disk, DIRECTORY, CONFIG, T)
+    write(log, 0, producer=2, transactional=True)
+    log.append(end_marker_batch(EndMarker(False, 0), ProducerId(2), ProducerEpoch(0), T), LeaderEpoch(0), T)
+    log.roll(T)
+    write(log, 0)
+    write(log, 1)
+    high_watermark = Offset(1)
+    for end in (3, 2, 1):
+        log.producers.high_watermark_advanced(high_watermark)
+        assert log.producers.first_unstable == 0
+        assert truncate_to(log, Offset(end), T)
+        assert log.producers.first_unstable == 0
+    assert [one.id for one in log.producers.open_transactions()] == [2], "the marker is gone, too"
+
+
 def test_a_log_that_starts_over_knows_nobody(disk: SimDisk) -> None:
     log = filled(disk)
     log.close(T)
