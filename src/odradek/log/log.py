@@ -194,11 +194,14 @@ class Log:
             if batch.base_offset < end or batch.last_offset_delta < 0:
                 raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the leader sent {batch} where {end} is next")
             end = batch.next_offset
-        for batch in batches:
-            if batch.leader_epoch != self.epochs.latest:
-                self.epochs.assign(batch.leader_epoch, batch.base_offset)
-        size = sum(batch.size for batch in batches)
-        self._write(batches, size, end, now_ms)
+        try:
+            for batch in batches:
+                if batch.leader_epoch != self.epochs.latest:
+                    self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            self._write(batches, sum(batch.size for batch in batches), end, now_ms)
+        except DiskFailed:
+            self.epochs.truncate_from_end(Offset(self.end_offset + 1))  # Behind a gap they begin beyond the log's end.
+            raise
         self.note(batches)
 
     def _write(self, batches: Sequence[Batch], size: int, end: Offset, now_ms: TimestampMs) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from simdisk import SimDisk
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, TimestampMs
+from odradek.log.checkpoints import read_epochs
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.log import Log
@@ -271,3 +274,22 @@ def test_a_follower_does_not_go_back() -> None:
         log.append_as_follower([stamped(7, 0, b"a"), stamped(7, 0, b"b")], T0)
     assert stored(log)[-1:] == [(5, 6)]
     assert log.end_offset == 7
+
+
+def test_what_a_follower_could_not_write_leaves_no_epoch_beyond_the_end() -> None:
+    """Behind a gap it would begin there: a follower of this one would be told of offsets that it has not."""
+    disk = SimDisk()
+    log = new_log(disk=disk)
+    log.append_as_follower([stamped(0, 3, b"a")], T0)
+    for calls_before in count():
+        disk.fail_call(calls_before, errno.ENOSPC)
+        try:
+            log.append_as_follower([stamped(7, 4, b"b"), stamped(9, 5, b"c")], T0)
+        except DiskFailed:
+            assert log.epochs.entries == [(3, 0)]
+            assert log.epochs.end_offset_for(LeaderEpoch(3), log.end_offset) == (3, log.end_offset)
+            assert read_epochs(disk, log.directory) == [(3, 0)]
+        else:
+            disk.fail_call(-1)
+            break
+    assert log.epochs.entries == [(3, 0), (4, 7), (5, 9)]
