@@ -255,6 +255,8 @@ def test_truncation_forgets_what_ended_there(disk: SimDisk) -> None:
     cut = expected[3][2]
     assert truncate_to(log, Offset(cut), T)
     assert aborted(log) == expected[:3]
+    assert log.producers.first_unstable == expected[0][1], "nothing is below the high watermark yet"
+    log.producers.high_watermark_advanced(Offset(cut))
     assert log.producers.first_unstable == expected[3][1]
     end(log, 1)
     assert aborted(log) == expected[:4]
