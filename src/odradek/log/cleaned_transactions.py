@@ -1,8 +1,9 @@
 """Which transactions a cleaner is in while it reads a log, and which of their batches and markers may go.
 
 Batches of an aborted transaction go at once.  Its marker stays as long as one of them was still there when the cleaner
-came by, since readers skip them by what the index says of the marker; so does that of a committed one.  A marker whose
-transaction has nothing left may go, once delete.retention.ms has passed (the caller's concern, KIP-534).
+came by, since readers skip them by what the index says of the marker; so does that of a committed one.  So does one
+whose transaction is open in a snapshot of producers before it: who goes on from there would never see it end.  A marker
+whose transaction has nothing left may go, once delete.retention.ms has passed (the caller's concern, KIP-534).
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ class CleanedTransactions:
         heapify(self._to_come)
         self._aborted: dict[ProducerId, _Begun] = {}
         self._committed: set[ProducerId] = set()
+        self._noted: set[ProducerId] = set()  # By a snapshot that stays.
         self.kept: list[Aborted] = []
+
+    def begins_segment(self, opened: Iterable[ProducerId]) -> None:
+        """Takes in which producers have a transaction open by the snapshot at the start of the segment that comes."""
+        self._noted.update(opened)
 
     def passes_data(self, batch: Batch) -> bool:
         """Takes in a batch that is no control batch; returns True if its records are of an aborted transaction."""
@@ -47,13 +53,15 @@ class CleanedTransactions:
         marker = end_marker(batch)
         if marker is None:
             return False  # KRaft's, or of a kind to come.
+        is_noted = batch.producer_id in self._noted
+        self._noted.discard(batch.producer_id)
         if marker.is_commit:
             had_batches = batch.producer_id in self._committed
             self._committed.discard(batch.producer_id)
-            return not had_batches
+            return not (had_batches or is_noted)
         begun = self._aborted.pop(batch.producer_id, None)
         if begun is None or not begun.has_batches:
-            return True
+            return not is_noted
         self.kept.append(begun.aborted)
         return False
 

@@ -28,6 +28,7 @@ from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.scan import Damaged
 from odradek.log.segment import Segment
+from odradek.log.snapshots import left_open
 from odradek.log.swap import CleanedDisk, Publication
 from odradek.log.transaction_index import Aborted
 from odradek.record.compaction import Rules, put_keys
@@ -203,6 +204,7 @@ class Cleaning:
         """Writes what stays of one segment; returns True if that is not all of it, byte for byte."""
         assert self._batches is not None, "the map is built first"
         batches, rules, is_changed = self._batches, self._options.rules, False
+        batches.transactions.begins_segment(left_open(self._disk, self._directory, source.base_offset))
         for chunk in self._chunks(source, throttle):
             before = cleaned.size
             batches.runs.begin(chunk.data, chunk.end_offset)

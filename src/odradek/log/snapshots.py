@@ -147,6 +147,18 @@ class Snapshots:
         self.offsets = [offset for offset in self.offsets if offset not in offsets]
 
 
+def left_open(disk: Disk, directory: str, offset: Offset) -> list[ProducerId]:
+    """Returns the producers that have a transaction open by the snapshot as of `offset`; none if no good one is there.
+
+    May run in any thread.  Raises DiskFailed.
+    """
+    try:
+        producers = Snapshots(disk, directory, ()).read(offset)
+    except BadSnapshot:
+        return []
+    return [producer.id for producer in producers if producer.has_open_transaction]
+
+
 def encode_snapshot(producers: Collection[ProducerStateEntry]) -> bytes:
     body = _COUNT.pack(len(producers)) + b"".join([_encoded(producer) for producer in producers])
     return _HEAD.pack(_VERSION, crc32c(body), len(producers)) + body[_COUNT.size :]

@@ -169,6 +169,34 @@ def test_s4_tombstones_and_markers_go_once_their_horizon_has_passed() -> None:
     assert [offset for offset, _ in markers_of(log)] == [6], "its record is still there"
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("is_trimmed", [True, False])
+def test_s4_a_marker_stays_while_a_snapshot_says_that_its_transaction_is_open(commit: bool, is_trimmed: bool) -> None:
+    """Who goes on from that snapshot would take it for open for ever, though nothing else is left of it."""
+    disk, log = new_log(delete_retention_ms=0, segment_bytes=400)
+    put(log, {"a": "in the transaction"}, producer=1)
+    put(log, {"large": "x" * 200})
+    log.roll(T0)
+    end(log, 1, commit=commit)
+    put(log, {"large too": "x" * 200})
+    log.roll(T0)
+    if is_trimmed:
+        advance_start(log, Offset(2))
+        assert delete_below_start(log, T0) == 1
+        log.reaper.reap(T0)
+    else:
+        log.producers.expire(T0, 0)
+    for number in range(3):
+        put(log, {"a": f"latest {number}", f"large {number}": "x" * 200})
+        log.roll(T0)
+        compact(log, TimestampMs(T0 + number))
+    assert 2 in [segment.base_offset for segment in log.segments]
+    assert 0 not in [batch.base_offset for batch in batches_of(log)]
+    again = Log.open(disk.kill(), DIRECTORY, log.config, T0, recovery_point=Offset(3), start_offset=log.start_offset)
+    assert not log.producers.open_transactions()
+    assert not again.producers.open_transactions()
+
+
 @pytest.mark.parametrize("limit", [700, 3_000])
 def test_s5_a_group_becomes_several_segments(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where offsets or positions would not fit; transactions are counted once (KAFKA-6264, KAFKA-20036)."""
