@@ -19,6 +19,7 @@ from itertools import count
 from odradek.base.units import SECOND_MS, Offset, TimestampMs
 from odradek.log.disk import Disk, DiskFailed, Entry
 from odradek.log.names import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, segment_stem
+from odradek.log.snapshots import make_safe
 
 RETRY_MS = 5 * SECOND_MS  # After a failure; doubled after each further one.
 RETRY_MS_MAX = 300 * SECOND_MS
@@ -104,24 +105,24 @@ class SegmentRetirement(Retirement):
     """Renames the files of segments that a log no longer has to .deleted, one segment after the other as given.
 
     The order is the caller's so that a stop half-way leaves no hole: from the start of the log forwards, from its end
-    backwards.  A file named `sync_first` has to be safe before the first of them goes.  With `syncs_each` a power
+    backwards.  The snapshot that is named has to be safe before the first of them goes.  With `syncs_each` a power
     failure keeps to the order as well: below the log start offset a hole hurts nobody, amid a log nobody could tell it
     from what compaction leaves.
     """
 
-    __slots__ = ("_base_offsets", "_renamed", "_sync_first", "_syncs_each", "_unlink_ms")
+    __slots__ = ("_base_offsets", "_renamed", "_snapshot", "_syncs_each", "_unlink_ms")
 
     def __init__(
         self,
         directory: str,
         base_offsets: Iterable[Offset],
         unlink_ms: TimestampMs,
-        sync_first: str | None = None,
+        snapshot: str | None = None,
         *,
         syncs_each: bool = False,
     ) -> None:
         super().__init__(directory)
-        self._sync_first = sync_first
+        self._snapshot = snapshot
         self._syncs_each = syncs_each
         self._base_offsets = tuple(base_offsets)
         self._unlink_ms = unlink_ms
@@ -129,13 +130,13 @@ class SegmentRetirement(Retirement):
 
     def again(self) -> Retirement:
         return SegmentRetirement(
-            self.directory, self._base_offsets, self._unlink_ms, self._sync_first, syncs_each=self._syncs_each
+            self.directory, self._base_offsets, self._unlink_ms, self._snapshot, syncs_each=self._syncs_each
         )
 
     def run(self, disk: Disk, turns: AbstractContextManager[object]) -> None:
-        snapshot = self._sync_first
+        snapshot = self._snapshot
         if snapshot is not None:
-            _if_there(lambda: disk.open(snapshot).sync())
+            _if_there(lambda: make_safe(disk, snapshot))
         with turns:
             if self.is_withdrawn:
                 return

@@ -29,7 +29,7 @@ from odradek.log.producer_recovery import ProducerWalk, aborted_in, keep_snapsho
 from odradek.log.producers import Producers
 from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk
 from odradek.log.segment import Segment
-from odradek.log.snapshots import Snapshots
+from odradek.log.snapshots import Snapshots, make_safe
 
 _BASE_OFFSET = attrgetter("base_offset")
 WAY_OUT = "put the file back, or cut the log there with `odradek log verify --repair`"
@@ -111,9 +111,7 @@ def _from_start_on(opening: Opening, segments: list[Segment], snapshots: Snapsho
     if count <= 0:
         return segments
     below, kept = segments[:count], segments[count:]
-    snapshot = keep_snapshot(snapshots, segments, kept[0].base_offset)
-    opening.disk.open(snapshot).sync()
-    opening.disk.sync_directory(opening.directory)
+    make_safe(opening.disk, keep_snapshot(snapshots, segments, kept[0].base_offset))
     remove(opening, below)
     return kept
 

@@ -17,6 +17,7 @@ time: an older one is taken, and the batches since then are read.
 
 from __future__ import annotations
 
+import errno
 from bisect import insort
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -157,6 +158,24 @@ def left_open(disk: Disk, directory: str, offset: Offset) -> list[ProducerId]:
     except BadSnapshot:
         return []
     return [producer.id for producer in producers if producer.has_open_transaction]
+
+
+def make_safe(disk: Disk, path: str) -> None:
+    """Syncs a snapshot, its name too, by which alone producers are known once the batches before it are gone.
+
+    It is written once more before: a sync that failed has dropped what it should have written, and the next one would
+    have nothing to say of it.  May run in any thread, also while another file gets that name.  Raises DiskFailed, also
+    for a file that is not what was written any more.
+    """
+    file = disk.open(path)
+    data = file.pread(0, file.size())
+    try:
+        decode_snapshot(data)
+    except ValueError as bad:
+        raise DiskFailed(errno.EIO, str(bad), path) from None
+    file.write(0, data)
+    file.sync()
+    disk.sync_directory(path.rpartition("/")[0])
 
 
 def encode_snapshot(producers: Collection[ProducerStateEntry]) -> bytes:

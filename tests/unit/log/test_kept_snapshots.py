@@ -1,0 +1,120 @@
+"""The snapshot by which producers are known once the batches before it are gone: it is safe before any of them goes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import count
+from random import Random
+
+import pytest
+from simdisk import SimDisk, Stopped
+
+from odradek.base.units import BrokerId, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.log.config import LogConfig
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
+from odradek.log.log import Log
+from odradek.log.names import SNAPSHOT, segment_stem
+from odradek.log.reaper import RETRY_MS
+from odradek.log.retention import advance_start, delete_below_start
+from support.cleaning import Writer
+from support.logs import T0
+
+NAME = TopicPartition(TopicName("t"), 0)
+CONFIG = LogConfig(file_delete_delay_ms=0)
+POWER_FAILURES = 4
+
+
+def opened(disk: SimDisk) -> LogDirectory:
+    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: CONFIG)
+
+
+def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
+    """A log of producers that are known by what its start was moved over; the files are the next round's."""
+    directory = opened(disk)
+    log = directory.create(NAME, None, CONFIG, T0)
+    writer = Writer(log, Random(1))
+    for _ in range(2):
+        writer.write(10)
+        log.roll(T0)
+        flush_now(log)
+    start = log.segments[-1].base_offset
+    log.snapshots.delete([start])  # As if the disk had refused it, when the segment was rolled.
+    flush_now(log)
+    write = directory.begin_starts({NAME: start})
+    write.run()
+    directory.end_starts(write)
+    advance_start(log, start)
+    assert delete_below_start(log, T0) > 1
+    directory.checkpoint_now()
+    return directory, log
+
+
+def known(log: Log) -> dict[int, tuple[object, ...]]:
+    return {one.id: (one.epoch, *[sent[:3] for sent in one.batches[-1:]], one.first_offset) for one in log.producers}
+
+
+def after_power_failures(disk: SimDisk) -> list[Log]:
+    return [opened(disk.crash(Random(seed))).logs[NAME] for seed in range(POWER_FAILURES)]
+
+
+@pytest.mark.parametrize("reorders", [False, True])
+def test_it_is_safe_before_the_batches_go(reorders: bool) -> None:
+    """Its bytes and its name: a directory's changes need not get to the disk in their order."""
+    for call in count():
+        disk = SimDisk()
+        disk.reorders = reorders
+        directory, log = trimmed(disk)
+        disk.stop_at(call)
+        with suppress(Stopped):
+            directory.reaper.reap(T0)
+        is_through = disk.calls < call
+        for again in after_power_failures(disk):
+            assert known(again) == known(log)
+        if is_through:
+            return
+
+
+def test_a_sync_of_it_that_failed_is_not_followed_by_one_that_does_nothing() -> None:
+    """The kernel has dropped what that was to write, and has nothing to say in the next round."""
+    disk = SimDisk()
+    disk.drops_unsynced = True
+    directory, log = trimmed(disk)
+    disk.fails_to_sync = True
+    with pytest.raises(DiskFailed):
+        directory.reaper.reap(T0)
+    disk.fails_to_sync = False
+    for number in range(3):
+        directory.reaper.reap(TimestampMs(T0 + number * RETRY_MS))
+    assert not directory.reaper.is_retiring(log.directory)
+    for again in after_power_failures(disk):
+        assert known(again) == known(log)
+
+
+@pytest.mark.parametrize("caches_dropped", [True, False])
+def test_nor_in_the_next_process(caches_dropped: bool) -> None:
+    """That one reads what is not on the disk, and makes it safe before it deletes the batches."""
+    disk = SimDisk()
+    disk.drops_unsynced, disk.caches_dropped = True, caches_dropped
+    directory, log = trimmed(disk)
+    disk.fails_to_sync = True
+    with pytest.raises(DiskFailed):
+        directory.reaper.reap(T0)
+    disk.fails_to_sync = False
+    disk = disk.kill()
+    opened(disk)
+    for again in after_power_failures(disk):
+        assert known(again) == known(log)
+
+
+def test_one_that_is_not_what_was_written_any_more_keeps_the_batches() -> None:
+    """As after a sync that failed, when the memory was needed for something else: the next start makes it again."""
+    disk = SimDisk()
+    directory, log = trimmed(disk)
+    file = disk.open(f"{log.directory}/{segment_stem(Offset(log.start_offset))}{SNAPSHOT}")
+    file.write(0, bytes(file.size()))
+    with pytest.raises(DiskFailed, match="version 0"):
+        directory.reaper.reap(T0)
+    for again in after_power_failures(disk):
+        assert known(again) == known(log)
