@@ -140,10 +140,13 @@ def _segments(opening: Opening, found: dict[Offset, SegmentFiles]) -> list[Segme
 def _fresh(opening: Opening, snapshots: Snapshots, topic_id: Uuid | None, scan: Scan | None = None) -> Loaded:
     """Returns a new, empty log at opening.start_offset; `scan` is of an old one that ended before that."""
     start = opening.start_offset
+    if snapshots.offsets:
+        snapshots.delete(snapshots.offsets)
+        # Or the next start, after a power failure, takes the old producers for those of the new log.
+        opening.disk.sync_directory(opening.directory)
     segment = Segment.create(opening.disk, opening.directory, start, opening.now_ms, opening.config)
     epochs = LeaderEpochs(opening.disk, opening.directory, _known_epochs(opening) or [])
     epochs.clear()
-    snapshots.delete(snapshots.offsets)
     return Loaded(
         segments=[segment],
         start_offset=start,

@@ -42,13 +42,18 @@ def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
     start = log.segments[-1].base_offset
     log.snapshots.delete([start])  # As if the disk had refused it, when the segment was rolled.
     flush_now(log)
+    move_start(directory, log, start)
+    assert delete_below_start(log, T0) > 1
+    directory.checkpoint_now()
+    return directory, log
+
+
+def move_start(directory: LogDirectory, log: Log, start: Offset) -> None:
+    """As core/log_starts."""
     write = directory.begin_starts({NAME: start})
     write.run()
     directory.end_starts(write)
     advance_start(log, start)
-    assert delete_below_start(log, T0) > 1
-    directory.checkpoint_now()
-    return directory, log
 
 
 def known(log: Log) -> dict[int, tuple[object, ...]]:
@@ -118,3 +123,26 @@ def test_one_that_is_not_what_was_written_any_more_keeps_the_batches() -> None:
         directory.reaper.reap(T0)
     for again in after_power_failures(disk):
         assert known(again) == known(log)
+
+
+@pytest.mark.parametrize("reorders", [False, True])
+def test_of_a_log_that_begins_anew_none_comes_back(reorders: bool) -> None:
+    """Transactions that were open in the old log would be open in the new one, and nothing ends them."""
+    begun_anew = 0
+    for seed in range(12):
+        disk = SimDisk()
+        disk.reorders = reorders
+        directory = opened(disk)
+        log = directory.create(NAME, None, CONFIG, T0)
+        writer = Writer(log, Random(1))
+        writer.write(20)
+        log.roll(T0)
+        flush_now(log)
+        writer.write(10)  # Other replicas have this, so it may be deleted; here it is lost.
+        move_start(directory, log, log.end_offset)
+        disk = disk.crash(Random(seed))
+        if opened(disk).logs[NAME].size == 0:
+            begun_anew += 1
+            for again in after_power_failures(disk):
+                assert not list(again.producers)
+    assert begun_anew > 3
