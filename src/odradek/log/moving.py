@@ -14,6 +14,7 @@ from odradek.log.arrival import withdraw_arrival
 from odradek.log.disk import DiskFailed
 from odradek.log.log import Log
 from odradek.log.producers import Producers, ProducerStateEntry
+from odradek.log.snapshots import make_safe
 
 
 def producers_at_first(log: Log) -> Sequence[ProducerStateEntry]:
@@ -22,11 +23,12 @@ def producers_at_first(log: Log) -> Sequence[ProducerStateEntry]:
 
 
 def begin_with(log: Log, producers: Sequence[ProducerStateEntry]) -> None:
-    """Notes the producers as of the start of a log that is empty yet.  Raises DiskFailed."""
+    """Notes the producers, durably, as of the start of a log that is empty yet.  Raises DiskFailed."""
     assert log.start_offset == log.end_offset
     if producers:
         log.producers = Producers(producers)
         log.snapshots.write(log.start_offset, producers)
+        make_safe(log.disk, log.snapshots.path(log.start_offset))
 
 
 def take_over(copy: Log, origin: Log) -> None:

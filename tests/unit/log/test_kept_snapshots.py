@@ -15,6 +15,7 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
 from odradek.log.log import Log
+from odradek.log.moving import producers_at_first, take_over
 from odradek.log.names import SNAPSHOT, segment_stem
 from odradek.log.reaper import RETRY_MS
 from odradek.log.retention import advance_start, delete_below_start
@@ -26,8 +27,8 @@ CONFIG = LogConfig(file_delete_delay_ms=0)
 POWER_FAILURES = 4
 
 
-def opened(disk: SimDisk) -> LogDirectory:
-    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: CONFIG)
+def opened(disk: SimDisk, path: str = "/data") -> LogDirectory:
+    return LogDirectory.open(disk, path, T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: CONFIG)
 
 
 def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
@@ -146,3 +147,21 @@ def test_of_a_log_that_begins_anew_none_comes_back(reorders: bool) -> None:
             for again in after_power_failures(disk):
                 assert not list(again.producers)
     assert begun_anew > 3
+
+
+def test_it_is_safe_before_a_log_goes_on_elsewhere() -> None:
+    """The copy begins where the original's first segment does: of what lies below there is nothing else."""
+    for seed in range(12):
+        disk = SimDisk()
+        directory, log = trimmed(disk)
+        directory.reaper.reap(T0)
+        flush_now(log)
+        other = opened(disk, "/other")
+        producers = producers_at_first(log)
+        assert producers
+        future = other.make_future(NAME, log, log.segments[0].base_offset, producers, "unique")
+        take_over(future, log)
+        flush_now(future)
+        other.take_in(NAME, future)
+        again = opened(disk.crash(Random(seed)), "/other").logs[NAME]
+        assert known(again) == known(log)
