@@ -5,7 +5,15 @@ from __future__ import annotations
 from odradek.base.units import Offset, TimestampMs
 from odradek.log.log import Log
 from odradek.log.reached import lookup_timestamp
-from sim.logcontents import check_batches, check_committed, check_epochs, check_indexes, check_producers, times
+from sim.logcontents import (
+    check_batches,
+    check_committed,
+    check_epochs,
+    check_indexes,
+    check_nobody_else,
+    check_producers,
+    times,
+)
 from sim.logmodel import Broken
 from sim.logstate import NAME, ROOT, LogState
 from sim.simdisk import SimDisk
@@ -42,6 +50,7 @@ class CheckedLog(LogState):
                 self.check_stable(stable)
                 if not self.may_forget:
                     check_producers(model.producers(), log)
+                    check_nobody_else(model.producers(), log)
                 check_committed(
                     model,
                     committed(log, Offset(stable), self.random.choice([1, 700, 1 << 20])),

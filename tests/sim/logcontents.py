@@ -98,6 +98,12 @@ def check_producers(expected: dict[int, Known], log: Log) -> None:
             raise Broken(f"producer {producer} is {found}, was {known}")
 
 
+def check_nobody_else(expected: dict[int, Known], log: Log) -> None:
+    for one in log.producers:
+        if one.id not in expected:
+            raise Broken(f"producer {one.id} is of another log: {one}")
+
+
 def check_indexes(log: Log, batches: Sequence[Batch]) -> None:
     """Every entry of an index is of a batch that is there."""
     places: dict[str, dict[int, Batch]] = {}

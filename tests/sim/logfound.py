@@ -66,7 +66,7 @@ class FoundLog(CheckedLog):
     def leave_out(self, found: Model, there: set[Offset]) -> None:
         """Whole segments that were not synced may be missing: a compacted log has holes by right.
 
-        Another log has none above its start.
+        Another log has none above its start.  One that has lost what lay just below its start may begin anew there.
         """
         bases = [segment.base_offset for segment in self.log.segments]
         hole: list[Written] = []
@@ -82,6 +82,8 @@ class FoundLog(CheckedLog):
             is_right = bool(hole) and (self.is_compacted or hole[-1].last < self.log.start_offset)
             if is_right and any(hole[-1].last < begin <= base for begin in bases):
                 self.may_forget = True
+                below = self.log.start_offset if hole[-1].last < self.log.start_offset else 0
+                hole += [other for other in found.batches if other.last < below and other.base not in there]
                 found.batches = [other for other in found.batches if other not in hole]
             hole = []
 
