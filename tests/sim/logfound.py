@@ -15,6 +15,7 @@ class FoundLog(CheckedLog):
 
     def restarted(self, *, clean: bool) -> None:
         log, end = self.log, self.log.end_offset
+        self.was_cut |= self.is_shortening and end < self.high_watermark and self.cleaned_end > 0
         self.safe = 0 if self.was_cut else min(self.safe, self.model.end(self.safe))
         if end < self.safe:
             raise Broken(f"ends at {end}, and was synced up to {self.safe}")
@@ -31,7 +32,6 @@ class FoundLog(CheckedLog):
         if log.aside is not None and log.aside.end_offset < self.safe:
             raise Broken(f"set aside: {log.aside}")
         self.may_forget |= end < self.producers_seen_to
-        self.was_cut |= self.is_shortening and end < self.high_watermark and self.cleaned_end > 0
         self.is_shortening = False
         self.match()
         self.empty_since = end
