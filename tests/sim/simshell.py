@@ -185,6 +185,8 @@ class SimShell:
 
     def _chores_ended(self, failures: list[OSError]) -> None:
         """What failed is tried again by the next round."""
+        self.broker.chores_ended(self.now())
+        self.settle()
 
     def _worked(self, work: Work) -> None:
         work.ended()

@@ -264,6 +264,7 @@ class Harness:
                     self.broker.synced(synced, self.now)
             case Chores():
                 assert effect.run() == []
+                self.broker.chores_ended(self.now)
             case TakeProducerIds():
                 first = next(self._blocks) * 1000
                 self.broker.took_ids(ProducerIdBlock(ProducerId(first), ProducerId(first + 999)))

@@ -5,8 +5,9 @@ rolled if it holds anything, and the log is compacted up to there whatever its d
 min.compaction.lag.ms or behind the start of an open transaction stays, and the answer says which of the two it was.
 After timeout_ms the compaction goes on without the one who asked.
 
-A partition that is asked for again while it is compacted is compacted once more, for all who ask meanwhile.  Whoever
-may alter the topic's configuration may ask: with min.cleanable.dirty.ratio he could have the same.
+A partition that is asked for again while it is compacted, and was written to since, is compacted once more, for all who
+ask meanwhile.  Whoever may alter the topic's configuration may ask: with min.cleanable.dirty.ratio he could have the
+same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
-from odradek.core.compactions import AllCompacted, Compacted, Compaction, check_is_compacted
+from odradek.core.compaction import AllCompacted, Compacted, Compaction, check_is_compacted
+from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsPartitionResult,
@@ -68,10 +70,10 @@ def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compa
         partition = call.broker.partition(topic, index)
     except Refused as refused:
         return Refused(refused.code)
-    return _asked(call.broker, partition)
+    return _asked(call.broker, partition, call.now)
 
 
-def _asked(broker: Broker, partition: Partition) -> Compaction | Refused:
+def _asked(broker: Broker, partition: Partition, now: Moment) -> Compaction | Refused:
     try:
         check_is_compacted(partition)
     except Refused as refused:
@@ -79,7 +81,9 @@ def _asked(broker: Broker, partition: Partition) -> Compaction | Refused:
     if not broker.configs.bool("log.cleaner.enable"):
         text = f"broker {broker.id} compacts nothing, since its log.cleaner.enable is false: start it with true"
         return Refused(ErrorCode.INVALID_REQUEST, text)
-    return broker.cleaner.ask(partition)
+    compaction = broker.cleaner.ask(partition)
+    broker.cleaner.go_on(now)
+    return compaction
 
 
 def _response(asked: Asked) -> Parts[CompactPartitionsResponse]:

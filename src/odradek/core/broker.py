@@ -80,7 +80,7 @@ class Broker:
         self._steps = NextSteps()
         self.flushes = Flushes(self.partitions, self.lot, self._steps)
         self.moves = Moves(self)
-        self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts)
+        self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
         self._staged: dict[Partition, Offset] = {}  # Partitions with staged batches, and their high watermark before.
         self._chores: list[Chore] = []
         self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
@@ -226,6 +226,7 @@ class Broker:
         self.flushes.ended(event, now)
         if self.flushes.held:
             self.moves.synced(event.flushes, now)
+        self.cleaner.synced(event.flushes, now)
 
     def loaded(self, loaded: Loaded, now: Moment) -> None:
         """Takes in the end of a Load."""
@@ -238,6 +239,17 @@ class Broker:
     def cleaned(self, event: Cleaned, now: Moment) -> None:
         """Takes in the end of a Clean."""
         self.cleaner.ended(event, now)
+        self._reap_for_cleaner(now)
+
+    def chores_ended(self, now: Moment) -> None:
+        """Takes in the end of Chores: files may have got their names that a compaction waits for."""
+        if self.cleaner.waits_for_names:
+            self._reap_for_cleaner(now)
+            self.cleaner.renamed(now)
+
+    def _reap_for_cleaner(self, now: Moment) -> None:
+        if self.cleaner.waits_for_names:  # Not by the next round: somebody waits for the compaction.
+            self._chores.extend(self.storage.reaps(now.wall))
 
     def looked_up(self, event: LookedUp) -> None:
         """Takes in the end of a Lookup."""
@@ -278,7 +290,7 @@ class Broker:
     # The shell's side.
 
     def take_effects(self) -> list[Effect]:
-        """Returns what the shell shall do now; each effect but chores comes back as an event."""
+        """Returns what the shell shall do now; the end of each effect comes back as an event."""
         effects: list[Effect] = []
         if self.changes.are_asked:
             effects.extend(self.changes.take())

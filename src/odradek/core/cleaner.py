@@ -10,14 +10,16 @@ is set aside (set_aside.py) and told of; the others go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.core.cleaning import Clean, Cleaned, Won, cleaning_options
-from odradek.core.compactions import Compaction, Compactions
+from odradek.core.compaction import Compaction
+from odradek.core.compactions import Compactions
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.dirty_logs import DirtyLogs
+from odradek.core.flushes import Flushes
 from odradek.core.log_starts import LogStarts
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
@@ -37,7 +39,12 @@ class LogCleaner:
     """The passes that are under way, and which logs are next."""
 
     def __init__(
-        self, configs: BrokerConfigs, seed: Callable[[], bytes], lot: ParkingLot, log_starts: LogStarts
+        self,
+        configs: BrokerConfigs,
+        seed: Callable[[], bytes],
+        lot: ParkingLot,
+        log_starts: LogStarts,
+        flushes: Flushes,
     ) -> None:
         """`configs` are asked each time, as most of what the cleaner goes by may be altered; `seed` gives 16 bytes."""
         self._configs = configs
@@ -45,7 +52,7 @@ class LogCleaner:
         self._running: dict[TopicPartition, Clean] = {}
         self._steps: list[Clean] = []  # To be taken by the shell.
         self.set_aside = SetAside()
-        self._asked = Compactions(lot, self._failed)  # To be cleaned whatever their ratio.
+        self._asked = Compactions(lot, flushes, self._failed)  # To be cleaned whatever their ratio.
         self._dirty = DirtyLogs(configs, log_starts, self.set_aside, self._running, self._failed)
         self._won = Won()
         self._is_stopped = False
@@ -63,9 +70,31 @@ class LogCleaner:
         return self._won._replace(max_dirty_ratio=self._dirty.max_ratio)
 
     def ask(self, partition: Partition) -> Compaction:
-        """Has a log compacted up to its present end as soon as that is synced; also one that was set aside."""
+        """Has a log compacted up to its present end, also one that was set aside; `go_on` begins it, or a round."""
         self.set_aside.try_again(partition)
         return self._asked.ask(partition)
+
+    def synced(self, names: Collection[TopicPartition], now: Moment) -> None:
+        """Goes on with compactions that were asked for and waited for syncs of these logs."""
+        if self._asked:
+            self._asked.synced(names)
+            self.go_on(now)
+
+    @property
+    def waits_for_names(self) -> bool:
+        """True if a compaction that was asked for waits until the reaper has renamed files."""
+        return self._asked.wait_for_names
+
+    def renamed(self, now: Moment) -> None:
+        """Goes on with compactions that were asked for and waited for the reaper."""
+        self._asked.renamed()
+        self.go_on(now)
+
+    def go_on(self, now: Moment) -> None:
+        """Takes the next step of compactions that were asked for, and begins passes as far as threads are free."""
+        self._asked.go_on(now)
+        while self._begin_next(now):
+            pass
 
     def look_soon(self) -> None:
         """Has the next round look for something to clean: what it goes by was altered."""
@@ -138,8 +167,9 @@ class LogCleaner:
     def ended(self, event: Cleaned, now: Moment) -> None:
         """Takes in the end of a step: the log gets the group's segments, and the pass goes on, or the next log's."""
         self._take_in(event, now)
-        while self._begin_next(now):
-            pass
+        if event.step.partition.topic_partition not in self._running:
+            self._asked.is_free(event.step.partition)
+        self.go_on(now)
 
     def _take_in(self, event: Cleaned, now: Moment) -> None:
         step = event.step

@@ -1,126 +1,51 @@
-"""Compactions that somebody asked for: up to where each log is to be compacted, and what that has won.
+"""All compactions that somebody asked for (compaction.py), and what takes the next step of each.
 
     ask ──> Compaction ──> `to` is set: the log's end, rolled ──> synced ──> passes ──> end: who waits is told
+                                      a Sync is asked for ┘         │           └ Clean, and its files are renamed
+                                                 each ends, go_on ──┴── takes the next step
 
-A log has at most two of them.  Whoever asks while one is under way gets the next one, which goes up to where the log
-ends by then, and shares it with all who ask meanwhile.
+No step waits for a round of the periodic tasks; keep_house takes those that an event was missed for, of followers that
+catch up for example, or that a disk refused.
+
+A log has at most two of them.  Whoever asks while one is under way, and something was written since it began, gets the
+next one, which goes up to where the log ends by then, and shares it with all who ask meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import Offset, TopicPartition
+from odradek.core.compaction import Compacted, Compaction, check_is_compacted
+from odradek.core.flushes import Flushes
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.log.cleanable import Cleanable, cleanable
+from odradek.log.cleanable import cleanable
 from odradek.log.compaction import may_be_cleaned
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import synced_to
-from odradek.log.log import Log
 
 ATTENDED_PER_SLICE = 16  # To roll a log takes some hundred microseconds.
-TRANSACTION = "an open transaction"
-MIN_LAG = "min.compaction.lag.ms"
-
-
-def check_is_compacted(partition: Partition) -> None:
-    """Raises Refused if the log is offline, or its topic is not configured to be compacted."""
-    if not partition.log.config.cleanup_compact:
-        topic = partition.topic_partition.topic
-        text = f"the cleanup.policy of {topic} has no compact in it: set cleanup.policy=compact first"
-        raise Refused(ErrorCode.INVALID_CONFIG, text)
-
-
-class Compacted(NamedTuple):
-    """What a compaction has won below its end.  Sizes in bytes."""
-
-    bytes_before: int
-    bytes_after: int
-    removed_records: int
-    compacted_to: Offset
-    held_back_by: str | None  # Why it ended before the log's end, if it did.
-    duration_ms: int
-
-
-class Compaction:
-    """One log's compaction that was asked for."""
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.to: Offset | None = None  # None: up to where the log ends when its turn comes.
-        self.is_queued = False  # A pass is to begin as soon as a thread is free.
-        self.removed_records = 0
-        self.outcome: Compacted | Refused | None = None  # None: it has not ended.
-        self._began = 0  # On the steady clock.
-        self._bytes_before = 0
-
-    def begin(self, log: Log, steady: int) -> None:
-        """Sets its end, which is that of the log: its active segment is empty."""
-        self.to, self._began = log.end_offset, steady
-        self._bytes_before = _bytes_below(log, log.end_offset)
-
-    def won(self, log: Log, seen: Cleanable, steady: int) -> Compacted | None:
-        """Returns what it has won if there is nothing left to be compacted; None if another pass is needed."""
-        assert self.to is not None, "it has begun"
-        held_back_by = None
-        if seen.first_dirty < self.to:
-            if seen.first_uncleanable > seen.first_dirty:
-                return None
-            held_back_by = TRANSACTION if log.producers.first_unstable < self.to else MIN_LAG
-        return Compacted(
-            self._bytes_before,
-            _bytes_below(log, self.to),
-            self.removed_records,
-            min(seen.first_dirty, self.to),
-            held_back_by,
-            steady - self._began,
-        )
-
-    @property
-    def answer(self) -> Compacted | Refused:
-        """What there is to be told of it now."""
-        if self.outcome is not None:
-            return self.outcome
-        name = self.partition.topic_partition
-        text = f"{name} is not compacted yet; the broker goes on with it as long as it runs"
-        return Refused(ErrorCode.REQUEST_TIMED_OUT, text)
-
-
-def _bytes_below(log: Log, end: Offset) -> int:
-    return sum(segment.size for segment in log.segments if segment.base_offset < end)
-
-
-class AllCompacted:
-    """The condition of a request that waits for several compactions."""
-
-    def __init__(self, compactions: Iterable[Compaction]) -> None:
-        self.keys = tuple(compactions)
-        self._open = list(self.keys)
-
-    @property
-    def is_settled(self) -> bool:
-        while self._open and self._open[-1].outcome is not None:
-            self._open.pop()
-        return not self._open
-
-    def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        return self.is_settled
 
 
 class Compactions:
     """The compactions that were asked for and have not ended."""
 
-    def __init__(self, lot: ParkingLot, failed: Callable[[Partition, DiskFailed, Moment], None]) -> None:
+    def __init__(
+        self, lot: ParkingLot, flushes: Flushes, failed: Callable[[Partition, DiskFailed, Moment], None]
+    ) -> None:
         """`failed` hears of a log that its disk does not let roll, and ends its compaction."""
         self._lot = lot
+        self._flushes = flushes
         self._failed = failed
         self._present: dict[Partition, Compaction] = {}
         self._next: dict[Partition, Compaction] = {}
+        self._due: dict[Partition, None] = {}  # What each of these waited for may have come.
+        self._unsynced: dict[TopicPartition, Partition] = {}  # These wait for a sync,
+        self._unnamed: dict[Partition, None] = {}  # and these for files to be renamed.
         self._queue: deque[Compaction] = deque()  # Those that a pass is to begin for.
 
     def __len__(self) -> int:
@@ -129,7 +54,9 @@ class Compactions:
     def ask(self, partition: Partition) -> Compaction:
         """Returns a compaction of all that the log has now."""
         present = self._present.setdefault(partition, Compaction(partition))
-        return present if present.to is None else self._next.setdefault(partition, Compaction(partition))
+        self._due[partition] = None
+        has_all = present.to is None or (partition.is_online and partition.log.end_offset <= present.to)
+        return present if has_all else self._next.setdefault(partition, Compaction(partition))
 
     def end_for(self, partition: Partition) -> Offset | None:
         """Returns up to where a log is to be compacted; None if nobody has asked, or it is not known yet."""
@@ -141,6 +68,37 @@ class Compactions:
         compaction = self._present.get(partition)
         if compaction is not None and compaction.to is not None:
             compaction.removed_records += removed_records
+
+    def is_free(self, partition: Partition) -> None:
+        """Takes in that no pass over the log is under way any more."""
+        if partition in self._present:
+            self._due[partition] = None
+
+    def synced(self, names: Collection[TopicPartition]) -> None:
+        """Takes in that syncs of these logs have ended."""
+        for name in [name for name in self._unsynced if name in names]:
+            self._due[self._unsynced.pop(name)] = None
+
+    def renamed(self) -> None:
+        """Takes in that the reaper is through with what it had begun."""
+        self._due.update(self._unnamed)
+        self._unnamed.clear()
+
+    @property
+    def wait_for_names(self) -> bool:
+        """True if one of them waits for the reaper."""
+        return bool(self._unnamed)
+
+    def go_on(self, now: Moment) -> None:
+        """Takes the next step of those that have something to go on with; of many, at the next event or round."""
+        for _ in range(ATTENDED_PER_SLICE):
+            partition = next(iter(self._due), None)
+            if partition is None:
+                return
+            del self._due[partition]
+            compaction = self._present.get(partition)
+            if compaction is not None:
+                self._attend(compaction, now)
 
     def next(self) -> Partition | None:
         """Takes the next log that a pass is to begin for out of the queue; None if it is empty."""
@@ -175,12 +133,15 @@ class Compactions:
             return
         log = partition.log
         if not may_be_cleaned(log):
-            return  # A pass is under way, or its files have not got their names yet.
+            if log.compaction.cleaning is None:  # Else the end of that pass is told.
+                self._unnamed[partition] = None
+            return
         try:
             check_is_compacted(partition)
             if compaction.to is None:
                 log.roll(now.wall)
                 compaction.begin(log, now.steady)
+                self._flushes.ask(partition.topic_partition)
             seen = cleanable(log, now.wall, partition.positions.high_watermark)
         except Refused as refused:
             self.end(partition, Refused(refused.code, refused.detail))
@@ -190,6 +151,7 @@ class Compactions:
             return
         assert compaction.to is not None, "it has begun"
         if min(synced_to(log), partition.positions.high_watermark) < compaction.to:
+            self._unsynced[partition.topic_partition] = partition
             return
         won = compaction.won(log, seen, now.steady)
         if won is not None:
@@ -203,9 +165,12 @@ class Compactions:
         ended = self._present.pop(partition, None)
         if ended is None:
             return
+        self._unsynced.pop(partition.topic_partition, None)
+        self._unnamed.pop(partition, None)
         following = self._next.pop(partition, None)
         if following is not None:
             self._present[partition] = following
+            self._due[partition] = None
         ended.outcome = outcome
         self._lot.happened(ended)
 

@@ -1,4 +1,4 @@
-"""What the core asks of the shell, as values.  All but chores come back to the broker as an event.
+"""What the core asks of the shell, as values; the end of each comes back to the broker as an event.
 
 What only one part of the core asks for is beside that part.  Changes of topics go to the metadata tree, which may take
 milliseconds or another machine, and come back as `Broker.changing`.
@@ -35,7 +35,7 @@ class Chore(Protocol):
 
 
 class Chores(NamedTuple):
-    """Chores for a thread; no event follows, and what fails is tried again by the next round or the next start."""
+    """Chores for a thread; what fails is tried again by the next round or the next start."""
 
     chores: tuple[Chore, ...]
 

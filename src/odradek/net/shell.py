@@ -380,6 +380,8 @@ class Shell:
             if not (is_lack and (lacked or self._lacks_descriptors)):
                 log.warning("housekeeping failed and will be tried again: %s", failed)
             self._lacks_descriptors |= is_lack
+        self.broker.chores_ended(self.now())
+        self.settle()
 
     def _worked(self, work: Work) -> None:
         work.ended()
