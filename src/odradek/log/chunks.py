@@ -8,9 +8,20 @@ from struct import Struct
 from odradek.base.units import Offset
 from odradek.log.disk import File
 from odradek.log.scan import Damaged
-from odradek.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION, Batch
+from odradek.record.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL,
+    Batch,
+)
 
 _LENGTH = Struct(">i")
+_LOW_ATTRIBUTES_POSITION = 22
+_NOT_PLAIN = CODEC_MASK | TRANSACTIONAL | CONTROL
 
 
 class OldFormat(Exception):
@@ -34,6 +45,12 @@ class Chunk:
         self.at = 0
         self.next_offset = next_offset
         self.end_offset = end_offset
+
+    @property
+    def has_plain_next(self) -> bool:
+        """True if the next batch, if there is one, may be in a run of plain ones (record/kernels/compact_runs.py)."""
+        low_attributes = self.at + _LOW_ATTRIBUTES_POSITION
+        return low_attributes < len(self.data) and not self.data[low_attributes] & _NOT_PLAIN
 
     @property
     def is_over(self) -> bool:

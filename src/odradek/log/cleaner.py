@@ -139,10 +139,12 @@ class Cleaning:
         runs = KeyRuns(offsets, first, upper)
         for chunk in self._chunks(source, throttle):
             runs.begin(chunk.data, chunk.end_offset)
+            self.end = Offset(max(self.end, chunk.next_offset))
             while True:
-                size = runs.run(chunk.at, chunk.next_offset, offsets.room(options.load_factor))
-                chunk.pass_by(size, runs.next_offset)
-                self.end = Offset(max(self.end, runs.next_offset))
+                if chunk.has_plain_next:  # To find out that there is no run takes 0.8 µs.
+                    size = runs.run(chunk.at, chunk.next_offset, offsets.room(options.load_factor))
+                    chunk.pass_by(size, runs.next_offset)
+                    self.end = Offset(max(self.end, runs.next_offset))
                 batch = chunk.next()
                 if batch is None:
                     break
@@ -209,7 +211,8 @@ class Cleaning:
             before = cleaned.size
             batches.runs.begin(chunk.data, chunk.end_offset)
             while True:
-                is_changed |= self._clean_run(chunk, cleaned, batches, keeps_last=ends_group and chunk.is_last)
+                if chunk.has_plain_next:
+                    is_changed |= self._clean_run(chunk, cleaned, batches, keeps_last=ends_group and chunk.is_last)
                 batch = chunk.next()
                 if batch is None:
                     break
