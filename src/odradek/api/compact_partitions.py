@@ -68,6 +68,8 @@ def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compa
         return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
         partition = call.broker.partition(topic, index)
+        if partition.info.leader != call.broker.id:  # Replicas compact by themselves; the leader's is told of.
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except Refused as refused:
         return Refused(refused.code)
     return _asked(call.broker, partition, call.now)

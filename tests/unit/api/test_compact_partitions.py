@@ -11,9 +11,12 @@ import pytest
 from odradek.api.gate import Admission
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
-from odradek.base.units import LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, Principal, ResourceType
 from odradek.core.cleaning import Clean
+from odradek.core.cluster import PartitionInfo, TopicInfo
+from odradek.core.effects import Changed
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
@@ -162,6 +165,22 @@ def test_the_second_time_there_is_nothing_to_be_done(harness: Harness) -> None:
     assert (won.bytes_before, won.bytes_after, won.removed_records) == (size, size, 0)
     assert (won.compacted_to, won.duration_ms) == (KEYS * TIMES, 0)
     assert harness.broker.cleaner.won.passes == passes
+
+
+def test_a_partition_that_another_broker_leads(harness: Harness) -> None:
+    """Of `spread` broker 2 has the first partition alone, and leads the second, of which a replica is here."""
+    other, us = BrokerId(2), harness.broker.id
+    led_by = [(other, (other,)), (other, (other, us)), (us, (us, other))]
+    partitions = tuple(PartitionInfo(leader, LeaderEpoch(0), replicas, replicas) for leader, replicas in led_by)
+    name = TopicName("spread")
+    topic = TopicInfo(name, Uuid(bytes(15) + b"s"), partitions, {"cleanup.policy": "compact"})
+    harness.broker.changed(Changed(0, {name: topic}), harness.now)
+    for index in (0, 1):
+        assert refusal(harness, name, index) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    for unknown, index in ((name, 3), (name, -1), ("nowhere", 0)):
+        assert refusal(harness, unknown, index) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    answer = harness.decoded(outcome(harness, name, 2), 0, CompactPartitionsResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE, "it is empty, so that nothing is to be done"
 
 
 def test_several_partitions_and_one_that_is_not_there(harness: Harness) -> None:
