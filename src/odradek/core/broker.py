@@ -297,7 +297,8 @@ class Broker:
         if self._chores:
             effects.append(Chores(tuple(self._chores)))
             self._chores.clear()
-        effects.extend(self.coordinators.take())
+        if self.coordinators.have_asked:
+            effects.extend(self.coordinators.take())
         if self.works:
             effects.extend(self.works)
             self.works.clear()

@@ -62,6 +62,11 @@ class Coordinators:
         """Takes in the end of a Load."""
         self.shards[loaded.load.name.topic].loaded(loaded, now)
 
+    @property
+    def have_asked(self) -> bool:
+        """True if `take` would find something."""
+        return self.asks_ids or bool(self._loads)
+
     def take(self) -> list[Load | TakeProducerIds]:
         """Returns what the shell shall do now."""
         effects: list[Load | TakeProducerIds] = []

@@ -177,9 +177,14 @@ class Storage:
                 logs.setdefault(name.topic, {})[name.partition] = log
         return {topic: _found(some) for topic, some in logs.items()}
 
-    def checkpoints(self, high_watermarks: Mapping[TopicPartition, Offset]) -> Iterable[Checkpoint]:
-        found = (directory.begin_checkpoint(high_watermarks) for directory in self._directories)
-        return [checkpoint for checkpoint in found if checkpoint is not None]
+    def checkpoints(self, high_watermarks: Mapping[TopicPartition, Offset]) -> Iterator[Checkpoint | None]:
+        """Begins one directory's checkpoint at each step; None is yielded for one in which nothing has changed.
+
+        The numbers of one directory are of one moment: what is written of them would be wrong of a log that was cut, or
+        made anew, since they were gathered.  Directories are independent of each other.
+        """
+        for directory in self._directories:
+            yield directory.begin_checkpoint(high_watermarks)
 
     def reaps(self, now: TimestampMs) -> Iterable[Reap]:
         found = (directory.begin_reap(now) for directory in self._directories)

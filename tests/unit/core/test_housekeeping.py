@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odradek.base.units import TimestampMs
+from odradek.base.units import TimestampMs, TopicName, TopicPartition
+from odradek.core.housekeeping import Housekeeping
 from odradek.core.log_starts import WriteStarts
 from odradek.core.moment import Moment
+from odradek.core.storage import Storage
+from odradek.log.config import LogConfig
+from odradek.log.directory import Checkpoint, LogDirectory
+from odradek.log.disk import RealDisk
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import put
@@ -59,3 +64,29 @@ def test_the_cleaner_looks_at_one_after_the_other_that_goes(tmp_path: Path) -> N
     assert asked == PARTITIONS
     harness.settle()
     assert all(partition.log.start_offset == 1 for partition in harness.broker.partitions.values())
+
+
+def test_the_checkpoint_of_one_directory_is_begun_in_a_slice(tmp_path: Path) -> None:
+    """It takes about a microsecond for each partition, and many directories may have many."""
+    harness = Harness(tmp_path / "first")
+    others = [
+        LogDirectory.open(
+            RealDisk(),
+            str(tmp_path / name),
+            harness.now.wall,
+            broker_id=harness.broker.id,
+            cluster_id="cluster",
+            config_of=lambda _: LogConfig(),
+        )
+        for name in ("second", "third")
+    ]
+    for directory in others:
+        directory.create(TopicPartition(TopicName("t"), 0), None, LogConfig(), harness.now.wall)
+    storage = Storage([*harness.broker.storage, *others])
+    housekeeping = Housekeeping(storage, harness.broker.log_starts, harness.configs)
+    slices = [list(due.chores) for due in housekeeping.round(harness.now, harness.broker.partitions)]
+    begun = [[one for one in chores if isinstance(one, Checkpoint)] for chores in slices]
+    assert [one.directory for some in begun for one in some] == [one.path for one in others]
+    assert max(map(len, begun)) == 1
+    for directory in others:
+        directory.abandon()
