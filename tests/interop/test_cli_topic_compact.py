@@ -14,6 +14,7 @@ from kafka_peer import REAL_KAFKA
 
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
+from odradek.net import shell
 from odradek.testing import Broker
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsRequest,
@@ -105,6 +106,19 @@ def test_a_topic_is_compacted_now_and_the_last_values_are_there(broker: Broker, 
     found = read(broker, "table", partitions=2)
     assert len(found) == 2 * KEYS
     assert {(partition, key): value for partition, key, value in found} == last
+
+
+def test_it_waits_for_no_round_of_the_periodic_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its steps follows from the end of the one before: here there is one round, at the start, and no other."""
+    monkeypatch.setattr(shell, "HOUSEKEEPING_MS", A_DAY_MS)
+    with Broker({}, directory=tmp_path / "data") as broker:
+        broker.create_topic("table", configs=NEVER_BY_ITSELF)
+        write(broker, "table")
+        topics = [CompactPartitionsTopic(name="table", partitions=[0])]
+        with RawClient(int(broker.address.rpartition(":")[2])) as client:
+            request = CompactPartitionsRequest(topics=topics, timeout_ms=SECONDS_MAX * 1_000)
+            (part,) = client.ask(request, 0, CompactPartitionsResponse).topics[0].partitions
+        assert (part.error_code, part.removed_records) == (ErrorCode.NONE, KEYS * (TIMES - 1))
 
 
 def test_the_second_time_there_is_nothing_to_win(broker: Broker, run: Run) -> None:

@@ -19,6 +19,7 @@ from odradek.core.partition import Partition
 from odradek.core.set_aside import RETRY_MS
 from odradek.core.transactions.states import Transaction
 from odradek.log.disk import DiskFailed, File, RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.names import CLEANED
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -365,7 +366,7 @@ def test_a_log_that_cannot_be_compacted_is_told_of_once_and_serves_on(
     write_many(harness, ids=5, times=200)
     before, log = known(harness), state_partition(harness).log
     log.roll(harness.now.wall)
-    harness.keep_house()
+    flush_now(log, harness.now.wall)
     with Path(log.segments[0].path).open("r+b") as file:
         file.seek(1000)
         file.write(b"damage")
