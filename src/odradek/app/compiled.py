@@ -17,7 +17,7 @@ PARTS = {
         "app": "request_log",
         "core": "broker changes coordinating fetch_sessions flushes hosting ingress lookups parked partition positions"
         " promise staging timers",
-        "log": "arrival index log segment",
+        "log": "arrival durability index log segment slices",
         "net": "connection descriptors door gathering listener outbox readers receiving secure secure_outbox shell"
         " traffic",
         "record": "batch",
