@@ -12,14 +12,15 @@ Differs from Apache Kafka: never a batch cut short at the end of an answer.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TypeAlias
 
 from odradek.api.call import Call
 from odradek.api.delayed_fetch import DelayedFetch
 from odradek.api.fetch_read import FetchRead, failed
 from odradek.api.gate import Admission
-from odradek.api.outcome import Short, Slices
-from odradek.api.parts import Parts, nothing, whole
+from odradek.api.outcome import Short, Slices, Wait
+from odradek.api.parts import Parts, first_wait, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import NO_EPOCH
@@ -33,12 +34,11 @@ from odradek.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionData,
 )
 
 TOPIC_IDS_SINCE = 13
 TOP_LEVEL_ERROR_SINCE = 7
-Read: TypeAlias = list[tuple[Wanted, PartitionData]]
+Answering: TypeAlias = Generator[Wait, object, FetchResponse | Parked[FetchResponse]]
 
 
 def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchResponse] | Slices:
@@ -55,23 +55,25 @@ def handle(call: Call, body: FetchRequest) -> FetchResponse | Parked[FetchRespon
 
 def answer_begun(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse | Parked[FetchResponse] | Slices:
     """Answers or parks a short request whose partitions are in `begun`, or due in its session."""
-    fetch = FetchRead(call, body, begun)
+    answering = _answer(call, body, FetchRead(call, body, begun))
+    try:
+        return _when_waited(answering, first_wait(answering))
+    except StopIteration as done:
+        answer: FetchResponse | Parked[FetchResponse] = done.value
+        return answer
+
+
+def _answer(call: Call, body: FetchRequest, fetch: FetchRead) -> Answering:
     deadline = call.now.steady + body.max_wait_ms
-    read = whole(fetch.read(cached=True))
-    return _answer_cold(body, fetch, deadline) if fetch.is_cold else _answer_read(body, fetch, read, deadline)
-
-
-def _answer_cold(body: FetchRequest, fetch: FetchRead, deadline: int) -> Slices:
-    read = yield from fetch.read_cold()
-    return Short(_answer_read(body, fetch, read, deadline))
-
-
-def _answer_read(
-    body: FetchRequest, fetch: FetchRead, read: Read, deadline: int
-) -> FetchResponse | Parked[FetchResponse]:
+    read = yield from fetch.read_patiently()
     if body.max_wait_ms <= 0 or fetch.is_enough:
         return whole(fetch.respond(read))
     return Parked(whole(DelayedFetch(fetch).watch(read)), deadline, fetch.answer)
+
+
+def _when_waited(answering: Answering, wait: Wait) -> Slices:
+    yield wait
+    return Short((yield from answering))
 
 
 def answer_waiting(call: Call, body: FetchRequest, begun: FetchRound) -> FetchResponse:
@@ -98,15 +100,13 @@ def _in_slices(call: Call, body: FetchRequest) -> Slices:
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code, responses=[])
     call.leave(fetch)
-    read = yield from fetch.read(cached=True)
-    if fetch.is_cold:
-        read = yield from fetch.read_cold()
+    read = yield from fetch.read_patiently()
     call.leave(read)
     if body.max_wait_ms > 0 and not fetch.is_enough:
         arrived = yield from DelayedFetch(fetch).watch(read)
         if not arrived.look_again():
             yield Parked(arrived, deadline, nothing)
-        read = yield from fetch.read()
+        read = yield from fetch.read_patiently()
         call.leave(read)
     return (yield from fetch.respond(read))
 

@@ -13,7 +13,7 @@ from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
-from odradek.core.cold import Cold
+from odradek.core.cold import Cold, Place
 from odradek.core.effects import DiskWait
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
 from odradek.core.partition import Partition
@@ -31,7 +31,7 @@ from odradek.wire.messages.fetch import (
 REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
 NO_RECORDS = b""
-LOADS_MAX = 4  # An index, where a walk begins, where the read ends; what was loaded may be gone again.
+WAITS_FOR_NOTHING_MAX = 4  # What was loaded may be gone again before it is read.
 # A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a
 # read that failed it says nothing of them.
 _NEVER_READ = {
@@ -100,18 +100,18 @@ class FetchRead:
         """Answers with what can be read now, from no more partitions than a slice looks at."""
         return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
 
-    @property
-    def is_cold(self) -> bool:
-        """True if the last read left out partitions for which the disk has to be waited for."""
-        return bool(self._cold)
-
-    def read_cold(self) -> Generator[Wait, object, Read]:
-        """Reads as `read`, after a read that was cold: waits for the disk in a thread, and reads again."""
-        for _ in range(LOADS_MAX):
-            yield DiskWait(self._cold)
+    def read_patiently(self) -> Generator[Wait, object, Read]:
+        """Reads as `read`; where the disk has to be waited for, a thread does that, and all is read again."""
+        waited_for: set[Place] = set()
+        for_nothing = 0
+        while for_nothing < WAITS_FOR_NOTHING_MAX:
             read = yield from self.read(cached=True)
-            if not self.is_cold:
+            if not self._cold:
                 return read
+            missing = {cold.place for cold in self._cold}
+            for_nothing += missing <= waited_for
+            waited_for |= missing
+            yield DiskWait(self._cold)
         return (yield from self.read())
 
     def read(self, count: int | None = None, *, cached: bool = False) -> Parts[Read]:

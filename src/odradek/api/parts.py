@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from odradek.api.outcome import Wait
+from odradek.api.outcome import PAUSE, Wait
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.core.coordinators.durable import WRITE_TIMEOUT_MS
 from odradek.core.moment import Moment
@@ -40,6 +40,14 @@ def whole(parts: Parts[Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+
+def first_wait(parts: Generator[Wait, Any, object]) -> Wait:
+    """Makes parts until something has to be waited for.  Raises StopIteration with the whole if nothing has."""
+    while True:
+        wait = next(parts)
+        if wait is not PAUSE:
+            return wait
 
 
 def pauses(count: int) -> Parts[None]:

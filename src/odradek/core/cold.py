@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 from odradek.log.disk import DiskFailed
 from odradek.log.page_cache import NotCached
+
+Place: TypeAlias = tuple[str, int]  # A file, and the position of what it lacks.
 
 
 class Cold(Exception):
@@ -15,6 +18,7 @@ class Cold(Exception):
     def __init__(self, missing: NotCached) -> None:
         super().__init__(str(missing))
         self.missing = missing
+        self.place: Place = missing.path, missing.position
 
 
 def load(reads: Sequence[Cold]) -> None:

@@ -43,14 +43,15 @@ class NotCached(Exception):
 
     def __init__(self, file: ReadableFile, position: int, size: int) -> None:
         super().__init__(f"{size} bytes at {position} of {file.path} are not in the page cache")
+        self.path = file.path
+        self.position = position
         self._file = file
-        self._position = position
         self._size = size
 
     def load(self) -> None:
         """Waits for the bytes, for some more, and has the disk begin with what follows.  Raises DiskFailed."""
-        begin_to_read(self._file.fileno(), self._position, self._size)
-        self._file.pread(self._position, max(self._size, LOADED_BYTES_MIN))
+        begin_to_read(self._file.fileno(), self.position, self._size)
+        self._file.pread(self.position, max(self._size, LOADED_BYTES_MIN))
 
 
 class CachedFile:
