@@ -429,7 +429,7 @@ class Partition:
             if records.size > max_bytes and not at_least_one:
                 records = records.part(0, 0)
             if read_committed:
-                aborted = log.aborted(Offset(offset), records, bound)
+                aborted = log.aborted(Offset(offset), records, bound, cached=cached)
         except NotCached as missing:
             raise Cold(missing) from None
         except DiskFailed as failed:

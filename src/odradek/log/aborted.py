@@ -43,28 +43,33 @@ class AbortedTransactions:
         self._last = ended.last_offset
 
     def reaching(
-        self, segments: Sequence[Segment], offset: Offset, records: FileSlice, upto: Offset
+        self, segments: Sequence[Segment], offset: Offset, records: FileSlice, upto: Offset, *, cached: bool
     ) -> Sequence[Aborted]:
-        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more."""
+        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more.
+
+        With `cached` the disk is not waited for, unless an index has to be made again: raises NotCached.
+        """
         if not records.size or offset > self._last:
             return ()
         ahead = segments[max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0) :]
-        upto = _end_of(records, ahead, upto)
+        upto = _end_of(records, ahead, upto, cached)
         found: list[Aborted] = []
         for segment in ahead:
-            these, is_all = self._overlapping(segments, segment, offset, upto)
+            these, is_all = self._overlapping(segments, segment, offset, upto, cached)
             found += these
             if is_all:
                 break
         return found
 
-    def _overlapping(self, segments: Sequence[Segment], segment: Segment, offset: Offset, upto: Offset) -> Found:
+    def _overlapping(
+        self, segments: Sequence[Segment], segment: Segment, offset: Offset, upto: Offset, cached: bool
+    ) -> Found:
         try:
-            return segment.transactions.overlapping(offset, upto)
+            return segment.transactions.overlapping(offset, upto, cached=cached)
         except Damaged:
             self._make_again(segments, segment)
         try:
-            return segment.transactions.overlapping(offset, upto)
+            return segment.transactions.overlapping(offset, upto, cached=cached)
         except Damaged as damage:
             raise segment.failure(damage) from None
 
@@ -79,10 +84,10 @@ class AbortedTransactions:
         segment.transactions.replace(aborted_in(self._snapshots, segments, segment))
 
 
-def _end_of(records: FileSlice, segments: Sequence[Segment], upto: Offset) -> Offset:
+def _end_of(records: FileSlice, segments: Sequence[Segment], upto: Offset, cached: bool) -> Offset:
     """Returns an offset, at most `upto`, that none of the records reaches."""
     path, position = records.file.path, records.position + records.size
     for segment, following in pairwise(segments):
         if segment.path == path:
-            return min(segment.beyond(position) or following.base_offset, upto)
-    return min(segments[-1].beyond(position) or upto, upto)
+            return min(segment.beyond(position, cached=cached) or following.base_offset, upto)
+    return min(segments[-1].beyond(position, cached=cached) or upto, upto)

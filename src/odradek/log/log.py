@@ -323,9 +323,12 @@ class Log:
         """How many places were found so far that are no whole batches."""
         return sum([len(segment.damages) for segment in self.segments])
 
-    def aborted(self, offset: Offset, records: FileSlice, upto: Offset) -> Sequence[Aborted]:
-        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more."""
-        return self.aborted_transactions.reaching(self.segments, offset, records, upto)
+    def aborted(self, offset: Offset, records: FileSlice, upto: Offset, *, cached: bool = False) -> Sequence[Aborted]:
+        """Returns the aborted transactions that overlap `records`, read from `offset` to `upto`; maybe a few more.
+
+        With `cached` as read.
+        """
+        return self.aborted_transactions.reaching(self.segments, offset, records, upto, cached=cached)
 
     def _touch(self, segment: Segment) -> None:
         """Notes that a sealed segment is open, and closes the oldest such: a reader from the start would open all."""

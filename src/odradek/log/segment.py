@@ -399,13 +399,18 @@ class Segment:
                 raise self.failure(damage) from None
         return end
 
-    def beyond(self, position: int) -> Offset | None:
-        """Returns an offset, nearly the least, that no batch before `position` reaches; None if none is known."""
+    def beyond(self, position: int, *, cached: bool = False) -> Offset | None:
+        """Returns an offset, nearly the least, that no batch before `position` reaches; None if none is known.
+
+        With `cached` as locate.
+        """
         positions = self._recent_positions
         if positions and positions[0] < position:
             return Offset(self._recent_ends[bisect_left(positions, position) - 1] + 1)
-        number = self.offsets.count_at_or_below(position - 1, 1)
-        return Offset(self.base_offset + self.offsets.entry(number)[0]) if number < len(self.offsets) else None
+        number = self.offsets.count_at_or_below(position - 1, 1, cached=cached)
+        if number == len(self.offsets):
+            return None
+        return Offset(self.base_offset + self.offsets.entry(number, cached=cached)[0])
 
     def hint(self, offset: int, position: int) -> None:
         """Remembers that the batch that begins with `offset` is at `position`: where a read ended the next begins."""

@@ -18,7 +18,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from odradek.base.units import NO_OFFSET, Offset, ProducerId
-from odradek.log.disk import Disk, DiskFailed, File
+from odradek.log.disk import Disk, DiskFailed
+from odradek.log.page_cache import CachedFile, ReadableFile
 from odradek.log.scan import Damaged
 
 _ENTRY = Struct(">hqqqq")
@@ -121,23 +122,24 @@ class TransactionIndex:
 
     # ------------------------------------------------------------------ read
 
-    def overlapping(self, offset: Offset, upto: Offset) -> tuple[list[Aborted], bool]:
+    def overlapping(self, offset: Offset, upto: Offset, *, cached: bool = False) -> tuple[list[Aborted], bool]:
         """Returns the entries that a reader of offsets from `offset` up to, not including, `upto` must know of.
 
-        The second value is False if more of them may have ended in later segments.
+        The second value is False if more of them may have ended in later segments.  With `cached` the disk is not
+        waited for: raises NotCached.
         """
         found: list[Aborted] = []
-        for aborted in self._from(offset):
+        for aborted in self._from(offset, cached):
             if aborted.first_offset < upto:
                 found.append(aborted)
             if aborted.last_stable_offset >= upto:
                 return found, True
         return found, False
 
-    def _from(self, offset: Offset) -> Iterator[Aborted]:
+    def _from(self, offset: Offset, cached: bool) -> Iterator[Aborted]:
         """Yields every entry whose transaction ended at `offset` or later."""
-        if self._stored_bytes and self._newest_stored() >= offset:
-            file = self._disk.open(self.path)
+        if self._stored_bytes and self._newest_stored(cached) >= offset:
+            file = self._opened(cached)
             number = self._first_from(file, offset)
             while number < self._stored:
                 block = self._read(file, number, BLOCK_ENTRIES)
@@ -147,15 +149,19 @@ class TransactionIndex:
             if aborted.last_offset >= offset:
                 yield aborted
 
-    def _newest_stored(self) -> Offset:
+    def _opened(self, cached: bool) -> ReadableFile:
+        file = self._disk.open(self.path)
+        return CachedFile(file, whole=True) if cached else file
+
+    def _newest_stored(self, cached: bool) -> Offset:
         if self._newest is None:
             if not self.is_whole:
                 raise Damaged(self.path, self._stored_bytes, "ends within an entry")
-            (last,) = self._read(self._disk.open(self.path), self._stored - 1, 1)
+            (last,) = self._read(self._opened(cached), self._stored - 1, 1)
             self._newest = last.last_offset
         return self._newest
 
-    def _first_from(self, file: File, offset: Offset) -> int:
+    def _first_from(self, file: ReadableFile, offset: Offset) -> int:
         """The number of the first entry in the file whose transaction ended at `offset` or later."""
         low, high = 0, self._stored
         while low < high:
@@ -166,7 +172,7 @@ class TransactionIndex:
                 high = middle
         return low
 
-    def _read(self, file: File, number: int, count: int) -> list[Aborted]:
+    def _read(self, file: ReadableFile, number: int, count: int) -> list[Aborted]:
         count = min(count, self._stored - number)
         data = file.pread(number * ENTRY_BYTES, count * ENTRY_BYTES)
         if len(data) != count * ENTRY_BYTES:

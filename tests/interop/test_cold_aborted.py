@@ -1,0 +1,166 @@
+"""Read-committed fetches where .txnindex files are not in the page cache: nobody but them waits for the disk."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from odradek.log.names import TRANSACTION_INDEX
+from odradek.log.page_cache import is_absent
+from odradek.net.pools import Pool
+from odradek.record.batch import iter_batches
+from odradek.record.records import decode
+from odradek.testing import Broker
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.asking import FETCH, MIB, created, produced
+from support.held_up import SECONDS_MAX, HeldUp
+from support.raw_client import RawClient
+
+SMALL = {"log.segment.bytes": str(MIB), "log.index.interval.bytes": "16384"}
+TRANSACTIONS, VALUES, VALUE_BYTES = 100, 6, 10_000
+BYTES_MAX = 100_000
+READ_COMMITTED = 1
+SEGMENTS_MIN = 5  # More of them than the waits that a fetch would need for its records alone.
+TEST_LOOP = "odradek-testing"  # The thread of a broker's loop.
+
+
+def transactional(broker: Broker, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
+    producer.init_transactions(SECONDS_MAX)
+    producer.begin_transaction()
+    return producer
+
+
+@pytest.fixture(scope="module")
+def committed() -> list[bytes]:
+    draw = random.Random(7)
+    return [draw.randbytes(VALUE_BYTES) for _ in range(TRANSACTIONS // 2 * VALUES)]
+
+
+@pytest.fixture
+def directory(tmp_path: Path, committed: list[bytes]) -> Path:
+    """The directory of a broker that was stopped, with abort markers in each segment.
+
+    One transaction is open from the beginning to the end: a reader has to look at the indexes of all segments.
+    """
+    left = iter(committed)
+    with Broker(SMALL, directory=tmp_path) as broker, RawClient(broker.port) as client:
+        created(client, "t")
+        long, producer = transactional(broker, "long"), transactional(broker, "short")
+        long.produce("t", b"taken back at the end", partition=0)
+        long.flush(SECONDS_MAX)
+        for number in range(TRANSACTIONS):
+            is_aborted = number % 2
+            for _ in range(VALUES):
+                producer.produce("t", bytes(VALUE_BYTES) if is_aborted else next(left), partition=0)
+            producer.flush(SECONDS_MAX)
+            (producer.abort_transaction if is_aborted else producer.commit_transaction)(SECONDS_MAX)
+            producer.begin_transaction()
+        long.abort_transaction(SECONDS_MAX)
+        producer.abort_transaction(SECONDS_MAX)
+    assert len(list(tmp_path.glob(f"t-0/*{TRANSACTION_INDEX}"))) >= SEGMENTS_MIN
+    return tmp_path
+
+
+def drop(directory: Path, suffix: str) -> None:
+    """Skips the test where the file system keeps everything in the page cache."""
+    for path in directory.glob(f"t-0/*{suffix}"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if path.suffix == TRANSACTION_INDEX and not is_absent(file.fileno(), 0, path.stat().st_size):
+                pytest.skip("the page cache keeps the files")
+
+
+def fetch_of(offset: int) -> FetchRequest:
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=50 * MIB,
+        isolation_level=READ_COMMITTED,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[part])],
+        forgotten_topics_data=[],
+    )
+
+
+class Reader:
+    """A consumer of committed records, as KIP-98 has it: it leaves out what the answers say was aborted."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.values: list[bytes] = []
+
+    def take(self, answer: FetchResponse) -> list[int]:
+        """Takes in an answer; returns where the aborted transactions began that it told of."""
+        (part,) = answer.responses[0].partitions
+        assert not part.error_code
+        assert isinstance(part.records, bytes | memoryview)
+        told = part.aborted_transactions or []
+        begun = {one.producer_id: one.first_offset for one in sorted(told, key=lambda one: -one.first_offset)}
+        for batch in iter_batches(bytes(part.records)):
+            self.offset = batch.next_offset
+            first = begun.get(batch.producer_id)
+            if batch.is_control:
+                later = [one.first_offset for one in told if one.producer_id == batch.producer_id]
+                begun[batch.producer_id] = min((one for one in later if one > batch.base_offset), default=1 << 60)
+            elif first is None or batch.base_offset < first:
+                self.values += [bytes(record.value or b"") for record in decode(batch)]
+        return [one.first_offset for one in told]
+
+
+@pytest.mark.parametrize("dropped", [TRANSACTION_INDEX, ""])
+def test_nobody_else_waits_for_an_index(directory: Path, dropped: str) -> None:
+    """Every thread that reads is held up; the fetch that needs one waits, and everybody else is served."""
+    with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
+        created(other, "other")
+        expected, found = Reader(), Reader()
+        told = expected.take(one.ask(fetch_of(0), FETCH, FetchResponse))
+        assert 0 in told, "the long transaction, which the last index tells of"
+    with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as one, RawClient(broker.port) as other:
+        drop(directory, dropped)
+        with ThreadPoolExecutor(1) as beside, HeldUp(broker, Pool.READS) as held:
+            asked = beside.submit(one.ask, fetch_of(0), FETCH, FetchResponse)
+            for number in range(20):
+                assert produced(other, "other", b"served") == number
+            assert not asked.done()
+            held.gate.set()
+            assert found.take(asked.result(SECONDS_MAX)) == told
+        assert (found.offset, found.values) == (expected.offset, expected.values)
+
+
+@pytest.fixture
+def read_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of .txnindex files that the loop's thread has read and would have waited for."""
+    found: list[str] = []
+    pread = os.pread
+
+    def watched(descriptor: int, size: int, position: int) -> bytes:
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if threading.current_thread().name == TEST_LOOP and path.endswith(TRANSACTION_INDEX):
+            found.append(path)
+        return pread(descriptor, size, position)
+
+    monkeypatch.setattr(os, "pread", watched)
+    yield found
+
+
+def test_all_that_is_committed_is_read(directory: Path, committed: list[bytes], read_on_the_loop: list[str]) -> None:
+    """The loop reads no such index itself, however many have to be waited for."""
+    reader = Reader()
+    with Broker(SMALL, directory=directory) as broker, RawClient(broker.port) as client:
+        while len(reader.values) < len(committed):
+            before = reader.offset
+            drop(directory, "")
+            reader.take(client.ask(fetch_of(before), FETCH, FetchResponse))
+            assert reader.offset > before
+        assert reader.values == committed
+        assert not read_on_the_loop
