@@ -180,7 +180,7 @@ DAMAGED = _gauge(
     "odradek_log_damaged_places",
     "",
     "places",
-    "Places found in logs since the start that are no whole batches; they are not served",
+    "Places found in logs that are no whole batches; they are not served",
 )
 UNDER_REPLICATED = _gauge(
     "kafka_server_replica_manager_under_replicated_partitions",

@@ -14,17 +14,19 @@ from itertools import pairwise
 from pathlib import Path
 
 from odradek.app.dump import by_name, entries, open_read_only
+from odradek.app.output import time_text
 from odradek.base.units import Offset, TopicPartition
 from odradek.log import names
 from odradek.log.aside import is_zeros, survey
 from odradek.log.checkpoints import (
     BadCheckpoint,
+    read_damages,
     read_epochs,
     read_offsets,
     read_segments,
     read_topic_id,
 )
-from odradek.log.damage import next_batch
+from odradek.log.damage import KnownDamage, next_batch
 from odradek.log.disk import File, RealDisk
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.log import FIRST_OFFSET
@@ -70,6 +72,7 @@ class Folder:
     starts: dict[TopicPartition, Offset]
     compacted: dict[TopicPartition, Offset]
     noted: dict[TopicPartition, str]
+    damages: list[KnownDamage]  # Those that a broker has found while it ran.
 
     @classmethod
     def at(cls, path: Path) -> Folder:
@@ -82,6 +85,7 @@ class Folder:
             read_offsets(disk, f"{path}/{names.LOG_STARTS}"),
             read_offsets(disk, f"{path}/{names.CLEANER_OFFSETS}"),
             read_segments(disk, f"{path}/{names.SEGMENTS}"),
+            read_damages(disk, f"{path}/{names.DAMAGES}"),
         )
 
     def partitions(self) -> list[Path]:
@@ -114,6 +118,7 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
         is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
         for text in segment.said:
             yield Said(partition, text, is_fault=not is_open)
+    yield from (Said(partition, text, is_fault=False) for text in known(folder, partition, segments))
     yield from (Said(partition, text) for text in between(segments))
     if partition not in folder.compacted:
         start = folder.starts.get(partition, FIRST_OFFSET)
@@ -212,6 +217,14 @@ def read_batches(segment: Segment, file: File, part: tuple[int, int], places: di
             segment.said.append(f"{index} leads to byte {place.position} for {offset}, where {first} begins")
         segment.end = Offset(max(segment.end, place.last_offset + 1))
         counts.batches += 1
+
+
+def known(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]) -> Iterator[str]:
+    """Yields what the broker has found before, of the segments that have faults."""
+    faulty = {segment.path.name for segment in segments if segment.said}
+    for one in folder.damages:
+        if one.partition == partition and one.file in faulty:
+            yield f"byte {one.position} of {one.file} is not served since {time_text(one.since_ms)}: {one.why}"
 
 
 def between(segments: Sequence[Segment]) -> Iterator[str]:

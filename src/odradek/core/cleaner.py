@@ -29,6 +29,7 @@ from odradek.log.cleanable import cleanable
 from odradek.log.cleaner import Cleaning, Uncleanable, Withdrawn
 from odradek.log.compaction import drop_cleaned, may_be_cleaned, swap_in
 from odradek.log.disk import DiskFailed
+from odradek.log.failures import LogDamaged
 
 _LOG = logging.getLogger(__name__)
 
@@ -213,6 +214,9 @@ class LogCleaner:
         return True
 
     def _failed(self, partition: Partition, failure: Uncleanable | DiskFailed, now: Moment) -> None:
+        damage = failure.damage if isinstance(failure, Uncleanable) else failure
+        if isinstance(damage, LogDamaged):
+            partition.found_damage(damage)
         text = self.set_aside.failed(partition, failure, now.steady)
         if text is not None:
             _LOG.log(logging.ERROR if partition in self.set_aside else logging.WARNING, text)

@@ -68,7 +68,8 @@ class Housekeeping:
         if self._last_expiry is None or now.steady - self._last_expiry >= self._expiry_ms:
             self._last_expiry = now.steady
             yield from _forget_producers(now, partitions, self._configs.int("producer.id.expiration.ms"))
-        yield Due(chores=[*self._storage.reaps(now.wall), *self._storage.probes()])
+        storage = self._storage
+        yield Due(chores=[*storage.reaps(now.wall), *storage.probes(), *storage.damages(now.wall)])
         if now.steady - self._last_checkpoint >= self._checkpoint_ms:
             self._last_checkpoint = now.steady
             yield from self._checkpoint(partitions)

@@ -19,6 +19,7 @@ from odradek.core.partition import Partition
 from odradek.core.storage import Storage
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.failures import LogDamaged
 from odradek.log.starts import StartsWrite
 
 _LOG = logging.getLogger(__name__)
@@ -195,5 +196,7 @@ class LogStarts:
 
 def _retention_failed(partition: Partition, failed: DiskFailed) -> None:
     _LOG.error("%s: retention failed: %s", partition.topic_partition, failed)
+    if isinstance(failed, LogDamaged):
+        partition.found_damage(failed)
     if failed.takes_offline:  # On a full disk the next round may free some room.
         partition.take_offline(failed)

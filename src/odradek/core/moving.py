@@ -306,9 +306,16 @@ def _append_slice(future: Log, slice_: FileSlice, now: TimestampMs) -> None:
 def _verified(slice_: FileSlice) -> list[Batch]:
     """Returns the batches, with their checksums looked at: damage is not copied.  Raises LogDamaged; Refused."""
     batches, position = [], slice_.position
-    for batch in iter_batches(slice_.read()):
-        if not batch.is_intact:
-            raise LogDamaged(slice_.file.path, position, "the checksum of the batch is wrong")
-        batches.append(batch)
-        position += batch.size
+    try:
+        for batch in iter_batches(slice_.read()):
+            if not batch.is_intact:
+                raise LogDamaged(slice_.file.path, position, "the checksum of the batch is wrong")
+            batches.append(batch)
+            position += batch.size
+    except Refused as refused:
+        if refused.code != ErrorCode.CORRUPT_MESSAGE:
+            raise
+        raise LogDamaged(slice_.file.path, position, "the batch is too short") from None
+    if position < slice_.position + slice_.size:
+        raise LogDamaged(slice_.file.path, position, "the batch is too long")
     return batches

@@ -11,6 +11,7 @@ from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, Topic
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.configs.topic import TopicConfigs
 from odradek.log.config import LogConfig
+from odradek.log.damages import DamagesWrite
 from odradek.log.directory import Checkpoint, LogDirectory
 from odradek.log.log import Log
 from odradek.log.probe import Probe
@@ -189,6 +190,10 @@ class Storage:
     def reaps(self, now: TimestampMs) -> Iterable[Reap]:
         found = (directory.begin_reap(now) for directory in self._directories)
         return [reap for reap in found if reap is not None]
+
+    def damages(self, now: TimestampMs) -> Iterable[DamagesWrite]:
+        found = (directory.begin_damages(now) for directory in self._directories)
+        return [write for write in found if write is not None]
 
     def probes(self) -> Iterable[Probe]:
         found = (directory.begin_probe() for directory in self._directories)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from odradek.base.units import INT64_MAX, MIB, LeaderEpoch, Offset, TopicName, TopicPartition
+from odradek.base.units import INT64_MAX, MIB, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import Uuid, from_text, to_text
+from odradek.log.damage import KnownDamage
 from odradek.log.disk import Disk, read_file, replace_file
 from odradek.log.names import LEADER_EPOCHS, PARTITION_METADATA
 
@@ -77,6 +78,31 @@ def read_uncleanable(disk: Disk, path: str) -> dict[TopicPartition, str]:
 def write_uncleanable(disk: Disk, path: str, reasons: Mapping[TopicPartition, str]) -> None:
     lines = [f"{name.topic} {name.partition} {' '.join(reason.split())}" for name, reason in sorted(reasons.items())]
     replace_file(disk, path, _text(len(lines), lines), durable=False)
+
+
+def read_damages(disk: Disk, path: str) -> list[KnownDamage]:
+    """Returns [] if there is no such file; errors as read_offsets."""
+    found = []
+    for number, line in _entries(path, read_file(disk, path, CHECKPOINT_BYTES_MAX) or None):
+        match line.split(" ", 6):
+            case [topic, partition, file, position, following, since, why] if (
+                partition.isdigit() and position.isdigit() and following.isdigit() and since.isdigit()
+            ):
+                name = TopicPartition(TopicName(topic), int(partition))
+                known = KnownDamage(name, file, int(position), Offset(int(following)), TimestampMs(int(since)), why)
+                found.append(known)
+            case _:
+                raise BadCheckpoint(f"{path} line {number}: {line!r} is not a topic, partition and damage")
+    return found
+
+
+def write_damages(disk: Disk, path: str, damages: Iterable[KnownDamage]) -> None:
+    lines = [
+        f"{one.partition.topic} {one.partition.partition} {one.file} {one.position} {one.following} {one.since_ms} "
+        + " ".join(one.why.split())
+        for one in damages
+    ]
+    replace_file(disk, path, _text(len(lines), lines))
 
 
 def read_epochs(disk: Disk, directory: str) -> list[tuple[LeaderEpoch, Offset]]:

@@ -25,6 +25,7 @@ from odradek.log.cleaned_segments import CleanedSegments
 from odradek.log.cleaned_transactions import CleanedTransactions
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed
+from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
 from odradek.log.scan import Damaged
 from odradek.log.segment import Segment
@@ -45,7 +46,11 @@ class Withdrawn(Exception):
 
 
 class Uncleanable(Exception):
-    """Raised for what no pass over this log will get past."""
+    """Raised for what no pass over this log will get past; `damage` is a place that is no whole batch, if it is one."""
+
+    def __init__(self, why: str, damage: LogDamaged | None = None) -> None:
+        super().__init__(why)
+        self.damage = damage
 
 
 class Options(NamedTuple):
@@ -277,7 +282,9 @@ def _as_uncleanable() -> Iterator[None]:
     """Turns what is wrong with a log's content into Uncleanable."""
     try:
         yield
-    except (BadRecords, Damaged, OldFormat, Refused) as wrong:
+    except Damaged as damaged:
+        raise Uncleanable(str(damaged), LogDamaged(damaged.path, damaged.position, damaged.why)) from None
+    except (BadRecords, OldFormat, Refused) as wrong:
         raise Uncleanable(str(wrong)) from None
 
 

@@ -6,7 +6,7 @@ import re
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.base.units import INT32_MAX, Offset
+from odradek.base.units import INT32_MAX, Offset, TimestampMs, TopicPartition
 from odradek.log.disk import File
 from odradek.log.scan import CHECK_CHUNK_BYTES, Damaged, walk_checked
 from odradek.record.batch import HEADER_BYTES
@@ -20,6 +20,21 @@ class Damage(NamedTuple):
     start: int
     end: int
     following: Offset
+    why: str
+
+
+class KnownDamage(NamedTuple):
+    """A damage as it is written down: of which log, in which .log file at which byte, and since when it is known.
+
+    `following` is the offset at which a reader may go on, INT64_MAX if no batch behind it in the file is known.
+    """
+
+    partition: TopicPartition
+    file: str
+    position: int
+    following: Offset
+    since_ms: TimestampMs
+    why: str
 
 
 def next_batch(

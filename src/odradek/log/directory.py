@@ -29,6 +29,7 @@ from odradek.log.checkpoints import (
     write_topic_id,
 )
 from odradek.log.config import LogConfig
+from odradek.log.damages import Damages, DamagesWrite
 from odradek.log.disk import Disk, DiskFailed, Lock, read_file, replace_file
 from odradek.log.durability import flush_now
 from odradek.log.failures import SegmentMissing
@@ -130,6 +131,7 @@ class LogDirectory:
         self.high_watermarks: Offsets = {}  # As of the last checkpoint.
         self.clean_shutdown = False
         self.reaper = Reaper(disk, turns)
+        self.damages = Damages(disk, path)
         self._noted: dict[TopicPartition, str] = {}  # The segments of each log at the last clean stop.
         self._compacted: Offsets = {}  # By Kafka: how far.
         self._loaded: dict[str, Offsets] = {}  # What the checkpoints said at the start.
@@ -185,6 +187,7 @@ class LogDirectory:
         marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
         self.clean_shutdown = read_file(self._disk, marker, _MARKER_BYTES_MAX) is not None
         self._disk.unlink(f"{self.path}/{names.UNCLEANABLE}")  # Each is tried again.
+        self.problems += self.damages.load()
         recovery_points = self._read_checkpoint(names.RECOVERY_POINTS)
         starts = self._read_checkpoint(names.LOG_STARTS)
         self.high_watermarks = self._read_checkpoint(names.HIGH_WATERMARKS)
@@ -279,6 +282,7 @@ class LogDirectory:
     def _add(self, partition: TopicPartition, log: Log) -> None:
         log.on_recovery_point_lowered = lambda _: self.checkpoint_now()
         log.on_failure = self.doubt
+        self.damages.watch(partition, log)
         self.logs[partition] = log
         self._begun.discard(partition)
 
@@ -387,6 +391,10 @@ class LogDirectory:
     def begin_reap(self, now_ms: TimestampMs) -> Reap | None:
         """Returns the work on files whose delay is over, to be run() in a thread; None if there is none."""
         return self.reaper.begin(now_ms) if self.failure is None else None
+
+    def begin_damages(self, now_ms: TimestampMs) -> DamagesWrite | None:
+        """Returns the write of the damages that are known now, to be run() in a thread; None if nothing changed."""
+        return self.damages.begin(now_ms, self.logs, self.offline) if self.failure is None else None
 
     # ------------------------------------------------------------------ moving logs
 
@@ -580,6 +588,9 @@ class LogDirectory:
             self.begin_checkpoint(high_watermarks)
             self.checkpoint_now()
             self._note_segments()
+            damages = self.begin_damages(now_ms)
+            if damages is not None:
+                damages.run()
             if not failures:
                 replace_file(self._disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", _MARKER)
                 self._disk.sync_directory(self.path)

@@ -84,6 +84,7 @@ class Log:
         self.aborted_transactions = AbortedTransactions(loaded.snapshots, loaded.segments, loaded.end_offset)
         self.on_recovery_point_lowered: Callable[[Offset], None] | None = None  # Told first; may raise DiskFailed.
         self.on_failure: Callable[[OSError], None] | None = None  # Told when the log goes offline for a failure.
+        self.on_damage: Callable[[], None] | None = None  # Told when a place was found that is no whole batch.
         for segment in loaded.segments:
             segment.release()
 
@@ -309,6 +310,8 @@ class Log:
             if start is not None:
                 end = self.end_offset if segment is self.active else self.segments[number + 1].base_offset
                 found = slice_of(segment, start, max_bytes, upto, end, cached)
+                if segment.damages:
+                    self._tell_damage()
                 if segment is self.active or end >= upto or not is_hollow(found, segment, cached):
                     return found
             number += 1  # The rest of that segment was compacted away.
@@ -316,7 +319,13 @@ class Log:
 
     def note_damage(self, damage: LogDamaged) -> bool:
         """Notes a place that is no whole batch: it is not served from now on.  False if that was known."""
-        return any(one.note_damage(damage.position) for one in self.segments if one.path == damage.path)
+        is_new = any(one.note_damage(damage.position, damage.why) for one in self.segments if one.path == damage.path)
+        self._tell_damage()
+        return is_new
+
+    def _tell_damage(self) -> None:
+        if self.on_damage is not None:
+            self.on_damage()
 
     @property
     def damaged_places(self) -> int:

@@ -38,8 +38,9 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-SEGMENTS = "odradek-segments-checkpoint"  # Ours alone, as is the next.
+SEGMENTS = "odradek-segments-checkpoint"  # Ours alone, as are the next two.
 UNCLEANABLE = "odradek-uncleanable-checkpoint"
+DAMAGES = "odradek-damage-checkpoint"
 LOG_DIRS = "odradek-log-dirs"  # Ours alone: all data directories of the broker, one a line.
 
 _OFFSET_DIGITS = 20

@@ -321,7 +321,7 @@ class Segment:
             return DiskFailed(errno.EIO, f"the file has less than the {self.size} bytes that were written", self.path)
         return LogDamaged(self.path, damage.position, damage.why)
 
-    def note_damage(self, position: int) -> bool:
+    def note_damage(self, position: int, why: str) -> bool:
         """Notes that no whole batch begins at `position`, where one should; returns False if that is known.
 
         What lies between there and the next whole batch is not served from now on.
@@ -332,7 +332,8 @@ class Segment:
         bounds = self.base_offset, self.base_offset
         end = next_batch(self.file, position + 1, self.size, bounds, upto)
         following = Offset(INT64_MAX) if end is None else Offset(_BASE_OFFSET.unpack(self.file.pread(end, 8))[0])
-        self.damages = sorted([*self.damages, Damage(position, self.size if end is None else end, following)])
+        damage = Damage(position, self.size if end is None else end, following, why)
+        self.damages = sorted([*self.damages, damage])
         return True
 
     def _is_known(self, position: int) -> bool:
@@ -342,7 +343,7 @@ class Segment:
         """Returns where a read from `position` must end, at most `limit`.  Raises LogDamaged if it can't begin."""
         for damage in self.damages:
             if damage.start <= position < damage.end:
-                raise LogDamaged(self.path, position, "no whole batch is there")
+                raise LogDamaged(self.path, position, damage.why)
             if position < damage.start < limit:
                 return damage.start
         return limit
@@ -394,7 +395,7 @@ class Segment:
                 end = place.end
                 self.hint(place.last_offset + 1, end)
         except Damaged as damage:
-            self.note_damage(damage.position)
+            self.note_damage(damage.position, damage.why)
             if end == start:  # Else the good batches are served, and the next read finds the damage.
                 raise self.failure(damage) from None
         return end
@@ -512,7 +513,7 @@ class Segment:
                     self.index(place, config)
                 break
             except Damaged as damage:
-                self.note_damage(damage.position)
+                self.note_damage(damage.position, damage.why)
                 position = self.damages[-1].end
         self.times.maybe_add(*self.largest())
         self.offsets.write()

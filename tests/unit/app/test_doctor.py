@@ -24,8 +24,10 @@ from odradek.app.doctor.reach import as_ip, is_loopback
 from odradek.app.doctor.speech import recognise, told_by
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
+from odradek.base.units import INT64_MAX
 from odradek.client.metadata import Broker
 from odradek.client.versions import ApiRange
+from odradek.log.names import DAMAGES
 from odradek.tls.config import TlsConfig
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.connection import Connection
@@ -523,6 +525,24 @@ def data_directory(path: Path, cluster_id: str) -> Path:
     (path / "flights-0").mkdir()
     (path / "flights-0" / f"{0:020d}.log").write_bytes(bytes(5000))
     return path
+
+
+def test_what_is_damaged(tmp_path: Path) -> None:
+    whole, bad = (data_directory(tmp_path / name, name[:1]) for name in ("c-whole", "c-bad"))
+    (whole / DAMAGES).write_text("0\n0\n")
+    known = [
+        f"flights {number} {0:020d}.log 70 {following} 1795000000000 the checksum is wrong"
+        for number, following in enumerate((12, INT64_MAX))
+    ]
+    (bad / DAMAGES).write_text("\n".join(["0", "2", *known, ""]))
+    with Patient() as patient:
+        patient.log_dirs = f"{whole},{bad}"
+        found = only_wrong(examined(patient.port))
+    since = f"at byte 70 of {0:020d}.log since 2026-11-18T11:06:40.000Z (the checksum is wrong"
+    assert (found.check, found.says) == (
+        "log dirs",
+        f"2 damaged places in {bad}: flights-0 {since}, read on from offset 12), flights-1 {since})",
+    )
 
 
 def test_what_was_set_aside(tmp_path: Path) -> None:

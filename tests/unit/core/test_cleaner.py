@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from odradek.app.doctor.log_dirs import uncleanable
-from odradek.base.units import LeaderEpoch, TimestampMs, TopicName, TopicPartition
+from odradek.app.doctor.findings import State
+from odradek.app.doctor.log_dirs import damaged, uncleanable
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.core.cleaning import Clean
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.durability import flush_now
-from odradek.record.batch import Batch
+from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
 from odradek.wire.messages.create_topics import (
@@ -202,6 +204,39 @@ def test_one_that_is_damaged_is_set_aside_and_told_and_the_others_go_on(
     assert len(harness.broker.cleaner.set_aside.reasons) == 1, "who asks has it tried again"
     harness.restart()
     assert not list(uncleanable(str(tmp_path))), "so does a start"
+
+
+def test_what_the_cleaner_finds_damaged_is_not_served_and_told(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner stops at it, too, and its broker serves it on."""
+    harness = Harness(tmp_path)
+    bad = create(harness, "bad")
+    write(harness, bad, keys=10, times=5)
+    damage(bad)
+    assert read(bad, 20), "nobody has looked into it yet"
+    keep_house(harness, 60)
+    for offset, is_served in ((10, True), (20, False), (30, True)):
+        if is_served:
+            assert read(bad, offset) == [offset]
+        else:
+            with pytest.raises(Refused) as refused:
+                read(bad, offset)
+            assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    (found,) = damaged(str(tmp_path))
+    assert found.state is State.WRONG
+    where = f"bad-0 at byte {bad.log.segments[0].size // 5 * 2} of {bad.log.segments[0].name} since "
+    assert found.says.startswith(f"1 damaged place in {tmp_path}: {where}")
+    assert "checksum" in found.says
+    assert found.says.endswith("read on from offset 30)")
+    bad.log.advance_start(bad.log.segments[1].base_offset)
+    bad.log.delete_below_start(harness.now.wall)
+    keep_house(harness)
+    assert not list(damaged(str(tmp_path)))
+
+
+def read(partition: Partition, offset: int) -> list[int]:
+    """The offset of the batch that is served."""
+    records = partition.read(Offset(offset), 1, at_least_one=True).records
+    return [one.base_offset for one in iter_batches(records.read())]
 
 
 def test_a_batch_that_unpacks_to_too_much_sets_its_log_aside(tmp_path: Path) -> None:

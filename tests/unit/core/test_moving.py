@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from simdisk import SimDisk
 
-from odradek.base.errors import Refused
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
@@ -21,11 +21,13 @@ from odradek.core.flushes import Sync
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
 from odradek.core.storage import Storage
+from odradek.log.checkpoints import read_damages
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
 from odradek.log.log import Log
+from odradek.log.names import DAMAGES
 from odradek.log.retention import advance_start, delete_below_start
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
@@ -260,16 +262,28 @@ def test_a_topic_is_deleted_on_its_way() -> None:
     assert folders(server.disk, "/b") == []
 
 
-def test_damage_is_not_copied() -> None:
+@pytest.mark.parametrize(
+    ("position", "byte"),
+    [(70, b"\xff"), (11, b"\x01"), (10, b"\x01"), (8, b"\xff")],
+    ids=["checksum", "too short", "too long", "below 0"],
+)
+def test_damage_is_not_copied(position: int, byte: bytes) -> None:
+    """It is not served either from then on, and is told."""
     server = filled()
-    path = server.log.segments[0].path
-    server.disk.open(path).write(70, b"\xff")
-    server.log.segments[0].release()
+    segment = server.log.segments[0]
+    file, begin = server.disk.open(segment.path), segment.locate(server.log.start_offset)
+    assert begin is not None
+    file.write(begin + position, byte)
     server.move("/b")
     server.finish()
     server.keep_house()
     assert server.where == "/a/t-0"
     assert folders(server.disk, "/b") == []
+    with pytest.raises(Refused) as refused:
+        server.broker.partitions[T].read(server.log.start_offset, 1, at_least_one=True)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    (known,) = read_damages(server.disk, f"/a/{DAMAGES}")
+    assert (known.partition, known.file, known.position) == (T, segment.name, begin)
 
 
 @pytest.mark.parametrize("power_fails", [False, True])

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 
 from odradek.app.doctor.cluster import Identity
 from odradek.app.doctor.findings import Finding, listed, note, ok, wrong
-from odradek.app.output import plural, size_text
+from odradek.app.output import plural, size_text, time_text
 from odradek.base.errors import ErrorCode
+from odradek.base.units import INT64_MAX
 from odradek.client.connection import Connection
 from odradek.client.errors import ClientError
 from odradek.log import names
-from odradek.log.checkpoints import BadCheckpoint, read_uncleanable
+from odradek.log.checkpoints import BadCheckpoint, read_damages, read_uncleanable
+from odradek.log.damage import KnownDamage
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.wire.api_keys import ApiKey
@@ -22,6 +24,10 @@ from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest, Desc
 
 CHECK = "log dirs"
 OFFLINE_ADVICE = "Look into the broker's log for what is wrong with its disk, mend that, and start the broker again."
+DAMAGE_ADVICE = (
+    "Consumers get CORRUPT_MESSAGE there: have them seek behind it.  Or stop the broker, and put the file back from a "
+    "copy, or have odradek log verify --repair set aside what is from there on.  Retention takes it with its segment."
+)
 ADVICE = "Look at what is set aside with odradek log dump, and delete what nobody wants back: it never goes by itself."
 
 
@@ -32,9 +38,28 @@ def examine_log_dirs(told: Identity | None, cluster_id: str | None) -> Iterable[
         try:
             if identity(RealDisk(), directory) == (told.node, cluster_id):
                 yield finding(directory)
+                yield from damaged(directory)
                 yield from uncleanable(directory)
         except (DiskFailed, WrongDirectory):
             continue  # The directory is another broker's, or not for us to read.
+
+
+def damaged(directory: str) -> Iterable[Finding]:
+    """Examines which places in the logs of a directory the broker found damaged.  Raises DiskFailed."""
+    try:
+        damages = read_damages(RealDisk(), f"{directory}/{names.DAMAGES}")
+    except BadCheckpoint:
+        return  # The broker finds the places again.
+    if damages:
+        places = listed([damage_text(one) for one in damages])
+        yield wrong(CHECK, f"{plural(len(damages), 'damaged place')} in {directory}: {places}", DAMAGE_ADVICE)
+
+
+def damage_text(damage: KnownDamage) -> str:
+    """Writes where and since when a log is damaged, and where a consumer may go on."""
+    where = f"{damage.partition} at byte {damage.position} of {damage.file} since {time_text(damage.since_ms)}"
+    behind = f", read on from offset {damage.following}" if damage.following < INT64_MAX else ""
+    return f"{where} ({damage.why}{behind})"
 
 
 def uncleanable(directory: str) -> Iterable[Finding]:
