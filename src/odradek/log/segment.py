@@ -336,6 +336,9 @@ class Segment:
         self.damages = sorted([*self.damages, damage])
         return True
 
+    def _noted_end(self, position: int) -> int:
+        return next(damage.end for damage in self.damages if damage.start <= position < damage.end)
+
     def _is_known(self, position: int) -> bool:
         return any(damage.start <= position < damage.end for damage in self.damages)
 
@@ -480,8 +483,19 @@ class Segment:
         return self.size > 0 and not (self._max_known and self.max_timestamp < timestamp)
 
     def _scan_largest(self) -> None:
-        for place in self.places(0, chunk_bytes=CHECK_CHUNK_BYTES):
+        for place in self._readable():
             self._note_timestamp(place)
+
+    def _readable(self) -> Iterator[FileBatch]:
+        """Yields all batches of the segment; what is damaged is noted and left out."""
+        position = 0
+        while position < self.size:
+            try:
+                yield from self._walk(position, CHECK_CHUNK_BYTES)
+                return
+            except Damaged as damage:
+                self.note_damage(damage.position, damage.why)
+                position = self._noted_end(damage.position)
 
     def _note_timestamp(self, place: FileBatch) -> None:
         if place.max_timestamp > self.max_timestamp:
@@ -505,16 +519,11 @@ class Segment:
 
     def rebuild_indexes(self, config: LogConfig) -> None:
         """Makes the indexes anew from the batch headers; what is damaged is noted and left out."""
+        damages = self.damages
         self.forget_indexes()
-        position = 0
-        while position < self.size:
-            try:
-                for place in self._walk(position, CHECK_CHUNK_BYTES):
-                    self.index(place, config)
-                break
-            except Damaged as damage:
-                self.note_damage(damage.position, damage.why)
-                position = self.damages[-1].end
+        self.damages = damages  # A walk does not see those whose checksums are wrong.
+        for place in self._readable():
+            self.index(place, config)
         self.times.maybe_add(*self.largest())
         self.offsets.write()
         self.times.write()

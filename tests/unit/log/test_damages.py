@@ -46,12 +46,12 @@ def flip(log: Log, position: int) -> None:
     log.segments[0].release()
 
 
-def filled(path: Path, byte: int = BODY) -> tuple[LogDirectory, int]:
+def filled(path: Path, byte: int = BODY, at: int = T0) -> tuple[LogDirectory, int]:
     """A log of some segments, in the first of which one batch is damaged, and where."""
     directory = opened(path)
     log = directory.create(T, None, CONFIG, T0)
     for number in range(BATCHES):
-        put(log, b"%d" % number * 20, at=T0 + number)
+        put(log, b"%d" % number * 20, at=at)
     log.flush(T0)
     assert len(log.segments) > 2
     position = position_of(log, DAMAGED)
@@ -78,7 +78,7 @@ def known(path: Path) -> list[KnownDamage]:
 
 
 def served(log: Log, offsets: Iterable[int]) -> list[int]:
-    found = []
+    found: list[int] = []
     for offset in offsets:
         try:
             records = log.read(Offset(offset), 1, log.end_offset)
@@ -146,6 +146,18 @@ def test_retention_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDama
     assert keep_house(directory)
     assert known(tmp_path) == []
     assert not keep_house(directory)
+
+
+def test_retention_by_time_gets_past_it(tmp_path: Path) -> None:
+    """No timestamp tells how old the segment is, and not all of it can be read."""
+    directory, _ = filled(tmp_path, LENGTH, at=-1)
+    assert directory.close(T0) == []
+    again = opened(tmp_path)
+    log = again.logs[T]
+    log.config = LogConfig(segment_bytes=1000, retention_ms=1)
+    first = log.segments[0].base_offset
+    assert log.delete_old_segments(TimestampMs(1 << 45), log.end_offset)
+    assert log.segments[0].base_offset > first
 
 
 def test_a_cut_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:

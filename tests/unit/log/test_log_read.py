@@ -277,6 +277,19 @@ def test_what_is_before_and_behind_a_damage_is_served(header: bool) -> None:
     assert read_from(log, 39) == [39, 40]
 
 
+def test_an_index_that_is_made_again_forgets_no_damage() -> None:
+    disk, log, position = damaged(header=False)
+    segment = log.segments[0]
+    log.note_damage(LogDamaged(segment.path, position, "found"))
+    segment.offsets.write()
+    disk.open(segment.offsets.path).write(0, b"\0\0\0\1\x7f\xff\xff\xff" * len(segment.offsets))
+    segment.release()
+    assert read_from(log, 30) == list(range(30, 40)), "it is made again for that"
+    with pytest.raises(LogDamaged):
+        log.read(Offset(20), 1 << 20, log.end_offset)
+    assert read_from(log, 0) == list(range(20))
+
+
 def test_who_walks_into_a_damage_finds_it() -> None:
     """An index is made anew once, and not for each reader that comes."""
     disk, log, _ = damaged(header=True)
