@@ -34,7 +34,8 @@ def never_consumed(observed: Observed) -> Iterator[Found]:
             continue
         highest = max(certain, key=lambda read: read.offset)
         for offset, value in committed.get(key, ()):
-            if offset < highest.offset and offset not in reads:
+            is_seen = offset in reads or observed.may_be_gone(value, highest.time_ns)
+            if offset < highest.offset and not is_seen:
                 write = observed.writes[value]
                 text = f"group {group}: {write}; none of it consumed that, though {highest}"
                 yield Found(Anomaly.NEVER_CONSUMED, text, (write.operation, highest.operation))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from checker.history import Key, Kind, Malformed, Offset, Operation, Outcome, Reset, Send, Value
+from checker.history import NEVER_NS, Key, Kind, Malformed, Offset, Operation, Outcome, Reset, Send, Value
+
+NOTHING_GOES: Mapping[Value, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,10 @@ class Write:
 
 
 class Observed:
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[Operation], may_go_ns: Mapping[Value, int] = NOTHING_GOES) -> None:
+        """`may_go_ns` says from when on compaction may have taken a value away; for the others, never."""
         self.operations = list(operations)
+        self.may_go_ns = may_go_ns
         self.writes: dict[Value, Write] = {}
         self.reads: dict[Value, list[Read]] = defaultdict(list)
         self.places: dict[Key, dict[Offset, set[Value]]] = defaultdict(lambda: defaultdict(set))
@@ -82,6 +87,10 @@ class Observed:
             return True
         siblings = write.operation.sends if write.operation.kind is Kind.TXN else ()
         return any(send.value in self.reads for send in siblings)
+
+    def may_be_gone(self, value: Value, time_ns: int = NEVER_NS - 1) -> bool:
+        """True if who reads at this time need not see it; without a time, if there is ever such a one."""
+        return self.may_go_ns.get(value, NEVER_NS) <= time_ns
 
     def committed_places(self) -> Iterator[tuple[Key, list[tuple[Offset, Value]]]]:
         """Of every key, what must be seen by whoever reads it, in the order of its offsets."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from checker.anomaly import Anomaly, Found
-from checker.history import Key, Offset, Operation, Poll, Reset, Value
+from checker.history import NEVER_NS, Key, Offset, Operation, Poll, Reset, Value
 from checker.observed import Observed, Write
 
 
@@ -29,22 +29,25 @@ class _Committed:
 
     offsets: list[Offset]
     values: list[Value]
+    may_go_ns: list[int]
 
     @classmethod
-    def of(cls, places: list[tuple[Offset, Value]]) -> _Committed:
-        return cls([offset for offset, _ in places], [value for _, value in places])
+    def of(cls, places: list[tuple[Offset, Value]], may_go_ns: Mapping[Value, int]) -> _Committed:
+        values = [value for _, value in places]
+        return cls([offset for offset, _ in places], values, [may_go_ns.get(value, NEVER_NS) for value in values])
 
-    def between(self, low: Offset, high: Offset) -> list[str]:
-        """Both excluded."""
+    def between(self, low: Offset, high: Offset, time_ns: int) -> list[str]:
+        """Both excluded, and what may be gone by then."""
         first, end = bisect_right(self.offsets, low), bisect_left(self.offsets, high)
-        return [f"{self.values[place]}@{self.offsets[place]}" for place in range(first, end)]
+        there = (place for place in range(first, end) if self.may_go_ns[place] > time_ns)
+        return [f"{self.values[place]}@{self.offsets[place]}" for place in there]
 
 
-NOTHING = _Committed([], [])
+NOTHING = _Committed([], [], [])
 
 
 def polls(observed: Observed) -> Iterator[Found]:
-    committed = {key: _Committed.of(places) for key, places in observed.committed_places()}
+    committed = {key: _Committed.of(places, observed.may_go_ns) for key, places in observed.committed_places()}
     for operations in _by_process(observed.operations):
         positions: dict[Key, _Position] = {}
         for operation in operations:
@@ -79,15 +82,16 @@ def _poll(
     for key, offset, _ in poll.records:
         last = positions.get(key)
         if last is not None:
-            yield from _move(key, last, _Position(offset, operation), committed.get(key, NOTHING))
+            left_out = committed.get(key, NOTHING).between(last.offset, offset, poll.time_ns)
+            yield from _move(key, last, _Position(offset, operation), left_out)
         positions[key] = _Position(offset, operation)
 
 
-def _move(key: Key, last: _Position, to: _Position, committed: _Committed) -> Iterator[Found]:
+def _move(key: Key, last: _Position, to: _Position, left_out: list[str]) -> Iterator[Found]:
     if to.offset <= last.offset:
         kinds = Anomaly.NONMONOTONIC_POLL, Anomaly.INT_NONMONOTONIC_POLL
         yield _found(kinds, last, to, f"{to.operation} read {key}@{to.offset} after {last} had read @{last.offset}")
-    elif left_out := committed.between(last.offset, to.offset):
+    elif left_out:
         what = f"{', '.join(left_out[:5])} ({len(left_out)} in all)"
         text = f"{to.operation} read {key}@{to.offset} next after @{last.offset} of {last}, and left out {what}"
         yield _found((Anomaly.POLL_SKIP, Anomaly.INT_POLL_SKIP), last, to, text)

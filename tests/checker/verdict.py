@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from checker import cycles, groups, order, values
 from checker.anomaly import Anomaly, Found
-from checker.history import Operation
-from checker.observed import Observed
+from checker.history import Operation, Value
+from checker.observed import NOTHING_GOES, Observed
 
 # What is unseen may yet be seen.  Transactions open at once may write in any order, and polls are no snapshots.
 NOT_PROMISED = frozenset((Anomaly.UNSEEN, Anomaly.G0, Anomaly.G1C_WW, Anomaly.G_SINGLE, Anomaly.G2))
@@ -47,8 +47,12 @@ def _told(title: str, found: tuple[Found, ...]) -> Iterator[str]:
         yield from [f"    {one.text}" for one in found if one.anomaly is anomaly][:SHOWN_MAX]
 
 
-def check(operations: Iterable[Operation], not_promised: Collection[Anomaly] = NOT_PROMISED) -> Verdict:
-    observed = Observed(operations)
+def check(
+    operations: Iterable[Operation],
+    not_promised: Collection[Anomaly] = NOT_PROMISED,
+    may_go_ns: Mapping[Value, int] = NOTHING_GOES,
+) -> Verdict:
+    observed = Observed(operations, may_go_ns)
     everything = [found for search in SEARCHES for found in search(observed)]
     return Verdict(
         broken=tuple(found for found in everything if found.anomaly not in not_promised),

@@ -16,11 +16,25 @@ from itertools import pairwise
 from odradek.base.units import TopicPartition
 from sim.history import NO_ERA, History, Seen, Sent
 from sim.operations import anomalies
+from sim.simkeys import key_of
+from sim.superseding import Superseding
 
 
 def problems(history: History) -> list[str]:
     """One line for each broken promise."""
-    found = (lost, doubled, out_of_order, changed, made_up, skipped, wrong_place, went_back, not_fenced, anomalies)
+    found = (
+        lost,
+        doubled,
+        out_of_order,
+        changed,
+        made_up,
+        skipped,
+        wrong_place,
+        not_compact,
+        went_back,
+        not_fenced,
+        anomalies,
+    )
     return [line for check in found for line in check(history)]
 
 
@@ -28,8 +42,9 @@ def lost(history: History) -> Iterator[str]:
     """Nothing that was acknowledged with acks=all is lost; with acks=1, nothing since the last power failure."""
     last_failure_us = max(history.power_failures_us, default=-1)
     there = {seen.value for records in history.final.values() for seen in records}
+    superseding = Superseding(history)
     for sent in history.sent.values():
-        if sent.acknowledged_us is None or sent.value in there or history.may_be_gone(sent.value):
+        if sent.acknowledged_us is None or sent.value in there or superseding.may_be_gone(sent.value):
             continue
         if sent.is_durable or sent.invoked_us > last_failure_us:
             yield f"{sent.value} was acknowledged at {sent.partition}@{sent.offset} and is lost"
@@ -64,7 +79,7 @@ def loose_partitions(history: History) -> set[TopicPartition]:
 
 def changed(history: History) -> Iterator[str]:
     """Each offset has one value for ever; in a partition with acks=1, until a power failure."""
-    loose = loose_partitions(history)
+    loose, superseding = loose_partitions(history), Superseding(history)
     values: dict[tuple[TopicPartition, int, int], Seen] = {}
     for seen in [*history.seen, *(seen for records in history.final.values() for seen in records)]:
         if seen.partition in loose and seen.era == NO_ERA:
@@ -75,8 +90,8 @@ def changed(history: History) -> Iterator[str]:
             yield f"{seen.partition}@{seen.offset} was {first.value} to {first.reader}, {seen.value} to {seen.reader}"
     final = {(seen.partition, seen.offset) for records in history.final.values() for seen in records}
     for (partition, offset, era), seen in values.items():
-        is_sure = (partition not in loose or era == history.era) and not history.may_be_gone(seen.value)
-        if is_sure and (partition, offset) not in final:
+        is_safe = partition not in loose or era == history.era
+        if is_safe and (partition, offset) not in final and not superseding.may_be_gone(seen.value):
             yield f"{partition}@{offset} was {seen.value} to {seen.reader} and is gone"
 
 
@@ -113,6 +128,20 @@ def wrong_place(history: History) -> Iterator[str]:
         place = places.get(sent.value)
         if place is not None and sent.acknowledged_us is not None and sent.offset not in (None, place.offset):
             yield f"{sent.value} was acknowledged at {sent.offset} and lies at {place.offset}"
+
+
+def not_compact(history: History) -> Iterator[str]:
+    """Below where a compaction that was asked for has ended, each key is there once, and nothing that was aborted."""
+    for partition, end in history.compacted_to.items():
+        there: dict[str, Seen] = {}
+        for seen in history.final[partition]:
+            if seen.offset < end:
+                first = there.setdefault(key_of(seen.value), seen)
+                if first is not seen:
+                    yield f"{partition} is compacted to {end}, and has {first.value} and {seen.value}"
+                sent = history.sent.get(seen.value)
+                if sent and sent.transaction and sent.transaction.is_committed is False:
+                    yield f"{partition} is compacted to {end}, and has {seen.value}, which was aborted"
 
 
 def not_fenced(history: History) -> Iterator[str]:

@@ -168,6 +168,7 @@ class Faults:
         ahead_ms = self._random.choice((-3_600_000, -5_000, 0, 5_000, 3_600_000))
         self._tell("wall", f"{ahead_ms} ms ahead")
         self._broker.node.set_wall(ahead_ms)
+        self._history.walls_ahead_ms.append(ahead_ms)
 
     def _cut(self) -> None:
         """One way, or both."""

@@ -45,6 +45,20 @@ class Committed:
     acknowledged_us: int | None = None
 
 
+class Compaction(NamedTuple):
+    """What holds compaction back, as all topics are configured."""
+
+    delete_retention_ms: int
+    min_lag_ms: int
+
+
+class Pass(NamedTuple):
+    """One of the cleaner over a log: it takes away nothing before this time, nor from `end` on."""
+
+    time_us: int
+    end: int
+
+
 class Moved(NamedTuple):
     """A consumer reads on from these positions, after the first `seen` records of the history."""
 
@@ -124,7 +138,11 @@ class History:
     fetched: list[Fetched] = field(default_factory=list)
     owners: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
     power_failures_us: list[int] = field(default_factory=list)
-    is_compacted: bool = False  # What was aborted may be gone; each record has a key of its own.
+    walls_ahead_ms: list[int] = field(default_factory=lambda: [0])  # Of the broker's clock, all that it ever was.
+    compaction: Compaction | None = None  # None: topics are not compacted.
+    passes: dict[TopicPartition, list[Pass]] = field(default_factory=dict)  # Those that go beyond all before them.
+    compacted_to: dict[TopicPartition, int] = field(default_factory=dict)  # As was answered when all was over.
+    dropped_records: int = 0  # By compaction.
     files: str = ""  # A digest of the disks at the end,
     traffic: str = ""  # and of every byte on every connection.
 
@@ -135,10 +153,11 @@ class History:
     def era(self) -> int:
         return len(self.power_failures_us)
 
-    def may_be_gone(self, value: Value) -> bool:
-        sent = self.sent.get(value)
-        is_open = sent is not None and sent.transaction is not None and not sent.transaction.is_committed
-        return self.is_compacted and is_open
+    def passed(self, partition: TopicPartition, end: int) -> None:
+        """A pass of the cleaner is about to take away what it may up to `end`."""
+        passes = self.passes.setdefault(partition, [])
+        if not passes or passes[-1].end < end:
+            passes.append(Pass(self.now_us(), end))
 
     @property
     def digest(self) -> str:

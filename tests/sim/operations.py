@@ -6,14 +6,16 @@ readers of uncommitted records saw where transactions write.  The rest of what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from checker.history import NEVER_NS, Kind, Operation, Outcome, Poll, Reset, Send, Step
 from checker.verdict import check
 from odradek.base.units import TopicPartition
 from sim.history import History, Moved, Seen, Sent, Transaction, Value
+from sim.superseding import NEVER_US, Superseding
 
 US_NS = 1_000
 OUTCOMES = {True: Outcome.OK, False: Outcome.FAIL, None: Outcome.INFO}
@@ -21,7 +23,8 @@ OUTCOMES = {True: Outcome.OK, False: Outcome.FAIL, None: Outcome.INFO}
 
 def anomalies(history: History) -> Iterator[str]:
     """What the checker finds that breaks a promise."""
-    for found in check(Translation(history).operations()).broken:
+    translation = Translation(history)
+    for found in check(translation.operations(), may_go_ns=translation.may_go_ns()).broken:
         yield f"checker: {found}"
 
 
@@ -53,6 +56,11 @@ class Translation:
         drafts = [*self._sends(), *self._transactions(), *self._polls(), *self._finals()]
         drafts.sort(key=lambda draft: draft.invoked_us)
         return [self._operation(number, draft) for number, draft in enumerate(drafts)]
+
+    def may_go_ns(self) -> Mapping[int, int]:
+        """From when on compaction may have taken values away."""
+        since_us = Superseding(self._history).since_us()
+        return {self._number(value): us * US_NS for value, us in since_us.items() if us < NEVER_US}
 
     def _operation(self, number: int, draft: Draft) -> Operation:
         return Operation(
@@ -129,7 +137,7 @@ class Translation:
         end_us = self._history.now_us()
         for partition, records in self._history.committed.items():
             if partition not in self._left_out:
-                polls = (self._poll(records),) if records else ()
+                polls = [self._poll(some) for _, some in groupby(records, attrgetter("time_us"))]
                 yield Draft("final", Kind.FINAL, end_us, end_us, (_reset({partition: 0}), *polls))
 
 

@@ -16,17 +16,20 @@ from functools import partial
 from random import Random
 
 from odradek.base.units import BrokerId, TopicName
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.configs.broker import BrokerConfigs
 from sim.checks import problems
 from sim.faults import Faults
-from sim.history import History, failure
+from sim.history import Compaction, History, failure
 from sim.simadmin import SimAdmin
 from sim.simbroker import PORT, Prepare, SimBroker
 from sim.simclients import SimClient, Surroundings
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
+from sim.simcompactor import SimCompactor
 from sim.simconsumers import SimConsumer
 from sim.simdisk import Folder, SimDisk
 from sim.simgroups import SimMember
+from sim.simkeys import SimKeys
 from sim.simnet import SimNetwork
 from sim.simprocessors import SimProcessor, SimSuccessor
 from sim.simproducers import SimPlainProducer, SimProducer
@@ -34,6 +37,9 @@ from sim.simtree import SimTreeServer
 
 DURABLE, LOOSE, TRANSACTIONAL = TopicName("durable"), TopicName("loose"), TopicName("transactional")
 BROKER = "broker-1"
+COMPACTED_SHARE = 0.4
+DELETE_RETENTIONS_MS = (0, 2_000, 86_400_000)
+MIN_LAGS_MS = (0, 0, 1_000)
 FAULTS_US = (20 * SECOND_US, 50 * SECOND_US)
 DRAIN_US_MAX = 180 * SECOND_US
 
@@ -55,9 +61,11 @@ class World:
             LOOSE: self.random.randrange(1, 3),
             TRANSACTIONAL: self.random.randrange(1, 4),
         }
-        segments = {"internal.segment.bytes": self.random.choice(("1500", "8000", "1073741824"))}
-        segments |= self._compaction()
-        self.around = Surroundings(self.clock, self.network, self.history, (BROKER, PORT), topics, segments)
+        configs = {"internal.segment.bytes": self.random.choice(("1500", "8000", "1073741824"))}
+        self._compaction = Random(f"compaction {seed}")
+        configs |= self._compacts()
+        keys = SimKeys(self._compaction, is_compacted=self.history.compaction is not None)
+        self.around = Surroundings(self.clock, self.network, self.history, (BROKER, PORT), topics, configs, keys)
         self.broker = SimBroker(
             BrokerId(1),
             self.node(BROKER),
@@ -67,21 +75,39 @@ class World:
             session_dies_with_process=self.random.random() < 0.7,
             prepare=prepare,
         )
+        self.broker.watch_cleaner = self._watch_cleaner
         self.clients = self._clients()
         self.faults = Faults(self.random, self.clock, self.network, self.broker, self.history, only=faults)
 
-    def _compaction(self) -> dict[str, str]:
+    def _compacts(self) -> dict[str, str]:
         """What the topics are configured with in worlds where they are compacted."""
-        random = Random(f"compaction {self.seed}")
-        self.history.is_compacted = random.random() < 0.4
-        if not self.history.is_compacted:
+        if self._compaction.random() >= COMPACTED_SHARE:
             return {}
+        choose = self._compaction.choice
+        compaction = Compaction(choose(DELETE_RETENTIONS_MS), choose(MIN_LAGS_MS))
+        self.history.compaction = compaction
         return {
-            "cleanup.policy": random.choice(("compact", "compact,delete")),
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": random.choice(("0", "2000")),
-            "max.compaction.lag.ms": random.choice(("3000", "9223372036854775807")),
+            "cleanup.policy": choose(("compact", "compact,delete")),
+            "min.cleanable.dirty.ratio": choose(("0.01", "0.5")),
+            "delete.retention.ms": str(compaction.delete_retention_ms),
+            "min.compaction.lag.ms": str(compaction.min_lag_ms),
+            "max.compaction.lag.ms": choose(("3000", "9223372036854775807")),
+            "internal.segment.bytes": choose(("700", "1500", "8000")),
+            "segment.ms": choose(("1000", "5000", "604800000")),
         }
+
+    def _watch_cleaner(self, event: Clean | Cleaned) -> None:
+        """Notes how far each pass may take something away before it does, and what it has taken."""
+        step = event if isinstance(event, Clean) else event.step
+        name, cleaning = step.partition.topic_partition, step.cleaning
+        if isinstance(event, Clean):
+            if cleaning.is_mapped:
+                self.history.passed(name, cleaning.end)
+        elif event.failure is not None:
+            self.history.add("cleaner", "ended", f"{name} {event.failure!r}")
+        elif cleaning.is_over:
+            self.history.add("cleaner", "cleaned", f"{name} to {cleaning.end}: {cleaning.dropped_records} records went")
+            self.history.dropped_records += cleaning.dropped_records
 
     def _configs(self) -> dict[str, str]:
         choose = self.random.choice
@@ -120,6 +146,8 @@ class World:
             clients.append(SimMember(name, self.node(name), self.around, DURABLE))
         for number in range(self.random.choice((0, 1, 1, 2))):
             clients += self._transactors(number)
+        if self.history.compaction is not None and self._compaction.random() < 0.7:
+            clients.append(SimCompactor("compactor", self.node("compactor"), self.around))
         return clients
 
     def _transactors(self, number: int) -> list[SimClient]:
@@ -160,7 +188,7 @@ class World:
         self.faults.heal()
         self.history.add("world", "healed")
         self._goes_on(lambda: not self.broker.is_running)
-        for wave in (self._writers(), self._readers()):
+        for wave in (self._writers(), self._readers(), self._compactors()):
             for client in wave:
                 client.drain()
             self._goes_on(partial(_are_busy, wave))
@@ -173,7 +201,10 @@ class World:
         return [client for client in self.clients if client.writes]
 
     def _readers(self) -> list[SimClient]:
-        return [client for client in self.clients if not client.writes]
+        return [client for client in self.clients if not client.writes and not isinstance(client, SimCompactor)]
+
+    def _compactors(self) -> list[SimClient]:
+        return [client for client in self.clients if isinstance(client, SimCompactor)]
 
     def _read_all(self) -> list[str]:
         for name, is_careful in (("final", False), ("committed", True)):

@@ -15,6 +15,7 @@ from odradek.base.units import INT32_MAX, BrokerId
 from odradek.base.uuids import Uuid, to_text
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker import Broker
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.entropy import Entropy
@@ -70,6 +71,7 @@ class SimBroker:
         self._endpoint = Endpoint(LISTENER, node.name, PORT)
         self.starts = 0
         self.on_gone: Action = lambda: None  # Whoever looks after it.
+        self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None
         self.on_dropped: Action = lambda: None  # Called when what a failed sync was to make safe is lost.
 
     # From outside.
@@ -125,6 +127,7 @@ class SimBroker:
             self.node.after(TRIES_AGAIN_US, self._serve)
             return
         shell = self.shell = SimShell(self.node, self._random, broker, metadata)
+        shell.watch_cleaner = self.watch_cleaner
         shell.end_process = lambda: self.kill() if self.shell is shell else None
         if self._prepare is not None:
             self._prepare(shell)

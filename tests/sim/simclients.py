@@ -14,10 +14,12 @@ from odradek.base.units import Offset, ProducerEpoch, ProducerId, TopicName, Top
 from odradek.base.uuids import Uuid
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from odradek.record.compression import Codec
 from odradek.record.records import Record, iter_records
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from sim.history import History, Value
 from sim.simclock import MILLISECOND_US, SimClock, SimNode
+from sim.simkeys import SimKeys, record_of, value_of
 from sim.simlink import SimLink
 from sim.simnet import SimNetwork
 
@@ -34,6 +36,7 @@ class Surroundings:
     address: tuple[str, int]
     topics: dict[TopicName, int]  # How many partitions each has.
     topic_configs: dict[str, str]
+    keys: SimKeys
 
     def partitions(self, topic: TopicName) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for index in range(self.topics[topic])]
@@ -97,6 +100,7 @@ class SimClient:
 def batch_of(
     values: Sequence[Value],
     timestamp_ms: int,
+    codec: Codec,
     *,
     producer_id: int = -1,
     epoch: int = -1,
@@ -105,7 +109,8 @@ def batch_of(
 ) -> bytes:
     return bytes(
         encode_batch(
-            [(value.encode(), value.encode(), (), timestamp_ms) for value in values],
+            [record_of(value, timestamp_ms) for value in values],
+            codec,
             producer_id=ProducerId(producer_id),
             producer_epoch=ProducerEpoch(epoch),
             base_sequence=sequence,
@@ -126,5 +131,4 @@ def records_in(batch: Batch, position: int) -> Iterator[tuple[Offset, Value]]:
     record: Record
     for record in iter_records(batch):
         if record.offset >= position:
-            assert record.value is not None
-            yield record.offset, record.value.decode()
+            yield record.offset, value_of(record)

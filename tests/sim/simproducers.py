@@ -58,7 +58,7 @@ class Lane:
 
 
 class SimProducer(SimClient):
-    """Sends values of its own, "name-number", to all partitions of one topic."""
+    """Sends values of its own, by the names "name-number", to all partitions of one topic."""
 
     acks = -1
     is_idempotent = True
@@ -72,6 +72,7 @@ class SimProducer(SimClient):
         self._id, self._epoch = -1, -1
         self._asks_id = self._rests = False
         self._version = self.random.choice((9, 10, 12))
+        self._codec = around.keys.codec()
 
     @property
     def is_done(self) -> bool:
@@ -137,7 +138,7 @@ class SimProducer(SimClient):
         lane, records = self._lanes[partition], list[Sent]()
         for _ in range(self.random.choice((1, 1, 2, 5))):
             self._values += 1
-            value = f"{self.name}-{self._values}"
+            value = self.around.keys.value(f"{self.name}-{self._values}")
             is_all = self.acks == -1
             now_us = self.around.clock.now_us
             sent = Sent(self.name, lane.sent, partition, value, is_all, self.is_idempotent, now_us)
@@ -167,7 +168,12 @@ class SimProducer(SimClient):
             batch.error = ErrorCode.NONE
             values = [record.value for record in batch.records]
             records = batch_of(
-                values, self.node.now().wall, producer_id=self._id, epoch=self._epoch, sequence=batch.sequence
+                values,
+                self.node.now().wall,
+                self._codec,
+                producer_id=self._id,
+                epoch=self._epoch,
+                sequence=batch.sequence,
             )
             data.append(PartitionProduceData(index=partition.partition, records=memoryview(records)))
         topics = [TopicProduceData(name=self._topic, partition_data=data)]

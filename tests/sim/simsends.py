@@ -39,7 +39,7 @@ Request = dict[TopicPartition, Unanswered]  # What is left of it.
 
 
 class SimSender(SimSteps):
-    """Sends values of its own, "name-number", to some partitions of one topic."""
+    """Sends values of its own, by the names "name-number", to some partitions of one topic."""
 
     writes = True
 
@@ -51,6 +51,7 @@ class SimSender(SimSteps):
         self.has_epochs = self.random.random() < 0.5
         self.added: dict[TopicPartition, None] = {}  # To the transaction.
         self._version = 12 if self.has_epochs else self.random.choice((9, 11))
+        self._codec = around.keys.codec()
         self._values = 0
         self._numbers: Counter[TopicPartition] = Counter()
         self._sequences: Counter[TopicPartition] = Counter()
@@ -104,7 +105,8 @@ class SimSender(SimSteps):
         now_us, batch = self.around.clock.now_us, Unanswered([], self._sequences[partition])
         for _ in range(self.random.choice((1, 1, 3))):
             self._values += 1
-            value, number = f"{self.name}-{self._values}", self._numbers[partition]
+            value = self.around.keys.value(f"{self.name}-{self._values}")
+            number = self._numbers[partition]
             self._numbers[partition] += 1
             self._sequences[partition] += 1
             sent = Sent(self.name, number, partition, value, True, True, now_us, transaction=transaction)
@@ -122,6 +124,7 @@ class SimSender(SimSteps):
             records = batch_of(
                 [sent.value for sent in batch.records],
                 self.node.now().wall,
+                self._codec,
                 producer_id=producer_id,
                 epoch=epoch,
                 sequence=batch.sequence,

@@ -15,7 +15,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.coordinators.shards import Load
 from odradek.core.effects import (
     Change,
@@ -60,6 +60,8 @@ class SimShell:
         # A test breaks these on purpose.
         self.run_sync: Callable[[Sync], Synced] = Sync.run
         self.read_slice: Callable[[FileSlice], bytes] = FileSlice.read
+        self.run_clean: Callable[[Clean], Cleaned] = _clean
+        self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None  # Told before and after each step.
         self.connections: dict[SimConnection, None] = {}
         self.threads = SimThreads(node, random)
         self.end_process: Action = lambda: None  # Called when the last data directory has failed.
@@ -160,7 +162,8 @@ class SimShell:
     def _start_on_logs(self, effect: Clean | Copying | WriteStarts) -> None:
         match effect:
             case Clean():
-                self.threads.submit(Pool.CLEANER, lambda: effect.run(_unhurried), self._then(self.broker.cleaned))
+                self.watch_cleaner(effect)
+                self.threads.submit(Pool.CLEANER, lambda: self.run_clean(effect), self._then(self._cleaned))
             case Copying():
                 self.threads.submit(Pool.MOVES, effect.run, self._then(self.broker.copied))
             case WriteStarts():
@@ -174,6 +177,10 @@ class SimShell:
             self.settle()
 
         return ended
+
+    def _cleaned(self, cleaned: Cleaned, now: Moment) -> None:
+        self.broker.cleaned(cleaned, now)
+        self.watch_cleaner(cleaned)
 
     def _wrote_starts(self, wrote: WroteStarts, now: Moment) -> None:
         for _ in self.broker.wrote_starts(wrote, now):
@@ -272,6 +279,10 @@ class SimShell:
         self._is_stopped = True
         self.broker.lot.complete_all()
         self._answer()
+
+
+def _clean(step: Clean) -> Cleaned:
+    return step.run(_unhurried)
 
 
 def _unhurried(_count: int) -> None:

@@ -22,7 +22,8 @@ PAUSE_US = (MILLISECOND_US, 600 * MILLISECOND_US)
 TAKES_OVER_US = (3 * SECOND_US, 25 * SECOND_US)
 PAUSED_US = (10 * MILLISECOND_US, 12 * SECOND_US)
 TIMEOUTS_MS = (3_000, 20_000, 60_000)
-COMMITTED_SHARE = 0.75
+LINGERS_US = (100 * MILLISECOND_US, 6 * SECOND_US)
+COMMITTED_SHARE, LINGERS_SHARE = 0.75, 0.3
 
 
 class SimTransactor(SimSender):
@@ -73,6 +74,7 @@ class SimTransactor(SimSender):
         self.added.clear()
         try:
             yield from self.fill(transaction)
+            yield from self._linger()
             yield from self._end(transaction, is_commit=self.random.random() < COMMITTED_SHARE)
             return True
         except Spoilt as spoilt:
@@ -86,6 +88,11 @@ class SimTransactor(SimSender):
         """Sends what the transaction consists of.  Raises Spoilt."""
         for _ in range(self.random.randrange(1, 4)):
             yield from self.send(transaction)
+
+    def _linger(self) -> Steps[None]:
+        """Leaves the transaction open for a while where topics are compacted: the cleaner has to wait for its end."""
+        if self.history.compaction is not None and self.random.random() < LINGERS_SHARE:
+            yield self.pause(LINGERS_US)
 
     def _clear_up(self, transaction: Transaction, code: ErrorCode) -> Steps[None]:
         """Aborts the transaction, or leaves that to InitProducerId; a fenced producer asks for nothing any more."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.base.units import TopicPartition
+from odradek.base.units import DAY_MS, TimestampMs, TopicPartition
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.coordinators.durable import Written
 from odradek.core.flushes import Sync, Synced
 from odradek.core.moment import Moment
@@ -18,11 +19,13 @@ from odradek.log.disk import DiskFailed, FileSlice
 from sim.history import failure
 from sim.play import World
 from sim.simbroker import Prepare
+from sim.simkeys import is_tombstone
 from sim.simshell import SimShell
 
 TESTS = Path(__file__).parents[1]
 HASH_SEEDS = ("0", "1", "4711")
 SEEDS, SOAK_SEEDS = range(24), range(24, 4_000)
+COMPACTED_SEED = 1
 FOUND_WITHIN = 12
 
 pytestmark = pytest.mark.slow
@@ -58,6 +61,15 @@ def digests_under(hash_seed: str) -> list[str]:
     command = [sys.executable, "-m", "sim.play", "1", "2", "3"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
+
+
+def test_compaction_has_much_to_win() -> None:
+    world = World(COMPACTED_SEED)
+    assert not world.play()
+    history = world.history
+    lost = history.sent.keys() - {seen.value for records in history.final.values() for seen in records}
+    assert history.dropped_records > len(history.sent) // 2
+    assert {is_tombstone(value) for value in lost} == {True, False}
 
 
 # Whoever checks must be able to fail: bugs put in on purpose are found.
@@ -124,19 +136,71 @@ def forgets_a_marker(shell: SimShell) -> None:
     completions._write_marker = mark
 
 
-BROKEN: list[tuple[Prepare, str, str]] = [
-    (told_and_not_done, "power", ""),  # Groups are beside themselves before anybody looks for records.
-    (forgets_producers, "kill", "times"),
-    (skips_an_offset, "reset", "there is a gap"),
-    (failed_and_told_as_done, "disk", "is lost"),
-    (commits_what_is_aborted, "reset", "checker: aborted read"),
-    (forgets_a_marker, "reset", "not come to an end"),
+def deletes_tombstones_at_once(shell: SimShell) -> None:
+    """The cleaner does not wait for delete.retention.ms."""
+
+    def clean(step: Clean) -> Cleaned:
+        options = step.cleaning._options
+        later = TimestampMs(options.rules.now + 100 * DAY_MS)
+        step.cleaning._options = options._replace(rules=options.rules._replace(now=later))
+        return step.run(lambda _: None)
+
+    shell.run_clean = clean
+
+
+def compacts_by_what_was_aborted(shell: SimShell) -> None:
+    """The cleaner takes every transaction for a committed one."""
+
+    def clean(step: Clean) -> Cleaned:
+        step.cleaning._indexes.clear()
+        return step.run(lambda _: None)
+
+    shell.run_clean = clean
+
+
+def compacts_by_what_is_open(shell: SimShell) -> None:
+    """The cleaner goes beyond where the first open transaction begins."""
+
+    def clean(step: Clean) -> Cleaned:
+        cleaning = step.cleaning
+        end = min(cleaning._sources[-1].next_base, step.partition.log.synced_to)
+        cleaning._found = cleaning._found._replace(first_uncleanable=end)
+        return step.run(lambda _: None)
+
+    shell.run_clean = clean
+
+
+def says_it_is_compact(shell: SimShell) -> None:
+    """A pass takes nothing away, and is told as done."""
+
+    def clean(step: Clean) -> Cleaned:
+        if not step.cleaning.is_mapped:
+            return step.run(lambda _: None)
+        step.cleaning._groups.clear()
+        return Cleaned(step, None, None)
+
+    shell.run_clean = clean
+
+
+BROKEN: list[tuple[Prepare, str, str, int]] = [
+    (told_and_not_done, "power", "", 0),  # Groups are beside themselves before anybody looks for records.
+    (forgets_producers, "kill", "times", 0),
+    (skips_an_offset, "reset", "there is a gap", 0),
+    (failed_and_told_as_done, "disk", "is lost", 0),
+    (commits_what_is_aborted, "reset", "checker: aborted read", 0),
+    (forgets_a_marker, "reset", "not come to an end", 0),
+    (deletes_tombstones_at_once, "reset", "is lost", COMPACTED_SEED),
+    (compacts_by_what_was_aborted, "reset", "is lost", COMPACTED_SEED),
+    (compacts_by_what_is_open, "reset", "is lost", 22),  # Few worlds have one whose abort counts.
+    (says_it_is_compact, "reset", "is compacted to", COMPACTED_SEED),
 ]
 
 
-@pytest.mark.parametrize(("breaks", "fault", "told"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
-def test_what_is_broken_on_purpose_is_found(breaks: Prepare, fault: str, told: str) -> None:
-    for seed in range(FOUND_WITHIN):
+@pytest.mark.parametrize(
+    ("breaks", "fault", "told", "first"), BROKEN, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_what_is_broken_on_purpose_is_found(breaks: Prepare, fault: str, told: str, first: int) -> None:
+    for seed in range(first, first + FOUND_WITHIN):
         found = World(seed, breaks, [fault]).play()
         if any(told in line for line in found):
             return

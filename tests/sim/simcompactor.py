@@ -1,0 +1,51 @@
+"""Who has topics compacted now and then, as `odradek topic compact` does, and once more when nobody writes any more."""
+
+from __future__ import annotations
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.wire.messages.compact_partitions import (
+    CompactPartitionsRequest,
+    CompactPartitionsResponse,
+    CompactPartitionsTopic,
+)
+from sim.simclock import MILLISECOND_US, SECOND_US
+from sim.simsteps import PASSING, SimSteps, Steps
+
+PAUSE_US = (100 * MILLISECOND_US, 8 * SECOND_US)
+TIMEOUTS_MS = (0, 200, 5_000)
+RIGHT = (ErrorCode.NONE, *PASSING)
+
+
+class SimCompactor(SimSteps):
+    """Done when each partition of each topic is compacted as far as it may be."""
+
+    def live(self) -> Steps[None]:
+        partitions = [name for topic in self.around.topics for name in self.around.partitions(topic)]
+        yield self.pause(PAUSE_US)
+        while not self.is_draining:
+            yield from self._compact(self.random.choice(partitions), self.random.choice(TIMEOUTS_MS))
+            yield self.pause(PAUSE_US)
+        for name in partitions:
+            while not (yield from self._compact(name, max(TIMEOUTS_MS))):
+                yield self.pause(PAUSE_US)
+
+    def _compact(self, name: TopicPartition, timeout_ms: int) -> Steps[bool]:
+        """Returns True if the partition is said to be compacted; up to where is for the history."""
+        topic = CompactPartitionsTopic(name=name.topic, partitions=[name.partition])
+        request = CompactPartitionsRequest(topics=[topic], timeout_ms=timeout_ms)
+        self.tell("compact", str(name))
+        told: CompactPartitionsResponse | None = yield self.ask(request, 0, CompactPartitionsResponse)
+        if told is None:
+            return False
+        result = told.topics[0].partitions[0]
+        code = ErrorCode(result.error_code)
+        assert code in RIGHT, f"{name} can't be compacted: {code.name} {result.error_message}"
+        if code is not ErrorCode.NONE:
+            self.tell("not yet", f"{name} {code.name}")
+            return False
+        held_back = "" if result.held_back_by is None else f", because of {result.held_back_by}"
+        went = f"{result.removed_records} records went{held_back}"
+        self.tell("compacted", f"{name} to {result.compacted_to}: {went}")
+        self.history.compacted_to[name] = result.compacted_to
+        return True
