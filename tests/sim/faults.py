@@ -7,16 +7,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+from odradek.core.cleaning import Clean, Cleaned
+from odradek.log.cleaner import Withdrawn
 from sim.history import History
 from sim.simbroker import SimBroker
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
+from sim.simdisk import Stopped
 from sim.simnet import SimNetwork
+from sim.simshell import clean
 
 PAUSE_US = (500 * MILLISECOND_US, 9 * SECOND_US)
 LASTS_US = (100 * MILLISECOND_US, 12 * SECOND_US)
 DOWN_US = (50 * MILLISECOND_US, 5 * SECOND_US)
 CALLS_BEFORE_MAX = 60  # That the disk still carries out.
 ROOM_BYTES_MAX = 4_000
+ENDS_AMID_SHARE = 0.05
+CALLS_OF_CLEANER_MAX = 40
 
 
 class Faults:
@@ -41,6 +47,7 @@ class Faults:
         self._broker = broker
         self._history = history
         self._until_us = 0
+        self._amid_cleaning = Random(f"amid cleaning {history.seed}")
         self._has_broken_disk = False
         kinds: dict[str, Callable[[], None]] = {
             "kill": self._kill,
@@ -60,6 +67,7 @@ class Faults:
         self._until_us = until_us
         self._broker.on_gone = self._restart_later
         self._broker.on_dropped = self._note_loss
+        self._broker.run_clean = self._clean
         self._next()
 
     def heal(self) -> None:
@@ -101,6 +109,23 @@ class Faults:
             self._tell("power", "lost")
             self._note_loss()
             self._broker.lose_power()
+
+    def _clean(self, step: Clean) -> Cleaned:
+        """A step of the cleaner: where processes end, they sometimes do at one of its calls."""
+        ends = [end for end in (self._kill, self._lose_power) if end in self._kinds]
+        shell, random = self._broker.shell, self._amid_cleaning
+        is_safe = not ends or shell is None or shell.is_stopped or self._clock.now_us >= self._until_us
+        if is_safe or random.random() >= ENDS_AMID_SHARE:
+            return clean(step)
+        self._broker.disk.stop_at(random.randrange(CALLS_OF_CLEANER_MAX))
+        try:
+            return clean(step)
+        except Stopped as stopped:
+            self._tell("amid", f"cleaning, before {stopped}")
+            random.choice(ends)()
+            return Cleaned(step, None, Withdrawn())  # Nobody hears of it.
+        finally:
+            self._broker.disk.stop_at(None)
 
     def _note_loss(self) -> None:
         self._history.power_failures_us.append(self._clock.now_us)

@@ -16,20 +16,19 @@ from functools import partial
 from random import Random
 
 from odradek.base.units import BrokerId, TopicName
-from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.configs.broker import BrokerConfigs
 from sim.checks import problems
 from sim.faults import Faults
-from sim.history import Compaction, History, failure
+from sim.history import History, failure
 from sim.simadmin import SimAdmin
 from sim.simbroker import PORT, Prepare, SimBroker
+from sim.simcleaning import SimCleaning
 from sim.simclients import SimClient, Surroundings
 from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
 from sim.simcompactor import SimCompactor
 from sim.simconsumers import SimConsumer
 from sim.simdisk import Folder, SimDisk
 from sim.simgroups import SimMember
-from sim.simkeys import SimKeys
 from sim.simnet import SimNetwork
 from sim.simprocessors import SimProcessor, SimSuccessor
 from sim.simproducers import SimPlainProducer, SimProducer
@@ -37,9 +36,6 @@ from sim.simtree import SimTreeServer
 
 DURABLE, LOOSE, TRANSACTIONAL = TopicName("durable"), TopicName("loose"), TopicName("transactional")
 BROKER = "broker-1"
-COMPACTED_SHARE = 0.4
-DELETE_RETENTIONS_MS = (0, 2_000, 86_400_000)
-MIN_LAGS_MS = (0, 0, 1_000)
 FAULTS_US = (20 * SECOND_US, 50 * SECOND_US)
 DRAIN_US_MAX = 180 * SECOND_US
 
@@ -62,52 +58,23 @@ class World:
             TRANSACTIONAL: self.random.randrange(1, 4),
         }
         configs = {"internal.segment.bytes": self.random.choice(("1500", "8000", "1073741824"))}
-        self._compaction = Random(f"compaction {seed}")
-        configs |= self._compacts()
-        keys = SimKeys(self._compaction, is_compacted=self.history.compaction is not None)
-        self.around = Surroundings(self.clock, self.network, self.history, (BROKER, PORT), topics, configs, keys)
+        self.cleaning = SimCleaning(self.history)
+        configs |= self.cleaning.topic_configs
+        self.around = Surroundings(
+            self.clock, self.network, self.history, (BROKER, PORT), topics, configs, self.cleaning.keys
+        )
         self.broker = SimBroker(
             BrokerId(1),
             self.node(BROKER),
             self.network,
             self.tree,
-            BrokerConfigs.parse(self._configs()),
+            BrokerConfigs.parse(self._configs() | self.cleaning.broker_configs),
             session_dies_with_process=self.random.random() < 0.7,
             prepare=prepare,
         )
-        self.broker.watch_cleaner = self._watch_cleaner
+        self.broker.watch_cleaner = self.cleaning.watch
         self.clients = self._clients()
         self.faults = Faults(self.random, self.clock, self.network, self.broker, self.history, only=faults)
-
-    def _compacts(self) -> dict[str, str]:
-        """What the topics are configured with in worlds where they are compacted."""
-        if self._compaction.random() >= COMPACTED_SHARE:
-            return {}
-        choose = self._compaction.choice
-        compaction = Compaction(choose(DELETE_RETENTIONS_MS), choose(MIN_LAGS_MS))
-        self.history.compaction = compaction
-        return {
-            "cleanup.policy": choose(("compact", "compact,delete")),
-            "min.cleanable.dirty.ratio": choose(("0.01", "0.5")),
-            "delete.retention.ms": str(compaction.delete_retention_ms),
-            "min.compaction.lag.ms": str(compaction.min_lag_ms),
-            "max.compaction.lag.ms": choose(("3000", "9223372036854775807")),
-            "internal.segment.bytes": choose(("700", "1500", "8000")),
-            "segment.ms": choose(("1000", "5000", "604800000")),
-        }
-
-    def _watch_cleaner(self, event: Clean | Cleaned) -> None:
-        """Notes how far each pass may take something away before it does, and what it has taken."""
-        step = event if isinstance(event, Clean) else event.step
-        name, cleaning = step.partition.topic_partition, step.cleaning
-        if isinstance(event, Clean):
-            if cleaning.is_mapped:
-                self.history.passed(name, cleaning.end)
-        elif event.failure is not None:
-            self.history.add("cleaner", "ended", f"{name} {event.failure!r}")
-        elif cleaning.is_over:
-            self.history.add("cleaner", "cleaned", f"{name} to {cleaning.end}: {cleaning.dropped_records} records went")
-            self.history.dropped_records += cleaning.dropped_records
 
     def _configs(self) -> dict[str, str]:
         choose = self.random.choice
@@ -146,7 +113,7 @@ class World:
             clients.append(SimMember(name, self.node(name), self.around, DURABLE))
         for number in range(self.random.choice((0, 1, 1, 2))):
             clients += self._transactors(number)
-        if self.history.compaction is not None and self._compaction.random() < 0.7:
+        if self.cleaning.is_asked_for:
             clients.append(SimCompactor("compactor", self.node("compactor"), self.around))
         return clients
 

@@ -27,7 +27,7 @@ from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
 from sim.simconnection import SimConnection
 from sim.simdisk import SimDisk
 from sim.simnet import SimNetwork
-from sim.simshell import SimShell
+from sim.simshell import SimShell, clean
 from sim.simsocket import SimSocket
 from sim.simtree import SESSION_TIMEOUT_MS, SimTree, SimTreeServer
 
@@ -72,6 +72,7 @@ class SimBroker:
         self.starts = 0
         self.on_gone: Action = lambda: None  # Whoever looks after it.
         self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None
+        self.run_clean = clean
         self.on_dropped: Action = lambda: None  # Called when what a failed sync was to make safe is lost.
 
     # From outside.
@@ -127,7 +128,7 @@ class SimBroker:
             self.node.after(TRIES_AGAIN_US, self._serve)
             return
         shell = self.shell = SimShell(self.node, self._random, broker, metadata)
-        shell.watch_cleaner = self.watch_cleaner
+        shell.watch_cleaner, shell.run_clean = self.watch_cleaner, self.run_clean
         shell.end_process = lambda: self.kill() if self.shell is shell else None
         if self._prepare is not None:
             self._prepare(shell)

@@ -60,7 +60,7 @@ class SimShell:
         # A test breaks these on purpose.
         self.run_sync: Callable[[Sync], Synced] = Sync.run
         self.read_slice: Callable[[FileSlice], bytes] = FileSlice.read
-        self.run_clean: Callable[[Clean], Cleaned] = _clean
+        self.run_clean: Callable[[Clean], Cleaned] = clean
         self.watch_cleaner: Callable[[Clean | Cleaned], None] = lambda _: None  # Told before and after each step.
         self.connections: dict[SimConnection, None] = {}
         self.threads = SimThreads(node, random)
@@ -74,7 +74,7 @@ class SimShell:
         self._slices: deque[Iterator[None]] = deque()  # Of changes of topics; the first is under way.
         self._house: Iterator[None] | None = None
         self._changes_under_way = 0
-        self._is_stopped = False
+        self.is_stopped = False
 
     # What connections ask of it.
 
@@ -121,7 +121,7 @@ class SimShell:
         if self._gathered:
             return  # It comes back when they have been answered.
         self._answer()
-        if self._is_stopped:
+        if self.is_stopped:
             return
         for effect in self.broker.take_effects():
             self._start(effect)
@@ -276,14 +276,11 @@ class SimShell:
         for slices in self._slices:
             for _ in slices:
                 pass
-        self._is_stopped = True
+        self.is_stopped = True
         self.broker.lot.complete_all()
         self._answer()
 
 
-def _clean(step: Clean) -> Cleaned:
-    return step.run(_unhurried)
-
-
-def _unhurried(_count: int) -> None:
-    """Holds no pass back."""
+def clean(step: Clean) -> Cleaned:
+    """Takes a step of a pass that nothing holds back."""
+    return step.run(lambda _: None)
