@@ -15,6 +15,7 @@ from support.waiting import readable
 
 SECONDS_MAX = 120  # Ends a hang.
 THREADS = 3
+COLD_THREADS = 2
 
 
 class Moving(Mover):
@@ -22,13 +23,18 @@ class Moving(Mover):
 
     threads: list[threading.Thread]
 
-    def __new__(cls, groups: list[set[int]] | None = None, running: list[int] | None = None) -> Moving:
+    def __new__(
+        cls, groups: list[set[int]] | None = None, running: list[int] | None = None, cold: int = COLD_THREADS
+    ) -> Moving:
         return super().__new__(cls, THREADS, groups or [])  # type: ignore[call-arg]  # An extension type takes them here.
 
-    def __init__(self, groups: list[set[int]] | None = None, running: list[int] | None = None) -> None:
-        """`running`: the threads there are, if not all."""
+    def __init__(
+        self, groups: list[set[int]] | None = None, running: list[int] | None = None, cold: int = COLD_THREADS
+    ) -> None:
+        """`running`: the threads there are, if not all; `cold`: how many wait for disks."""
         numbers = range(THREADS + len(groups or [])) if running is None else running
         self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True) for number in numbers]
+        self.threads += [threading.Thread(target=self.run_cold, daemon=True) for _ in range(cold)]
         for thread in self.threads:
             thread.start()
 

@@ -1,7 +1,8 @@
 """Large transfers beside the loop: threads move bytes between sockets and files without the interpreter's lock.
 
 What is large takes long in the kernel, and the loop has other connections meanwhile.  Threads begin with the first
-transfer.  `num.network.threads` says how many receive, and at most as many send, each for some of the processors.
+transfer.  `num.network.threads` says how many receive, and at most as many send, each for some of the processors.  What
+is not in the page cache others send, who wait for the disk: nobody else does.
 Where the package was built without a compiler there is no mover, every request for a transfer is declined, and the loop
 moves everything itself.
 """
@@ -12,6 +13,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.net import processors
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 THREADS_MAX = 32  # The mover has slots for twice as many.
+COLD_THREADS = 4  # So many reads of a disk are waited for at once, and each has had it begin with what follows.
 
 
 class File(Protocol):
@@ -141,11 +144,9 @@ class Movers:
         try:
             mover = Mover(self._threads_max, groups)
             for number, kept_to in enumerate([processors.usable()] * self._threads_max + groups):
-                thread = threading.Thread(
-                    target=_run, args=(mover, number, kept_to), name=f"odradek-mover-{number}", daemon=True
-                )
-                thread.start()
-                self._threads.append(thread)
+                self._start(f"{number}", partial(mover.run, number), kept_to)
+            for number in range(COLD_THREADS):
+                self._start(f"cold-{number}", mover.run_cold, processors.usable())
         except (OSError, RuntimeError) as error:  # No descriptors, or no threads, are left.
             log.warning("large transfers go through the loop from now on: %s", error)
             self._threads_max = 0
@@ -155,6 +156,11 @@ class Movers:
         self._loop.add_reader(mover.fileno(), self._some_ended)
         self._mover = mover
         return mover
+
+    def _start(self, name: str, run: Callable[[], None], kept_to: set[int]) -> None:
+        thread = threading.Thread(target=_run, args=(run, kept_to), name=f"odradek-mover-{name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def _movers(self) -> list[Mover]:
         return self._retired if self._mover is None else [self._mover, *self._retired]
@@ -189,6 +195,6 @@ class Movers:
                 log.exception("the end of a transfer failed here")
 
 
-def _run(mover: Mover, number: int, kept_to: set[int]) -> None:
+def _run(run: Callable[[], None], kept_to: set[int]) -> None:
     processors.keep_to(kept_to)
-    mover.run(number)
+    run()

@@ -2,18 +2,28 @@
 
     loop ── send, store ──> a thread's epoll ──> the thread: recv, checksum, pwrite; sendfile
     loop <── finished ──── eventfd <──────────── the last byte, or what went wrong
+                                                  │ its next step is not in the page cache      ↑ it is again
+                                                  ↓                                             │
+                           the epoll of the cold ──> a thread: waits for the disk; sendfile ────┘
 
 A transfer stays with one thread: whoever waits for a socket that is nearly always ready is woken for each piece, and if
 another thread is, the two meet at the transfer's lock.  A store is the thread's that had the fewest.  What is sent goes
 through the thread whose processors the peer's last bytes came from: on one machine that is where the peer runs, and it
 need not be woken from afar for each piece; from elsewhere, where the card's interrupts are served.
 
-It has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away again:
-so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
+Nobody waits for a disk who has hot transfers.  One whose next step is not in the page cache goes over to the threads
+for those, the cold.  They share an epoll set, so that each may go on with any of them: a disk that gives nothing holds
+up others only when it has all of these threads.  They wait for it with a descriptor of their own and without the
+transfer's lock, so that it can be cancelled meanwhile, and send what has come.
+
+A transfer has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away
+again: so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOSPC, errno
+from posix.fcntl cimport O_CLOEXEC, O_WRONLY, fcntl, open as open_file
+from posix.time cimport clock_gettime, timespec
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -37,8 +47,8 @@ cdef extern from "<sys/epoll.h>" nogil:
     cdef struct epoll_event:
         uint32_t events
         epoll_data_t data
-    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL
-    uint32_t EPOLLIN, EPOLLOUT
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD
+    uint32_t EPOLLIN, EPOLLONESHOT, EPOLLOUT
     int epoll_create1(int flags)
     int epoll_ctl(int epoll, int operation, int descriptor, epoll_event *event)
     int epoll_wait(int epoll, epoll_event *events, int events_max, int timeout_ms)
@@ -64,8 +74,13 @@ cdef extern from "<sys/uio.h>" nogil:
     int RWF_NOWAIT
     ssize_t preadv2(int file, const iovec *parts, int count, int64_t position, int flags)
 
+cdef extern from "<sys/vfs.h>" nogil:
+    cdef struct FileSystem "statfs":
+        long f_type
+    int fstatfs(int file, FileSystem *found)
+
 cdef extern from "<fcntl.h>" nogil:
-    int POSIX_FADV_WILLNEED
+    int F_DUPFD_CLOEXEC, POSIX_FADV_WILLNEED
     int posix_fadvise(int file, int64_t position, int64_t size, int advice)
 
 cdef extern from "<unistd.h>" nogil:
@@ -73,25 +88,51 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t write(int file, const void *buffer, size_t size)
     ssize_t read(int file, void *buffer, size_t size)
     int close(int descriptor)
+    long syscall(long number, ...)
+
+cdef extern from "<time.h>" nogil:
+    int CLOCK_MONOTONIC_COARSE
 
 cdef enum:
     SLOTS = 1024
     THREADS_MAX = 64
     PIECE_BYTES = 128 * 1024  # What passes a processor's cache while it is received, summed and written.
     STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
+    COLD_STEP_BYTES = 256 * 1024  # What is waited for before some of it is sent.
     COLD_AHEAD_BYTES = 4 * 1024 * 1024
+    STRETCH_BYTES = 512 * 1024  # Pages are read ahead and dropped in stretches; a look at each costs a microsecond.
+    HOT_MS = 100  # So long what was in the page cache is taken to be there still.
+    OVERLAY = 0x794C7630  # Of <linux/magic.h>.
+    CACHESTAT = 451  # Linux 6.5; the same on every processor that it runs on, but Alpha.
     TAIL_BYTES_MAX = 16
     PROCESSORS_MAX = 1024
     AHEAD_MAX = 4  # So many more transfers than another thread may that of the nearest processor have.
 
 cdef uint64_t STOP = <uint64_t>-1
+cdef int64_t PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+
+cdef enum Known:
+    ABSENT
+    UNKNOWN  # The file system can't say.
+    CACHED
+
+cdef struct Stretch:
+    uint64_t position
+    uint64_t size
+
+cdef struct CacheStat:
+    uint64_t cached
+    uint64_t dirty
+    uint64_t written
+    uint64_t evicted
+    uint64_t lately_evicted
 
 cdef struct Slot:
     pthread_mutex_t lock
     uint32_t generation
     int thread
+    int epoll  # Where its socket is waited for: that of the thread, or that of the cold.
     bint is_store
-    bint is_begun
     bint is_quiet
     bint is_ended
     int socket
@@ -99,6 +140,9 @@ cdef struct Slot:
     int64_t position
     int64_t left
     int64_t moved  # Of the file's bytes.
+    int64_t hot_upto  # That far the page cache had the file
+    int64_t hot_at_ms  # at that time.
+    int64_t asked_upto  # The disk was to begin with that.
     const unsigned char *head
     int64_t head_left
     const unsigned char *after
@@ -130,7 +174,8 @@ cdef class Mover:
     """Threads call `run`; the loop calls everything else, and `finished` whenever `fileno` is readable.
 
     There are `threads` of them, and one more for each of `groups` of processors, to which it should keep, if there are
-    any: those then do all the sending.
+    any: those then do all the sending.  Any number of others call `run_cold`: without one nothing is sent that is not in
+    the page cache.
     """
 
     cdef Slot *_slots
@@ -143,6 +188,8 @@ cdef class Mover:
     cdef short[PROCESSORS_MAX] _nearest  # By processor, the thread that sends from there.
     cdef int[THREADS_MAX] _epolls
     cdef int[THREADS_MAX] _loads
+    cdef int _cold  # An epoll set.
+    cdef int _nowhere
     cdef int _bell
     cdef int _stop
     cdef list _transfers
@@ -157,7 +204,7 @@ cdef class Mover:
         if threads + len(groups) > THREADS_MAX:
             raise ValueError(f"{threads + len(groups)} threads, there is room for {THREADS_MAX}")
         self._threads = 0
-        self._bell = self._stop = -1
+        self._cold = self._nowhere = self._bell = self._stop = -1
         self._slots = <Slot *>calloc(SLOTS, sizeof(Slot))
         self._finished = <uint64_t *>calloc(SLOTS, sizeof(uint64_t))
         if self._slots is NULL or self._finished is NULL:
@@ -171,10 +218,14 @@ cdef class Mover:
         crc32c_prepare()
         self._bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         self._stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if self._bell < 0 or self._stop < 0:
+        self._cold = epoll_create1(EPOLL_CLOEXEC)
+        self._nowhere = open_file(b"/dev/null", O_WRONLY | O_CLOEXEC)
+        if self._bell < 0 or self._stop < 0 or self._cold < 0 or self._nowhere < 0:
             raise OSError(errno, os.strerror(errno))
         event.events = EPOLLIN
         event.data.u64 = STOP
+        if epoll_ctl(self._cold, EPOLL_CTL_ADD, self._stop, &event):
+            raise OSError(errno, os.strerror(errno))
         self._stores_upto = threads
         self._senders_from = self._stores_upto if groups else 0
         for index in range(PROCESSORS_MAX):
@@ -198,10 +249,9 @@ cdef class Mover:
             return  # It was never made.
         for index in range(self._threads):
             close(self._epolls[index])
-        if self._bell >= 0:
-            close(self._bell)
-        if self._stop >= 0:
-            close(self._stop)
+        for index in (self._cold, self._nowhere, self._bell, self._stop):
+            if index >= 0:
+                close(index)
         free(self._slots)
         free(self._finished)
 
@@ -259,9 +309,10 @@ cdef class Mover:
         slot = &self._slots[transfer.index]
         slot.thread = thread
         self._loads[slot.thread] += 1
-        slot.is_begun = slot.is_ended = False
+        slot.is_ended = False
         slot.socket, slot.file = socket, file.fileno()
         slot.position, slot.left, slot.moved = position, size, 0
+        slot.hot_upto = slot.asked_upto = 0
         slot.error, slot.is_files_error = 0, False
         return transfer
 
@@ -285,16 +336,19 @@ cdef class Mover:
     cdef Transfer _arm(self, Transfer transfer):
         cdef Slot *slot = &self._slots[transfer.index]
         cdef epoll_event event
-        cdef int failed
         self._transfers[transfer.index] = transfer
         self._sockets.add(slot.socket)
         event.events = EPOLLIN if slot.is_store else EPOLLOUT
         event.data.u64 = <uint64_t>slot.generation << 32 | <uint64_t>transfer.index
+        slot.epoll = self._epolls[slot.thread]
+        # Nobody else need be woken for it.  To look at all of the step, page by page, is for those who have the time.
+        if not slot.is_store and slot.left and _is_absent(slot.file, slot.position, 1):
+            slot.epoll = self._cold
+            event.events |= EPOLLONESHOT
         # Whoever gets the event sees what is in the slot, and finds its lock free.
         pthread_mutex_lock(&slot.lock)
         pthread_mutex_unlock(&slot.lock)
-        failed = epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_ADD, slot.socket, &event)
-        if failed:  # There is no memory, or that is no socket.
+        if epoll_ctl(slot.epoll, EPOLL_CTL_ADD, slot.socket, &event):  # There is no memory, or that is no socket.
             self._release(transfer)
             return None
         return transfer
@@ -330,7 +384,7 @@ cdef class Mover:
             self._forget(<uint64_t>slot.generation << 32 | <uint64_t>transfer.index)
             slot.generation += 1
             if not slot.is_ended:
-                epoll_ctl(self._epolls[slot.thread], EPOLL_CTL_DEL, slot.socket, NULL)
+                epoll_ctl(slot.epoll, EPOLL_CTL_DEL, slot.socket, NULL)
             pthread_mutex_unlock(&slot.lock)
         self._take_result(transfer, slot)
         self._release(transfer)
@@ -396,6 +450,11 @@ cdef class Mover:
             self._serve(self._epolls[number], piece)
         free(piece)
 
+    def run_cold(self):
+        """As one of the threads that wait for disks: move what is not in the page cache until `stop`."""
+        with nogil:
+            self._serve(self._cold, NULL)
+
     cdef void _serve(self, int epoll, unsigned char *piece) noexcept nogil:
         cdef epoll_event event
         cdef Slot *slot
@@ -409,18 +468,75 @@ cdef class Mover:
             slot = &self._slots[<uint32_t>event.data.u64]
             pthread_mutex_lock(&slot.lock)
             if slot.generation == event.data.u64 >> 32:
-                if _store(slot, piece) if slot.is_store else _send(slot):
-                    epoll_ctl(epoll, EPOLL_CTL_DEL, slot.socket, NULL)
-                    slot.is_ended = True
-                    self._end(event.data.u64, slot.is_quiet and not slot.error)
+                if epoll == self._cold:
+                    self._step_cold(slot, event.data.u64)
+                elif slot.is_store:
+                    if _store(slot, piece):
+                        self._end(slot, event.data.u64)
+                elif not _is_hot(slot):
+                    self._wait(slot, event.data.u64, self._cold, EPOLLOUT | EPOLLONESHOT)
+                elif _send(slot, min(slot.hot_upto - slot.position, <int64_t>STEP_BYTES)):
+                    self._end(slot, event.data.u64)
             pthread_mutex_unlock(&slot.lock)
 
-    cdef void _end(self, uint64_t number, bint is_quiet) noexcept nogil:
+    cdef void _step_cold(self, Slot *slot, uint64_t number) noexcept nogil:
+        """Waits for the disk and sends what has come; the transfer's own thread goes on if what follows is there."""
+        cdef int64_t loaded = 0
+        if slot.left and not _is_known_hot(slot):
+            loaded = self._load(slot)
+            if slot.generation != number >> 32:
+                return  # It was cancelled meanwhile.
+            _take_as_hot(slot, max(loaded, 0))
+        if loaded < 0:
+            slot.error, slot.is_files_error = -loaded, True
+            self._end(slot, number)
+        elif _send(slot, slot.hot_upto - slot.position):
+            self._end(slot, number)
+        elif slot.position >= slot.hot_upto and _look(slot) == CACHED:
+            _take_as_hot(slot, STEP_BYTES)
+            self._wait(slot, number, self._epolls[slot.thread], EPOLLOUT)
+        else:
+            self._wait(slot, number, self._cold, EPOLLOUT | EPOLLONESHOT)
+
+    cdef int64_t _load(self, Slot *slot) noexcept nogil:
+        """Reads the next bytes into the page cache, as _read_in.  The slot's lock is not held meanwhile.
+
+        Who reads old records asks for the next ones next, so that the disk may begin with those.
+        """
+        cdef int64_t position = slot.position, size = min(slot.left, <int64_t>COLD_STEP_BYTES)
+        cdef int64_t ahead = 0
+        cdef int file = fcntl(slot.file, F_DUPFD_CLOEXEC, 0)
+        if slot.asked_upto - position < COLD_AHEAD_BYTES // 2:
+            ahead = size + COLD_AHEAD_BYTES
+            slot.asked_upto = position + ahead
+        if file < 0:  # No descriptor is left: then whoever cancels it has to wait.
+            return _read_in(slot.file, position, size, ahead, self._nowhere)
+        pthread_mutex_unlock(&slot.lock)
+        size = _read_in(file, position, size, ahead, self._nowhere)
+        close(file)
+        pthread_mutex_lock(&slot.lock)
+        return size
+
+    cdef void _wait(self, Slot *slot, uint64_t number, int epoll, uint32_t events) noexcept nogil:
+        """Has the transfer wait for room in its socket, in this epoll set."""
+        cdef epoll_event event
+        cdef int operation = EPOLL_CTL_MOD if epoll == slot.epoll else EPOLL_CTL_ADD
+        event.events, event.data.u64 = events, number
+        if operation == EPOLL_CTL_ADD:
+            epoll_ctl(slot.epoll, EPOLL_CTL_DEL, slot.socket, NULL)
+            slot.epoll = epoll
+        if epoll_ctl(epoll, operation, slot.socket, &event):
+            slot.error = errno
+            self._end(slot, number)
+
+    cdef void _end(self, Slot *slot, uint64_t number) noexcept nogil:
         cdef uint64_t one = 1
+        epoll_ctl(slot.epoll, EPOLL_CTL_DEL, slot.socket, NULL)
+        slot.is_ended = True
         pthread_mutex_lock(&self._lock)
         self._finished[self._finished_count] = number
         self._finished_count += 1
-        if not is_quiet:
+        if slot.error or not slot.is_quiet:
             write(self._bell, &one, sizeof(one))
         pthread_mutex_unlock(&self._lock)
 
@@ -434,13 +550,95 @@ cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
     return True
 
 
+# What the page cache has.
+
+cdef bint _is_hot(Slot *slot) noexcept nogil:
+    """True if the disk need not be waited for before `hot_upto`, as far as one can know."""
+    if slot.left and not _is_known_hot(slot):
+        if _look(slot) == ABSENT:
+            return False
+        _take_as_hot(slot, STEP_BYTES)
+    return True
+
+
+cdef bint _is_known_hot(Slot *slot) noexcept nogil:
+    """True if the next bytes were in the page cache a moment ago."""
+    return slot.position < slot.hot_upto and _now_ms() - slot.hot_at_ms < HOT_MS
+
+
+cdef void _take_as_hot(Slot *slot, int64_t size) noexcept nogil:
+    slot.hot_upto, slot.hot_at_ms = slot.position + size, _now_ms()
+
+
+cdef Known _look(Slot *slot) noexcept nogil:
+    """Finds out what of the next step is in the page cache."""
+    cdef int64_t size = min(slot.left, <int64_t>STEP_BYTES)
+    return ABSENT if _is_absent(slot.file, slot.position, size) else _have_come(slot.file, slot.position, size)
+
+
+cdef bint _is_absent(int file, int64_t position, int64_t size) noexcept nogil:
+    """True if a page is not even being read; False also where the system can't say.
+
+    To ask with RWF_NOWAIT would begin to read, and wait until the disk's queue takes that.
+    """
+    cdef CacheStat pages
+    cdef Stretch stretch
+    cdef int64_t count = (position + size - 1) // PAGE_BYTES - position // PAGE_BYTES + 1
+    stretch.position, stretch.size = position, size
+    if size <= 0 or syscall(CACHESTAT, file, &stretch, &pages, 0) or <int64_t>pages.cached >= count:
+        return False
+    return not _is_in_overlay(file)
+
+
+cdef bint _is_in_overlay(int file) noexcept nogil:
+    """True in a container's own file system, which has no pages: they are those of the one below."""
+    cdef FileSystem found
+    return not fstatfs(file, &found) and found.f_type == OVERLAY
+
+
+cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
+    """Looks into each stretch: pages that are there may be still on their way from the disk."""
+    cdef char octet
+    cdef iovec part
+    cdef int64_t end = position + size
+    part.iov_base, part.iov_len = &octet, 1
+    while position < end:
+        if preadv2(file, &part, 1, position, RWF_NOWAIT) < 0:
+            return ABSENT if errno == EAGAIN else UNKNOWN
+        position = end - 1 if position < end - 1 < position + STRETCH_BYTES else position + STRETCH_BYTES
+    return CACHED
+
+
+cdef int64_t _read_in(int file, int64_t position, int64_t size, int64_t ahead, int nowhere) noexcept nogil:
+    """Waits until the page cache has this part, without a copy, and has the disk begin with so much of what follows.
+
+    Returns how many bytes there are, 0 at the end of the file, or minus errno.
+    """
+    cdef int64_t end = position, left = size
+    cdef ssize_t sent
+    if ahead:
+        posix_fadvise(file, position, ahead, POSIX_FADV_WILLNEED)
+    while left:
+        sent = sendfile(nowhere, file, &end, left)
+        if sent < 0 and errno == EINTR:
+            continue
+        if sent <= 0:
+            return size - left or -errno * (sent < 0)
+        left -= sent
+    return size
+
+
+cdef int64_t _now_ms() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
+    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
 # Each step moves what can be moved now: True when there is nothing left to do.
 
-cdef bint _send(Slot *slot) noexcept nogil:
+cdef bint _send(Slot *slot, int64_t size) noexcept nogil:
+    """Sends up to `size` bytes of the file, and what is before and behind it."""
     cdef ssize_t sent
-    if not slot.is_begun:
-        slot.is_begun = True
-        _begin_to_read(slot)
     while slot.head_left:
         sent = send_some(slot.socket, slot.head, slot.head_left, MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
         if sent < 0:
@@ -448,7 +646,7 @@ cdef bint _send(Slot *slot) noexcept nogil:
         slot.head += sent
         slot.head_left -= sent
     if slot.left:
-        sent = sendfile(slot.socket, slot.file, &slot.position, min(slot.left, <int64_t>STEP_BYTES))
+        sent = sendfile(slot.socket, slot.file, &slot.position, min(slot.left, size))
         if sent < 0:
             return _failed(slot, errno == EIO)  # A socket has no such error.
         if sent == 0:
@@ -465,15 +663,6 @@ cdef bint _send(Slot *slot) noexcept nogil:
         slot.after += sent
         slot.after_left -= sent
     return True
-
-
-cdef void _begin_to_read(Slot *slot) noexcept nogil:
-    """Who reads old records asks for the next ones next: the disk may begin with them now."""
-    cdef unsigned char octet
-    cdef iovec part
-    part.iov_base, part.iov_len = &octet, 1
-    if preadv2(slot.file, &part, 1, slot.position, RWF_NOWAIT) < 0:
-        posix_fadvise(slot.file, slot.position, slot.left + COLD_AHEAD_BYTES, POSIX_FADV_WILLNEED)
 
 
 cdef bint _store(Slot *slot, unsigned char *piece) noexcept nogil:

@@ -1,0 +1,204 @@
+"""A file on a disk that can be told to wait: a file system of one file (FUSE), whose reads come when they are let go.
+
+    test ── DISK ──> this module as a process of its own: answers the kernel, whatever threads of the test wait for
+    test <── the file's descriptor, then a byte for each read that waits
+
+It is mounted where nobody else sees it, and gone with its process.  That takes /dev/fuse, and root or a system that
+lets its users have namespaces of their own.  What was read stays in the page cache, as with any other disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
+MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 1 << 14, 1 << 18, 2, 4
+LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 36, 42
+UNANSWERED = (FORGET, INTERRUPT, BATCH_FORGET)
+ENOSYS = 38
+ROOT_NODE, FILE_NODE = 1, 2
+NAME = "file"
+FOR_EVER_SECONDS = 1 << 30
+REQUEST_BYTES_MAX = 1 << 18
+READ_AHEAD_BYTES = 1 << 17
+NONE_WAITS = 1 << 62  # A position that no read reaches.
+POSITION = struct.Struct("<q")
+SECONDS_MAX = 60
+
+
+class SlowFile:
+    """The file, as the mover takes it."""
+
+    def __init__(self, descriptor: int, disk: socket.socket) -> None:
+        self._descriptor = descriptor
+        self._disk = disk
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def again(self) -> SlowFile:
+        """The same file with a descriptor of its own, which is closed when nobody refers to it."""
+        return SlowFile(os.dup(self._descriptor), self._disk)
+
+    def __del__(self) -> None:
+        with suppress(OSError):  # Its disk may be gone.
+            os.close(self._descriptor)
+
+    def hold(self, position: int = 0) -> None:
+        """From now on reads that begin at this position, or behind it, wait."""
+        self._disk.sendall(POSITION.pack(position))
+        assert self._disk.recv(1) == b"="
+
+    def let_go(self) -> None:
+        self._disk.sendall(POSITION.pack(NONE_WAITS))
+
+    def wait_for_reads(self, count: int = 1) -> None:
+        """Returns when so many reads wait that did not when this was last asked."""
+        for _ in range(count):
+            assert self._disk.recv(1) == b"."
+
+
+@contextmanager
+def slow_file(content: Path) -> Iterator[SlowFile]:
+    """A file with this content.  Skips the test where mounting is not permitted."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", __name__, folder, str(content), str(theirs.fileno())]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stderr=subprocess.PIPE) as process:
+            theirs.close()
+            ours.settimeout(SECONDS_MAX)
+            try:
+                _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+                if not descriptors:
+                    assert process.stderr is not None
+                    lines = process.stderr.read().decode().strip().splitlines()
+                    pytest.skip(f"no file system of ours can be mounted here: {lines[-1:]}")
+                yield SlowFile(descriptors[0], ours)
+            finally:
+                process.kill()  # Reads that still wait fail.
+                process.wait()
+
+
+# What runs in the process.
+
+
+def mount(folder: str) -> int:
+    """Mounts an empty file system on the folder, for this process only; returns the descriptor to answer it with."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def checked(what: str, result: int) -> None:
+        if result:
+            raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+    user, group = os.getuid(), os.getgid()
+    checked("unshare", libc.unshare(CLONE_NEWNS | (CLONE_NEWUSER if user else 0)))
+    if user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    checked("mount /", libc.mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None))
+    device = os.open("/dev/fuse", os.O_RDWR)  # In the namespace in which it is mounted.
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0"
+    flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV)
+    checked("mount", libc.mount(b"odradek", os.fsencode(folder), b"fuse", flags, options.encode()))
+    return device
+
+
+class Disk:
+    """Answers what the kernel asks of the file system."""
+
+    def __init__(self, device: int, content: Path, test: socket.socket) -> None:
+        self._device = device
+        self._content = os.open(content, os.O_RDONLY)
+        self._test = test
+        self._held_from = NONE_WAITS
+        self._waiting: list[tuple[int, int, int]] = []
+
+    def serve(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._device, self._test], [], [])
+            if self._test in ready:
+                told = self._test.recv(POSITION.size)
+                if not told:
+                    return
+                self._told(POSITION.unpack(told)[0])
+            if self._device in ready:
+                self._answer(os.read(self._device, REQUEST_BYTES_MAX))
+
+    def _told(self, position: int) -> None:
+        self._held_from = position
+        if position != NONE_WAITS:
+            self._test.sendall(b"=")
+            return
+        waiting, self._waiting = self._waiting, []
+        for unique, start, size in waiting:
+            self._read(unique, start, size)
+
+    def _answer(self, request: bytes) -> None:
+        _, operation, unique, node = struct.unpack_from("<IIQQ", request)
+        body = request[40:]
+        if operation == READ:
+            _, position, size = struct.unpack_from("<QQI", body)
+            self._read(unique, position, size)
+        elif operation not in UNANSWERED:
+            answer = self._answer_to(operation, node)
+            self._reply(unique, answer or b"", -ENOSYS if answer is None else 0)
+
+    def _read(self, unique: int, position: int, size: int) -> None:
+        if position + size > self._held_from:
+            self._waiting.append((unique, position, size))
+            self._test.sendall(b".")
+        else:
+            self._reply(unique, os.pread(self._content, size, position))
+
+    def _answer_to(self, operation: int, node: int) -> bytes | None:
+        """Returns None for what there is not."""
+        if operation == INIT:
+            return struct.pack("<IIIIHHIIHHI28x", 7, 31, READ_AHEAD_BYTES, 0, 16, 12, 1 << 16, 1, 0, 0, 0)
+        if operation == LOOKUP:
+            entry = struct.pack("<QQQQII", FILE_NODE, 0, FOR_EVER_SECONDS, FOR_EVER_SECONDS, 0, 0)
+            return entry + self._attributes(FILE_NODE)
+        if operation == GETATTR:
+            return struct.pack("<QII", FOR_EVER_SECONDS, 0, 0) + self._attributes(node)
+        if operation == OPEN:
+            return struct.pack("<QII", 0, 0, 0)
+        return b"" if operation in (RELEASE, FLUSH) else None
+
+    def _attributes(self, node: int) -> bytes:
+        size = os.fstat(self._content).st_size
+        mode = 0o40700 if node == ROOT_NODE else 0o100600
+        return struct.pack("<6Q10I", node, size, size // 512, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+    def _reply(self, unique: int, answer: bytes, error: int = 0) -> None:
+        os.write(self._device, struct.pack("<IiQ", 16 + len(answer), error, unique) + answer)
+
+
+def main(folder: str, content: str, descriptor: str) -> None:
+    test = socket.socket(fileno=int(descriptor))
+    device = mount(folder)
+
+    def hand_over() -> None:  # The file system must answer meanwhile.
+        file = os.open(f"{folder}/{NAME}", os.O_RDONLY)
+        socket.send_fds(test, [b"f"], [file])
+        os.close(file)
+
+    threading.Thread(target=hand_over, daemon=True).start()
+    Disk(device, Path(content), test).serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
