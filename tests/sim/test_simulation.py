@@ -16,6 +16,7 @@ from odradek.core.flushes import Sync, Synced
 from odradek.core.moment import Moment
 from odradek.core.transactions.markers import Marker
 from odradek.log.disk import DiskFailed, FileSlice
+from odradek.log.durability import synced_to
 from sim.history import failure
 from sim.play import World
 from sim.simbroker import Prepare
@@ -163,7 +164,7 @@ def compacts_by_what_is_open(shell: SimShell) -> None:
 
     def broken(step: Clean) -> Cleaned:
         cleaning = step.cleaning
-        end = min(cleaning._sources[-1].next_base, step.partition.log.synced_to)
+        end = min(cleaning._sources[-1].next_base, synced_to(step.partition.log))
         cleaning._found = cleaning._found._replace(first_uncleanable=end)
         return clean(step)
 

@@ -17,6 +17,7 @@ from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.durability import flush_now
+from odradek.log.retention import advance_start, delete_below_start
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
@@ -227,8 +228,8 @@ def test_what_the_cleaner_finds_damaged_is_not_served_and_told(tmp_path: Path) -
     assert found.says.startswith(f"1 damaged place in {tmp_path}: {where}")
     assert "checksum" in found.says
     assert found.says.endswith("read on from offset 30)")
-    bad.log.advance_start(bad.log.segments[1].base_offset)
-    bad.log.delete_below_start(harness.now.wall)
+    advance_start(bad.log, bad.log.segments[1].base_offset)
+    delete_below_start(bad.log, harness.now.wall)
     keep_house(harness)
     assert not list(damaged(str(tmp_path)))
 

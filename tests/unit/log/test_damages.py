@@ -13,9 +13,12 @@ from odradek.log.config import LogConfig
 from odradek.log.damage import KnownDamage
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.durability import flush_now
 from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
 from odradek.log.names import DAMAGES
+from odradek.log.retention import advance_start, delete_below_start, delete_old_segments
+from odradek.log.truncation import truncate_to
 from odradek.record.batch import iter_batches
 from support.logs import T0, put
 
@@ -52,7 +55,7 @@ def filled(path: Path, byte: int = BODY, at: int = T0) -> tuple[LogDirectory, in
     log = directory.create(T, None, CONFIG, T0)
     for number in range(BATCHES):
         put(log, b"%d" % number * 20, at=at)
-    log.flush(T0)
+    flush_now(log, T0)
     assert len(log.segments) > 2
     position = position_of(log, DAMAGED)
     flip(log, position + byte)
@@ -141,8 +144,8 @@ def test_recovery_sets_it_aside(tmp_path: Path, found: tuple[LogDirectory, Known
 def test_retention_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
     log = directory.logs[T]
-    log.advance_start(log.segments[1].base_offset)
-    log.delete_below_start(T0)
+    advance_start(log, log.segments[1].base_offset)
+    delete_below_start(log, T0)
     assert keep_house(directory)
     assert known(tmp_path) == []
     assert not keep_house(directory)
@@ -156,13 +159,13 @@ def test_retention_by_time_gets_past_it(tmp_path: Path) -> None:
     log = again.logs[T]
     log.config = LogConfig(segment_bytes=1000, retention_ms=1)
     first = log.segments[0].base_offset
-    assert log.delete_old_segments(TimestampMs(1 << 45), log.end_offset)
+    assert delete_old_segments(log, TimestampMs(1 << 45), log.end_offset)
     assert log.segments[0].base_offset > first
 
 
 def test_a_cut_takes_it(tmp_path: Path, found: tuple[LogDirectory, KnownDamage]) -> None:
     directory, _ = found
-    directory.logs[T].truncate_to(Offset(DAMAGED - 1), T0)
+    truncate_to(directory.logs[T], Offset(DAMAGED - 1), T0)
     assert keep_house(directory)
     assert known(tmp_path) == []
 
