@@ -64,14 +64,12 @@ class DirtyLogs:
         for name in list(partitions):
             partition = partitions.get(name)
             left -= 1
-            if partition is not None and partition.is_online and partition.log.config.cleanup_compact:
+            if partition is not None and self._is_the_cleaners(partition):
                 left -= LOOKED_AT_PER_SLICE // JUDGED_PER_SLICE
-                if self._retain(partition, now):
-                    left = 0
-                else:
-                    ratio = self._worth(partition, now)
-                    if ratio is not None:
-                        found.append((ratio, partition))
+                if self._log_starts.retain(partition, now):
+                    left = 0  # Something of it goes: a pass would find less soon.
+                elif (ratio := self._worth(partition, now)) is not None:
+                    found.append((ratio, partition))
             if left <= 0:
                 left = LOOKED_AT_PER_SLICE
                 yield
@@ -79,19 +77,14 @@ class DirtyLogs:
         if not found:
             self._next_look = now.steady + self._configs.int("log.cleaner.backoff.ms")
 
-    def _retain(self, partition: Partition, now: Moment) -> bool:
-        """Begins a log's retention; returns True if something of it goes: a pass would find less soon.
-
-        That of a log which is being cleaned, or is set aside, waits; the former would lose what its pass has done.
-        """
-        if partition in self._set_aside or partition.topic_partition in self._running:
+    def _is_the_cleaners(self, partition: Partition) -> bool:
+        """True for a compacted log, unless it is set aside or being cleaned: retention would undo what a pass does."""
+        if not (partition.is_online and partition.log.config.cleanup_compact):
             return False
-        return self._log_starts.retain(partition, now)
+        return partition not in self._set_aside and partition.topic_partition not in self._running
 
     def _worth(self, partition: Partition, now: Moment) -> float | None:
         """Returns the log's dirty ratio if it is to be cleaned now, else None."""
-        if partition in self._set_aside or partition.topic_partition in self._running:
-            return None
         if self._set_aside.waits(partition, now.steady):
             return None
         log = partition.log

@@ -27,7 +27,7 @@ class CleaningPass(Protocol):
         """Unlinks what it has made, and the log does not have.  Raises DiskFailed."""
 
 
-class Compaction:
+class CompactionState:
     """How far one log is compacted, and what is under way."""
 
     def __init__(self) -> None:

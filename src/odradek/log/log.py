@@ -30,7 +30,7 @@ from odradek.base.units import INT32_MAX, LeaderEpoch, Offset, ProducerId, Times
 from odradek.log import recovery
 from odradek.log.aborted import AbortedTransactions
 from odradek.log.arrival import Arrival, withdraw_arrival
-from odradek.log.compaction import Compaction
+from odradek.log.compaction import CompactionState
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, Disk, DiskFailed, FileSlice
 from odradek.log.durability import Durability, flush_now, is_flushed
@@ -77,7 +77,7 @@ class Log:
         self.last_flush_ms = self.last_append_ms = opening.now_ms
         self.appended_bytes = 0  # How many bytes were appended since the log was opened.
         self.durability = Durability(loaded.unsynced, is_synced=loaded.is_synced)
-        self.compaction = Compaction()
+        self.compaction = CompactionState()
         self.sealed_open: list[Segment] = []
         self._is_prepared = False
         self.owed = Owed()
