@@ -6,6 +6,7 @@ directory is cordoned (KIP-1066), which none is here.  A size is that of the .lo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from odradek.api.call import Call
@@ -61,7 +62,7 @@ def _wanted(body: DescribeLogDirsRequest) -> Parts[Wanted]:
 
 def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[DescribeLogDirsTopic]]:
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    names = directory.names() if wanted is None else (yield from _named(wanted))
+    names = directory.names() if wanted is None else _named(wanted)
     for number, name in enumerate(names, 1):
         found = directory.size_of(name)  # Its topic may be deleted while others have their turn.
         if found is not None:
@@ -87,12 +88,11 @@ def _topics(call: Call, directory: LogDir, wanted: Wanted) -> Parts[list[Describ
     return [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
 
 
-def _named(wanted: dict[str, set[int]]) -> Parts[list[TopicPartition]]:
-    names: list[TopicPartition] = []
+def _named(wanted: dict[str, set[int]]) -> Iterator[TopicPartition]:
+    """Yields them one by one: a request may name so many that to list them takes tens of milliseconds."""
     for topic, indexes in wanted.items():
-        names += [TopicPartition(TopicName(topic), index) for index in indexes]
-        yield from pauses(1 + len(indexes) // CHEAP)
-    return names
+        for index in indexes:
+            yield TopicPartition(TopicName(topic), index)
 
 
 def _result(
