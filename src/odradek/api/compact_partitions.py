@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices
-from odradek.api.parts import CHEAP, Parts, settled
+from odradek.api.parts import CHEAP, Parts, pauses, settled
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
@@ -30,6 +30,8 @@ from odradek.wire.messages.compact_partitions import (
     CompactPartitionsResponse,
     CompactPartitionsTopicResult,
 )
+
+ROLL_PARTS = 25  # Parts that a log which is asked for is worth, as it is rolled at once: it makes four files.
 
 Asked: TypeAlias = dict[str, dict[int, Compaction | Refused]]
 
@@ -46,6 +48,7 @@ def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
                 one = begun[index] = _ask(call, TopicName(topic.name), index, is_allowed=is_allowed)
                 if isinstance(one, Compaction):
                     compactions.append(one)
+                    yield from pauses(ROLL_PARTS)
             count += 1
             yield PAUSE
         yield PAUSE

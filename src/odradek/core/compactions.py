@@ -28,7 +28,7 @@ from odradek.log.compaction import may_be_cleaned
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import synced_to
 
-ATTENDED_PER_SLICE = 16  # To roll a log takes some hundred microseconds.
+ATTENDED_PER_SLICE = 4  # To roll a log takes up to a millisecond: it makes four files.
 
 
 class Compactions:

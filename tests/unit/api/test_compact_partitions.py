@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ from support.rights import Granted, on
 SECOND = 1_000
 A_DAY = 86_400_000
 KEYS, TIMES = 10, 5
+ROLLED_PER_SLICE_MAX = 8
 
 
 @pytest.fixture
@@ -483,3 +485,21 @@ def test_it_goes_before_what_the_cleaner_would_do_by_itself(harness: Harness) ->
         harness.broker.cleaned(following.run(lambda _: None), harness.now)
         (following,) = harness.broker.take_effects()  # type: ignore[assignment]  # One thread, one pass.
     assert following.partition is log_of(harness)
+
+
+def test_no_more_logs_are_rolled_in_a_slice_than_others_can_wait_for(harness: Harness) -> None:
+    """To roll one makes four files: a request that names a hundred would hold everybody up for a tenth of a second."""
+    many = 60
+    make(harness, "tables", many)
+    for index in range(many):
+        write(harness, "tables", index, times=1)
+    topics = [CompactPartitionsTopic(name="tables", partitions=[*range(many)])]
+    talk = harness.talk()
+    talk.receive_data(frame_of(CompactPartitionsRequest(topics=topics, timeout_ms=0), 0, 1, "c"))
+    rolled, has_more = [0], True
+    while has_more:
+        has_more = talk.step(harness.now, 0)
+        logs = (harness.broker.partition(TopicName("tables"), index).log for index in range(many))
+        rolled.append(sum(len(log.segments) > 1 for log in logs))
+    assert rolled[-1] == many
+    assert max(after - before for before, after in pairwise(rolled)) <= ROLLED_PER_SLICE_MAX
