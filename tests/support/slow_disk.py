@@ -37,6 +37,7 @@ READ_AHEAD_BYTES = 1 << 17
 NONE_WAITS = 1 << 62  # A position that no read reaches.
 POSITION = struct.Struct("<q")
 SECONDS_MAX = 60
+NOT_PERMITTED = ("OSError: ", "PermissionError: ", "FileNotFoundError: ")  # By unshare or mount, or there is no FUSE.
 
 
 class SlowFile:
@@ -86,7 +87,9 @@ def slow_file(content: Path) -> Iterator[SlowFile]:
                 if not descriptors:
                     assert process.stderr is not None
                     lines = process.stderr.read().decode().strip().splitlines()
-                    pytest.skip(f"no file system of ours can be mounted here: {lines[-1:]}")
+                    # Whatever else went wrong is no reason to skip.
+                    assert lines[-1:] and lines[-1].startswith(NOT_PERMITTED), lines
+                    pytest.skip(f"no file system of ours can be mounted here: {lines[-1]}")
                 yield SlowFile(descriptors[0], ours)
             finally:
                 process.kill()  # Reads that still wait fail.
@@ -129,9 +132,12 @@ class Disk:
         self._waiting: list[tuple[int, int, int]] = []
 
     def serve(self) -> None:
+        poll = select.poll()  # Of the test's descriptors there may be more than select takes.
+        for descriptor in (self._device, self._test.fileno()):
+            poll.register(descriptor, select.POLLIN)
         while True:
-            ready, _, _ = select.select([self._device, self._test], [], [])
-            if self._test in ready:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._test.fileno() in ready:
                 told = self._test.recv(POSITION.size)
                 if not told:
                     return

@@ -182,13 +182,15 @@ def test_who_is_cancelled_need_not_wait_for_the_disk(
 
 def test_a_disk_that_goes_away_while_it_is_waited_for(mover: Moving, content: Path, ends: Ends, data: bytes) -> None:
     (ours, theirs), got = ends.pair(), bytearray()
-    with beside(lambda: read(theirs, BYTES, got)):
-        with slow_file(content) as slow:
+    with ExitStack() as disk:
+        slow = disk.enter_context(slow_file(content))
+        with beside(lambda: read(theirs, BYTES, got)):
             slow.hold(MIB)
             transfer = begin(mover, ours, slow.again(), 0, 4 * MIB)
             slow.wait_for_reads()
-        assert mover.wait() == [transfer]
-        ours.shutdown(socket.SHUT_WR)
+            disk.close()
+            assert mover.wait() == [transfer]
+            ours.shutdown(socket.SHUT_WR)
     assert transfer.error
     assert transfer.is_files_error
     assert transfer.moved <= MIB
