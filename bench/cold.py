@@ -1,10 +1,14 @@
 """What other clients feel while old records are read from the disk, and how fast that goes.
 
-    python bench/cold.py [--targets odradek,kafka] [--gb 10] [--consumers 1]
+    python bench/cold.py [--targets odradek,kafka] [--gb 10] [--consumers 1] [--mb-per-second 300]
 
 A topic is filled, written out and dropped from the page cache (`posix_fadvise`, DONTNEED), indexes and all.  A producer
 of another topic sends small records on a schedule before that, while consumers read the first from its beginning, and
 while they read it again: that is hot, and costs him what receiving costs on the same processors.
+
+`steal` is how much of the processors a virtual machine's host kept for itself: where the host charges the machine for
+its disk, consumers that take all there is have it stand still for some of each tenth of a second, and the producer's
+figures are the host's.  Then give them a rate.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import frames
@@ -61,13 +67,26 @@ def drop_page_cache(broker: Broker, topic: str) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+@contextmanager
+def stolen(into: dict[str, float], name: str) -> Iterator[None]:
+    before = processor_ticks()
+    yield
+    after = processor_ticks()
+    into[f"{name}_steal_percent"] = round(100 * (after[7] - before[7]) / max(sum(after) - sum(before), 1), 1)
+
+
+def processor_ticks() -> list[int]:
+    """Returns those of all processors together: user, nice, system, idle, iowait, irq, softirq, steal (proc(5))."""
+    return [int(ticks) for ticks in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+
+
 def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
     topic, other, numbers = new_topic(), new_topic(), dict[str, float]()
     broker.create(topic, arguments.consumers, {})
     broker.create(other, 1, {})
     units, unit_bytes, records = fill(broker, topic, arguments.consumers, int(arguments.gb * 1e9))
     drop_page_cache(broker, topic)
-    with paced(broker, other, arguments.rate, numbers, "alone"):
+    with paced(broker, other, arguments.rate, numbers, "alone"), stolen(numbers, "alone"):
         time.sleep(ALONE_SECONDS)
     plans = [
         load_consume.Plan(
@@ -81,11 +100,12 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
             warmup_seconds=0,
             seconds=SECONDS_MAX,
             passes=1,
+            bytes_per_second=int(arguments.mb_per_second * 1e6 / arguments.consumers),
         )
         for partition in range(arguments.consumers)
     ]
     for state in ("cold", "hot"):
-        with paced(broker, other, arguments.rate, numbers, state):
+        with paced(broker, other, arguments.rate, numbers, state), stolen(numbers, state):
             found = load(broker, [plan.work() for plan in plans]).numbers()
         numbers |= {f"{state}_{name}": round(found[name], 2) for name in ("mb_per_s", "cpu_s")}
     broker.delete(topic)
@@ -97,6 +117,7 @@ def main() -> int:
     parser.add_argument("--targets", default="odradek,kafka")
     parser.add_argument("--gb", type=float, default=10, help="of records, in all partitions")
     parser.add_argument("--consumers", type=int, default=1, help="each with a partition of its own")
+    parser.add_argument("--mb-per-second", type=float, default=0, help="of all consumers together, if not all they can")
     parser.add_argument("--rate", type=int, default=500, help="records a second of the other producer")
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()

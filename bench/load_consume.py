@@ -53,7 +53,8 @@ class Fetcher:
 class Plan:
     """One consumer.  The partition holds `units` batches of `unit_bytes` and `unit_records` each.
 
-    It reads from the start again and again until `seconds` are over, or `passes` times.  For the lower bound, where an
+    It reads from the start again and again until `seconds` are over, or `passes` times, and no faster than
+    `bytes_per_second`, if there is one.  For the lower bound, where an
     offset is a byte position, unit_records equals unit_bytes and `verifies` is False.
     """
 
@@ -67,6 +68,7 @@ class Plan:
     warmup_seconds: float
     seconds: float
     passes: int = 1 << 30
+    bytes_per_second: int = 0
 
     def work(self) -> Work:
         return lambda gate: _Consumer(self).run(gate)
@@ -98,7 +100,7 @@ class _Consumer:
         plan, fetch, monotonic = self._plan, self._fetcher.fetch, time.monotonic
         requests = units = received = at = done = 0
         latencies: list[tuple[float, int]] = []
-        now = monotonic()
+        start = now = monotonic()
         end = now + seconds
         while now < end and done < passes:
             records = fetch(at * plan.unit_records)
@@ -115,4 +117,6 @@ class _Consumer:
             at += whole
             if at >= plan.units:
                 at, done = 0, done + 1
+            if plan.bytes_per_second:
+                time.sleep(max(start + received / plan.bytes_per_second - monotonic(), 0))
         return requests, units, received, latencies

@@ -80,7 +80,7 @@ cdef extern from "<sys/vfs.h>" nogil:
     int fstatfs(int file, FileSystem *found)
 
 cdef extern from "<fcntl.h>" nogil:
-    int F_DUPFD_CLOEXEC, POSIX_FADV_WILLNEED
+    int F_DUPFD_CLOEXEC, POSIX_FADV_SEQUENTIAL
     int posix_fadvise(int file, int64_t position, int64_t size, int advice)
 
 cdef extern from "<unistd.h>" nogil:
@@ -99,7 +99,6 @@ cdef enum:
     PIECE_BYTES = 128 * 1024  # What passes a processor's cache while it is received, summed and written.
     STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
     COLD_STEP_BYTES = 256 * 1024  # What is waited for before some of it is sent.
-    COLD_AHEAD_BYTES = 4 * 1024 * 1024
     STRETCH_BYTES = 512 * 1024  # Pages are read ahead and dropped in stretches; a look at each costs a microsecond.
     HOT_MS = 100  # So long what was in the page cache is taken to be there still.
     OVERLAY = 0x794C7630  # Of <linux/magic.h>.
@@ -142,7 +141,6 @@ cdef struct Slot:
     int64_t moved  # Of the file's bytes.
     int64_t hot_upto  # That far the page cache had the file
     int64_t hot_at_ms  # at that time.
-    int64_t asked_upto  # The disk was to begin with that.
     const unsigned char *head
     int64_t head_left
     const unsigned char *after
@@ -312,7 +310,7 @@ cdef class Mover:
         slot.is_ended = False
         slot.socket, slot.file = socket, file.fileno()
         slot.position, slot.left, slot.moved = position, size, 0
-        slot.hot_upto = slot.asked_upto = 0
+        slot.hot_upto = 0
         slot.error, slot.is_files_error = 0, False
         return transfer
 
@@ -499,20 +497,13 @@ cdef class Mover:
             self._wait(slot, number, self._cold, EPOLLOUT | EPOLLONESHOT)
 
     cdef int64_t _load(self, Slot *slot) noexcept nogil:
-        """Reads the next bytes into the page cache, as _read_in.  The slot's lock is not held meanwhile.
-
-        Who reads old records asks for the next ones next, so that the disk may begin with those.
-        """
+        """Reads the next bytes into the page cache, as _read_in.  The slot's lock is not held meanwhile."""
         cdef int64_t position = slot.position, size = min(slot.left, <int64_t>COLD_STEP_BYTES)
-        cdef int64_t ahead = 0
         cdef int file = fcntl(slot.file, F_DUPFD_CLOEXEC, 0)
-        if slot.asked_upto - position < COLD_AHEAD_BYTES // 2:
-            ahead = size + COLD_AHEAD_BYTES
-            slot.asked_upto = position + ahead
         if file < 0:  # No descriptor is left: then whoever cancels it has to wait.
-            return _read_in(slot.file, position, size, ahead, self._nowhere)
+            return _read_in(slot.file, position, size, self._nowhere)
         pthread_mutex_unlock(&slot.lock)
-        size = _read_in(file, position, size, ahead, self._nowhere)
+        size = _read_in(file, position, size, self._nowhere)
         close(file)
         pthread_mutex_lock(&slot.lock)
         return size
@@ -609,15 +600,15 @@ cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
     return CACHED
 
 
-cdef int64_t _read_in(int file, int64_t position, int64_t size, int64_t ahead, int nowhere) noexcept nogil:
-    """Waits until the page cache has this part, without a copy, and has the disk begin with so much of what follows.
+cdef int64_t _read_in(int file, int64_t position, int64_t size, int nowhere) noexcept nogil:
+    """Waits until the page cache has this part, without a copy, while the disk goes on with what follows.
 
+    Linux's own reading ahead takes a tenth of the processor that POSIX_FADV_WILLNEED does: it works with large folios.
     Returns how many bytes there are, 0 at the end of the file, or minus errno.
     """
     cdef int64_t end = position, left = size
     cdef ssize_t sent
-    if ahead:
-        posix_fadvise(file, position, ahead, POSIX_FADV_WILLNEED)
+    posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL)  # Twice as far ahead.
     while left:
         sent = sendfile(nowhere, file, &end, left)
         if sent < 0 and errno == EINTR:
