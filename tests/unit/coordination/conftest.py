@@ -128,7 +128,9 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     jars = Path(spark.origin).parent / "jars"
     server = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    line = [java, "-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", server, "zoo.cfg"]
+    # Each transaction is otherwise synced before it is answered, and a disk may have minutes of other work.
+    options = ["-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
+    line = [java, *options, "-cp", f"{jars}/*", server, "zoo.cfg"]
     with (folder / "log").open("wb") as log, subprocess.Popen(line, cwd=folder, stdout=log, stderr=log) as process:
         try:
             wait_for(port, process, folder / "log")
@@ -141,11 +143,13 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as asked:
+                asked.sendall(b"srvr")
+                if asked.recv(1 << 16).startswith(b"Zookeeper version"):  # It listens before it serves.
+                    return
         except OSError:
             assert process.poll() is None, log.read_text()
-            time.sleep(0.05)
+        time.sleep(0.05)
     raise AssertionError(f"ZooKeeper is not up after 30 s:\n{log.read_text()}")
 
 
