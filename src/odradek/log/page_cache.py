@@ -22,6 +22,8 @@ READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
 LOADED_BYTES_MIN = 1024 * 1024  # A fetch takes as much of a partition, unless it says otherwise: one wait is for all.
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _CACHESTAT = 451  # On every processor that Linux runs on, but Alpha.
+_OVERLAY = 0x794C7630  # Of <linux/magic.h>.
+_FILE_SYSTEM_BYTES = 256  # More than a struct statfs has anywhere.
 
 
 class ReadableFile(Protocol):
@@ -111,8 +113,9 @@ class _CacheStat(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "written", "evicted", "lately_evicted"))
 
 
-# It takes a microsecond, and keeps the interpreter: to get that back may take longer than to be told.
+# These take a microsecond, and keep the interpreter: to get that back may take longer than to be told.
 _system_call: Any = ctypes.PyDLL(None).syscall
+_fstatfs: Any = ctypes.PyDLL(None).fstatfs
 
 
 def is_absent(descriptor: int, position: int, size: int) -> bool:
@@ -122,7 +125,15 @@ def is_absent(descriptor: int, position: int, size: int) -> bool:
         return False
     if pages.cached >= _pages(position, position + size):
         return False
-    return bool(pages.cached < _pages(position, min(position + size, os.fstat(descriptor).st_size)))
+    if pages.cached >= _pages(position, min(position + size, os.fstat(descriptor).st_size)):
+        return False
+    return not _is_in_overlay(descriptor)
+
+
+def _is_in_overlay(descriptor: int) -> bool:
+    """True in a container's own file system, which has no pages: they are those of the one below."""
+    found = ctypes.create_string_buffer(_FILE_SYSTEM_BYTES)
+    return not _fstatfs(descriptor, found) and ctypes.c_long.from_buffer(found).value == _OVERLAY
 
 
 def _pages(start: int, end: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,32 @@ def test_to_ask_does_not_begin_to_read(tmp_path: Path) -> None:
             CachedFile(file).pread(position, 8)
         assert not is_cached(file.fileno(), position, 8)
         assert is_absent(file.fileno(), position, 8)
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[Path]:
+    """What a container has for its own file system."""
+    lower, upper, work, merged = (tmp_path / name for name in ("lower", "upper", "work", "merged"))
+    for folder in (lower, upper, work, merged):
+        folder.mkdir()
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    mounted = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", options, merged], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no overlay can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield merged
+    finally:
+        subprocess.run(["umount", "--lazy", merged], check=True)
+
+
+def test_in_an_overlay_what_is_cached_is_read_at_once(overlay: Path) -> None:
+    """cachestat counts no page there, and every read of every fetch would be a thread's."""
+    file = made(f"{overlay}/f", b"x" * SIZE)
+    assert not is_absent(file.fileno(), 0, SIZE)
+    assert is_cached(file.fileno(), 0, SIZE)
+    assert CachedFile(file).pread(10, 3) == b"xxx"
 
 
 def test_a_file_that_ends_lacks_nothing_behind_its_end(tmp_path: Path) -> None:
