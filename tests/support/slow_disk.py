@@ -26,6 +26,8 @@ import pytest
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 1 << 14, 1 << 18, 2, 4
+ASYNC_READ = 1  # As with a disk, who has it begin to read what follows does not wait for that,
+QUEUE_LENGTH = 1000  # nor for a place among those that do.
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 36, 42
 UNANSWERED = (FORGET, INTERRUPT, BATCH_FORGET)
 ENOSYS = 38
@@ -174,7 +176,8 @@ class Disk:
     def _answer_to(self, operation: int, node: int) -> bytes | None:
         """Returns None for what there is not."""
         if operation == INIT:
-            return struct.pack("<IIIIHHIIHHI28x", 7, 31, READ_AHEAD_BYTES, 0, 16, 12, 1 << 16, 1, 0, 0, 0)
+            queue = QUEUE_LENGTH, QUEUE_LENGTH
+            return struct.pack("<IIIIHHIIHHI28x", 7, 31, READ_AHEAD_BYTES, ASYNC_READ, *queue, 1 << 16, 1, 0, 0, 0)
         if operation == LOOKUP:
             entry = struct.pack("<QQQQII", FILE_NODE, 0, FOR_EVER_SECONDS, FOR_EVER_SECONDS, 0, 0)
             return entry + self._attributes(FILE_NODE)

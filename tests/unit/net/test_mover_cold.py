@@ -150,11 +150,14 @@ def test_who_is_cancelled_need_not_wait_for_the_disk(
     """Its socket is another's at once, its slot too, and its file may be closed."""
     os.pwrite(file.fileno(), data[:MIB], 0)
     slow.hold()
+    peers = [ends.pair() for _ in range(COLD_THREADS + 1)]
+    files = [slow.again() for _ in peers]
+    at_rest = descriptors()
     transfers = []
-    for number in range(COLD_THREADS + 1):
-        ours, theirs = ends.pair()
-        transfers.append((begin(mover, ours, slow.again(), number * 2 * MIB, MIB), ours, theirs))
+    for number, (ours, theirs) in enumerate(peers):
+        transfers.append((begin(mover, ours, files.pop(), number * 2 * MIB, MIB), ours, theirs))
     slow.wait_for_reads()
+    until(lambda: descriptors() == at_rest + COLD_THREADS)  # Each thread waits, with a descriptor of its own.
     before, alarm = descriptors(), threading.Timer(SECONDS_MAX / 4, slow.let_go)  # It would wait for ever.
     alarm.start()
     for transfer, ours, theirs in transfers:

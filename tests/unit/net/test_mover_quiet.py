@@ -38,6 +38,19 @@ def test_nobody_is_woken_for_a_quiet_transfer(mover: Moving, file: Held) -> None
             assert mover.wait() == [asked]
 
 
+def test_who_asks_does_not_wait_for_the_thread_that_is_at_it(mover: Moving, file: Held) -> None:
+    os.pwrite(file.fileno(), bytes(MIB), 0)
+    with pair() as (ours, theirs):
+        ours.setblocking(True)  # So that the thread stays in its call until all is read.
+        quiet = mover.send(ours.fileno(), b"", file, 0, MIB, b"", True, nothing)
+        assert quiet is not None
+        theirs.recv(1)  # It is at it.
+        assert not mover.ask(quiet)
+        assert not mover.has_news(0.05)
+        read(theirs, MIB - 1, bytearray())
+        assert mover.wait() == [quiet]
+
+
 def test_a_quiet_transfer_is_told_with_the_next_that_is_not(mover: Moving, file: Held) -> None:
     os.pwrite(file.fileno(), bytes(MIB), 0)
     with pair() as (ours, _theirs), pair() as (others, _third):

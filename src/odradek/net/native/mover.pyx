@@ -14,7 +14,8 @@ need not be woken from afar for each piece; from elsewhere, where the card's int
 Nobody waits for a disk who has hot transfers.  One whose next step is not in the page cache goes over to the threads
 for those, the cold.  They share an epoll set, so that each may go on with any of them: a disk that gives nothing holds
 up others only when it has all of these threads.  They wait for it with a descriptor of their own and without the
-transfer's lock, so that it can be cancelled meanwhile, and send what has come.
+transfer's lock, so that it can be cancelled meanwhile, and send what has come.  Whoever comes to the
+last of what Linux has read ahead has it begin with more, a hot thread too: that waits only for the disk's queue.
 
 A transfer has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away
 again: so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
@@ -39,7 +40,18 @@ cdef extern from "<pthread.h>" nogil:
         pass
     int pthread_mutex_init(pthread_mutex_t *mutex, void *attributes)
     int pthread_mutex_lock(pthread_mutex_t *mutex)
+    int pthread_mutex_trylock(pthread_mutex_t *mutex)
     int pthread_mutex_unlock(pthread_mutex_t *mutex)
+
+cdef extern from *:
+    """
+    #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+    #define LOAD(place) __atomic_load_n(place, __ATOMIC_RELAXED)
+    #define STORE(place, value) __atomic_store_n(place, value, __ATOMIC_RELAXED)
+    """
+    void FENCE() nogil
+    int LOAD(int *place) nogil
+    void STORE(int *place, int value) nogil
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -132,7 +144,7 @@ cdef struct Slot:
     int thread
     int epoll  # Where its socket is waited for: that of the thread, or that of the cold.
     bint is_store
-    bint is_quiet
+    int is_quiet  # The loop writes it without the lock.
     bint is_ended
     int socket
     int file
@@ -356,16 +368,20 @@ cdef class Mover:
         return self._slots[transfer.index].moved if self._transfers[transfer.index] is transfer else transfer.moved
 
     def ask(self, Transfer transfer not None):
-        """True if it has ended; `done` is then not called.  If not, it is quiet no more."""
+        """True if it has ended; `done` is then not called.  If not, it is quiet no more.
+
+        A thread that is at it is not waited for: it may have been preempted by the peer, whom it gave the last bytes.
+        """
         cdef Slot *slot = &self._slots[transfer.index]
         cdef bint is_ended
         if self._transfers[transfer.index] is not transfer:
             return False
-        with nogil:
-            pthread_mutex_lock(&slot.lock)
-            is_ended = slot.is_ended
-            slot.is_quiet = False
-            pthread_mutex_unlock(&slot.lock)
+        STORE(&slot.is_quiet, False)
+        FENCE()  # Either the thread has let go of the lock, or it sees then that somebody wants to know.
+        if pthread_mutex_trylock(&slot.lock):
+            return False
+        is_ended = slot.is_ended
+        pthread_mutex_unlock(&slot.lock)
         if not is_ended:
             return False
         self.cancel(transfer)
@@ -456,6 +472,8 @@ cdef class Mover:
     cdef void _serve(self, int epoll, unsigned char *piece) noexcept nogil:
         cdef epoll_event event
         cdef Slot *slot
+        cdef uint64_t one = 1
+        cdef bint is_ended, has_failed
         cdef int count
         while True:
             count = epoll_wait(epoll, &event, 1, -1)
@@ -475,7 +493,11 @@ cdef class Mover:
                     self._wait(slot, event.data.u64, self._cold, EPOLLOUT | EPOLLONESHOT)
                 elif _send(slot, min(slot.hot_upto - slot.position, <int64_t>STEP_BYTES)):
                     self._end(slot, event.data.u64)
+            is_ended, has_failed = slot.is_ended, slot.error != 0
             pthread_mutex_unlock(&slot.lock)
+            FENCE()  # As in `ask`.
+            if is_ended and (has_failed or not LOAD(&slot.is_quiet)):
+                write(self._bell, &one, sizeof(one))
 
     cdef void _step_cold(self, Slot *slot, uint64_t number) noexcept nogil:
         """Waits for the disk and sends what has come; the transfer's own thread goes on if what follows is there."""
@@ -521,14 +543,11 @@ cdef class Mover:
             self._end(slot, number)
 
     cdef void _end(self, Slot *slot, uint64_t number) noexcept nogil:
-        cdef uint64_t one = 1
         epoll_ctl(slot.epoll, EPOLL_CTL_DEL, slot.socket, NULL)
         slot.is_ended = True
         pthread_mutex_lock(&self._lock)
         self._finished[self._finished_count] = number
         self._finished_count += 1
-        if slot.error or not slot.is_quiet:
-            write(self._bell, &one, sizeof(one))
         pthread_mutex_unlock(&self._lock)
 
 
