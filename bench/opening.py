@@ -21,6 +21,7 @@ from pathlib import Path
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
+from odradek.log.loading import open_log_directory
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -39,7 +40,7 @@ def batch() -> Batch:
 
 
 def opened(folder: Path) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         UnsyncedDisk(), str(folder), now_ms(), broker_id=BROKER, cluster_id=None, config_of=lambda _: CONFIG
     )
 

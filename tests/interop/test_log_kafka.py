@@ -20,6 +20,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DirectoryInUse, RealDisk
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
@@ -37,7 +38,7 @@ COMPLAINTS = re.compile(r"isvalid: false|mismatch|corrupt|out of order|Found|not
 
 
 def open_directory(data: Path, cluster_id: str) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         RealDisk(), str(data), NOW, broker_id=BrokerId(1), cluster_id=cluster_id, config_of=lambda _: CONFIG
     )
 

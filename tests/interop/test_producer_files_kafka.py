@@ -21,6 +21,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
@@ -93,7 +94,7 @@ def asked(kafka: KafkaBroker) -> tuple[States, AbortedOnes]:
 
 
 def opened(data: Path, cluster_id: str) -> LogDirectory:
-    directory = LogDirectory.open(
+    directory = open_log_directory(
         RealDisk(), str(data), NOW, broker_id=BrokerId(1), cluster_id=cluster_id, config_of=lambda _: CONFIG
     )
     assert not directory.offline

@@ -9,8 +9,8 @@ from simdisk import SimDisk
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.meta_properties import WrongDirectory
 from odradek.log.reached import lookup_timestamp
@@ -86,7 +86,7 @@ def test_garbage_is_opened_or_refused(
     if patched is not None:
         patch(disk, *patched)
     try:
-        directory = LogDirectory.open(
+        directory = open_log_directory(
             disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG
         )
     except (WrongDirectory, DiskFailed):

@@ -31,7 +31,7 @@ class CutLog(WrittenLog):
 
     def move_start(self, start: Offset) -> bool:
         """As core/log_starts: durable first, but on a full disk; returns False if the disk refuses that."""
-        write = self.directory.begin_starts({NAME: start})
+        write = self.directory.checkpoints.begin_starts({NAME: start})
         self.latest_start = max(self.latest_start, start)
         try:
             write.run()
@@ -40,7 +40,7 @@ class CutLog(WrittenLog):
             if not failed.is_full:
                 raise
         finally:
-            self.directory.end_starts(write)
+            self.directory.checkpoints.end_starts(write)
         advance_start(self.log, start)
         self.model.start = self.log.start_offset
         self.tell("start at", f"{start}{'' if write.is_done else ', not noted'}")

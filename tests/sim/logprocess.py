@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from odradek.base.units import BrokerId, Offset
-from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.loading import open_log_directory
 from sim.logfound import FoundLog
 from sim.logmodel import Broken, Model
 from sim.logstate import NAME, ROOT
@@ -147,7 +147,7 @@ class LogProcess(FoundLog):
     # ------------------------------------------------------------------ starts
 
     def start(self, *, clean: bool) -> None:
-        self.directory = LogDirectory.open(
+        self.directory = open_log_directory(
             self.disk,
             ROOT,
             self.now,

@@ -22,6 +22,7 @@ from odradek.core.entropy import Entropy
 from odradek.core.storage import Storage, log_config
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
+from odradek.log.loading import open_log_directory
 from odradek.net.metadata import Membership, Metadata
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
 from sim.simconnection import SimConnection
@@ -150,7 +151,7 @@ class SimBroker:
 
     def _directory(self, metadata: Metadata, membership: Membership) -> LogDirectory:
         topics = metadata.topics()
-        return LogDirectory.open(
+        return open_log_directory(
             self.disk,
             DIRECTORY,
             self.node.now().wall,

@@ -47,8 +47,8 @@ from odradek.core.moving import Copying
 from odradek.core.parked import Parked
 from odradek.core.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
-from odradek.log.directory import LogDirectory
 from odradek.log.disk import FileSlice, RealDisk
+from odradek.log.loading import open_log_directory
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
@@ -116,7 +116,7 @@ class Harness:
             return talk.step(self.now, 0)
 
     def _open(self) -> Broker:
-        logs = LogDirectory.open(
+        logs = open_log_directory(
             self.disk,
             str(self._directory),
             self.now.wall,

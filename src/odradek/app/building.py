@@ -32,8 +32,8 @@ from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
 from odradek.core.storage import NoDirectory, Storage, log_config
 from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory, make_durable_directory
 from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.loading import make_durable_directory, open_log_directory
 from odradek.log.meta_properties import WrongDirectory, identity
 from odradek.log.names import LOCK, parse_partition
 from odradek.log.unsynced import UnsyncedDisk
@@ -348,7 +348,7 @@ def _open_storage(
     return open_storage(
         disk,
         settings.log_dirs,
-        lambda path, each: LogDirectory.open(
+        lambda path, each: open_log_directory(
             disk,
             path,
             now,

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from odradek.core.storage import STRAYS_NAMED_MAX, Storage
-from odradek.log.directory import Each, LogDirectory
+from odradek.log.directory import LogDirectory
 from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
+from odradek.log.loading import Each
 from odradek.log.names import LOG_DIRS
 
 LIST_BYTES_MAX = 1 << 20
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def open_storage(disk: Disk, paths: Sequence[Path], open_one: Callable[[str, Each], LogDirectory]) -> Storage:
-    """Opens all that can be opened.  Raises NoDirectory; DiskFailed if the only one can't be; as LogDirectory.open."""
+    """Opens all that can be opened.  Raises NoDirectory; DiskFailed if the only one can't be; as open_log_directory."""
     # Most of it is waiting for the file system, which does many things at once.
     with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="odradek-opening") as threads:
         storage = _open_all(disk, paths, lambda path: open_one(path, threads.map))

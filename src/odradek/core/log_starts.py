@@ -156,12 +156,12 @@ class LogStarts:
             name, partition = advance.name, advance.partition
             if partition.is_online and directory.logs.get(name) is partition.log:  # If not, its topic is gone by now.
                 starts[name] = max(starts.get(name, advance.offset), advance.offset)
-        return WriteStarts(directory, directory.begin_starts(starts), advances)
+        return WriteStarts(directory, directory.checkpoints.begin_starts(starts), advances)
 
     def ended(self, event: WroteStarts, now: Moment) -> Iterator[None]:
         """Takes in the end of a write: its logs begin where they should.  Yields after each."""
         directory, write, advances = event.effect
-        directory.end_starts(write)
+        directory.checkpoints.end_starts(write)
         if event.failed is not None:
             directory.doubt(event.failed)
         if write.is_stale and not write.is_done and event.failed is None:

@@ -10,9 +10,10 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.configs.topic import TopicConfigs
+from odradek.log.checkpointing import Checkpoint
 from odradek.log.config import LogConfig
 from odradek.log.damages import DamagesWrite
-from odradek.log.directory import Checkpoint, LogDirectory
+from odradek.log.directory import LogDirectory
 from odradek.log.log import Log
 from odradek.log.probe import Probe
 from odradek.log.reaper import Reap

@@ -220,7 +220,7 @@ def test_a_checkpoint_of_everything_in_its_place(harness: Harness) -> None:
     waiting = harness.send(request(("t", 0, 4)), VERSION)
     (stale,) = begun(harness)
     (directory,) = harness.broker.storage
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     assert "t 0 4\n" in on_disk(harness)
     end(harness, stale)
     assert start_of(harness) == 0, "it is written once more"

@@ -13,6 +13,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from support.logs import T0, put, stored
 
@@ -21,7 +22,7 @@ GOOD, BAD = (TopicPartition(TopicName(name), 0) for name in ("good", "people"))
 
 
 def opened(data: Path) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         RealDisk(), str(data), T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda topic: CONFIG
     )
 
@@ -175,7 +176,7 @@ def test_a_repair_that_failed_leaves_no_marker(data: Path, log: Log, capsys: pyt
 def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     write(log.segments[0].path, 65, b"\xff")
     before = contents(data)
     status, _, error = run(capsys, data, "--repair")
@@ -191,7 +192,7 @@ def test_repair_wants_the_broker_stopped(data: Path, capsys: pytest.CaptureFixtu
 def test_what_a_running_broker_has_not_synced_is_no_fault(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, log = filled(data)
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     put(log, b"half of it")
     with Path(log.segments[-1].path).open("r+b") as file:
         file.truncate(log.segments[-1].size - 5)

@@ -9,9 +9,10 @@ from odradek.core.housekeeping import Housekeeping
 from odradek.core.log_starts import WriteStarts
 from odradek.core.moment import Moment
 from odradek.core.storage import Storage
+from odradek.log.checkpointing import Checkpoint
 from odradek.log.config import LogConfig
-from odradek.log.directory import Checkpoint, LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.loading import open_log_directory
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
 from support.logs import put
@@ -70,7 +71,7 @@ def test_the_checkpoint_of_one_directory_is_begun_in_a_slice(tmp_path: Path) -> 
     """It takes about a microsecond for each partition, and many directories may have many."""
     harness = Harness(tmp_path / "first")
     others = [
-        LogDirectory.open(
+        open_log_directory(
             RealDisk(),
             str(tmp_path / name),
             harness.now.wall,

@@ -11,6 +11,7 @@ from odradek.core.storage import Storage
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.loading import open_log_directory
 
 NOW = TimestampMs(1_700_000_000_000)
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -22,7 +23,7 @@ def at(number: int) -> TopicPartition:
 
 
 def opened(folder: Path) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         RealDisk(), str(folder), NOW, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: LogConfig()
     )
 

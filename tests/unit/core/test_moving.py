@@ -23,9 +23,9 @@ from odradek.core.moving import Copying
 from odradek.core.storage import Storage
 from odradek.log.checkpoints import read_damages
 from odradek.log.config import LogConfig
-from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import DAMAGES
 from odradek.log.retention import advance_start, delete_below_start
@@ -54,7 +54,7 @@ class Server:
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
         directories = [
-            LogDirectory.open(disk, path, T0, broker_id=US, cluster_id="c", config_of=lambda _: SMALL)
+            open_log_directory(disk, path, T0, broker_id=US, cluster_id="c", config_of=lambda _: SMALL)
             for path in ("/a", "/b")
         ]
         view = ClusterView("c", US, {US: BrokerInfo(US, (Endpoint("PLAINTEXT", "h", 1),))}, [TOPIC])
@@ -135,7 +135,7 @@ def filled() -> Server:
     server.broker.partitions[T].positions.advance_high_watermark(log.end_offset)
     server.broker.partitions[T].positions.advance_durable_end(log.end_offset)
     for directory in server.storage:
-        directory.checkpoint_now()
+        directory.checkpoints.write_now()
     server.disk.sync_directory("")
     server.disk.sync_directory("/a")
     return server

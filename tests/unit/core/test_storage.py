@@ -14,6 +14,7 @@ from odradek.core.storage import Storage
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.names import PARTITION_METADATA
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from support.in_memory import Harness
@@ -25,7 +26,7 @@ CONFIGS = BrokerConfigs.parse({}).for_topic({})
 
 
 def opened(disk: SimDisk) -> tuple[LogDirectory, Storage]:
-    directory = LogDirectory.open(
+    directory = open_log_directory(
         disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: LogConfig()
     )
     return directory, Storage([directory])
@@ -42,7 +43,7 @@ def without_id(disk: SimDisk, *, clean: bool, synced: bool = True) -> None:
     put(log, b"old")
     if synced:
         flush_now(log)
-        directory.checkpoint_now()
+        directory.checkpoints.write_now()
     directory.close(T0) if clean else directory.abandon()
 
 

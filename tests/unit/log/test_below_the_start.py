@@ -12,6 +12,7 @@ from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import SNAPSHOT, segment_stem
 from odradek.log.retention import advance_start, delete_below_start
@@ -26,7 +27,7 @@ POWER_FAILURES = 12
 
 
 def opened(disk: SimDisk, config: LogConfig) -> LogDirectory:
-    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
+    return open_log_directory(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
 
 
 def begun(config: LogConfig) -> tuple[SimDisk, LogDirectory, Log]:
@@ -38,9 +39,9 @@ def begun(config: LogConfig) -> tuple[SimDisk, LogDirectory, Log]:
 
 def cut_below(directory: LogDirectory, log: Log, start: Offset) -> None:
     """As core/log_starts: the start is durable before the segments go; their files go in the reaper's round."""
-    write = directory.begin_starts({NAME: start})
+    write = directory.checkpoints.begin_starts({NAME: start})
     write.run()
-    directory.end_starts(write)
+    directory.checkpoints.end_starts(write)
     advance_start(log, start)
     assert delete_below_start(log, T0) > 1
 
@@ -108,7 +109,7 @@ def test_what_was_not_synced_there_is_not_compacted() -> None:
         writer.write(40)
         log.roll(T0)
         flush_now(log)
-        directory.checkpoint_now()
+        directory.checkpoints.write_now()
         again = opened(disk.crash(Random(seed)), COMPACTS).logs[NAME]
         assert committed(again) == committed(log)
         assert again.segments[0].base_offset == log.segments[0].base_offset

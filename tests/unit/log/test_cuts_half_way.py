@@ -17,6 +17,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now, is_flushed
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import RECOVERY_POINTS
 from odradek.log.retention import advance_start, delete_below_start
@@ -30,7 +31,7 @@ POWER_FAILURES = 12
 
 
 def opened(disk: SimDisk, config: LogConfig = CONFIG) -> LogDirectory:
-    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
+    return open_log_directory(disk, "/data", T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: config)
 
 
 def made(disk: SimDisk) -> LogDirectory:
@@ -41,7 +42,7 @@ def made(disk: SimDisk) -> LogDirectory:
         put(log, b"%d" % number)
     flush_now(log)
     assert len(log.segments) > 3
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     return directory
 
 
@@ -70,7 +71,7 @@ def test_half_a_segment_that_could_not_be_rolled_does_not_come_back(reorders: bo
         disk.fail_call(-1)
         put(log, b"behind it")
         flush_now(log)
-        directory.checkpoint_now()
+        directory.checkpoints.write_now()
         for again in power_failures(disk):
             assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
         if is_through:

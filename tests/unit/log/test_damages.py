@@ -15,6 +15,7 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.durability import flush_now
 from odradek.log.failures import LogDamaged
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import DAMAGES
 from odradek.log.retention import advance_start, delete_below_start, delete_old_segments
@@ -30,7 +31,7 @@ BODY, LENGTH = 61, 8  # The bytes of a batch that are damaged: a wrong checksum,
 
 
 def opened(path: Path) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         RealDisk(), str(path), T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG
     )
 
@@ -123,7 +124,7 @@ def test_it_is_not_served_after_a_start_either(
     if is_clean:
         assert directory.close(T0) == []
     else:
-        directory.checkpoint_now()
+        directory.checkpoints.write_now()
         directory.abandon()
     again = opened(tmp_path)
     assert served(again.logs[T], range(BATCHES)) == [one for one in range(BATCHES) if one != DAMAGED]

@@ -24,6 +24,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import parse_segment_file
 from odradek.log.retention import advance_start, delete_old_segments
@@ -55,7 +56,9 @@ class World(NamedTuple):
 
 
 def opened(disk: SimDisk) -> LogDirectory:
-    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda _: CONFIG)
+    return open_log_directory(
+        disk, "/data", T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda _: CONFIG
+    )
 
 
 def append(log: Log, value: bytes, epoch: int = 1) -> None:
@@ -81,7 +84,7 @@ def made() -> World:
             append(log, b"%s %d" % (name.topic.encode(), number), epoch=number // 10)
         flush_now(log)
     assert len(log.segments) > 3
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     for path in ("", "/data"):
         disk.sync_directory(path)
     return World(disk, directory)
@@ -325,7 +328,7 @@ def go_on(world: World, after: dict[TopicPartition, Records]) -> None:
             append(log, b"y" * 100 + b"%d" % number, epoch=9)
         assert {**after[name], **contents(log)} == contents(log)
         flush_now(log)
-    world.directory.checkpoint_now()  # With it the names in the directory are safe.
+    world.directory.checkpoints.write_now()  # With it the names in the directory are safe.
 
 
 def check_leftovers(world: World) -> None:

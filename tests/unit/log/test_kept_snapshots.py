@@ -14,6 +14,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.moving import producers_at_first, take_over
 from odradek.log.names import SNAPSHOT, segment_stem
@@ -28,7 +29,7 @@ POWER_FAILURES = 4
 
 
 def opened(disk: SimDisk, path: str = "/data") -> LogDirectory:
-    return LogDirectory.open(disk, path, T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: CONFIG)
+    return open_log_directory(disk, path, T0, broker_id=BrokerId(1), cluster_id=None, config_of=lambda _: CONFIG)
 
 
 def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
@@ -45,15 +46,15 @@ def trimmed(disk: SimDisk) -> tuple[LogDirectory, Log]:
     flush_now(log)
     move_start(directory, log, start)
     assert delete_below_start(log, T0) > 1
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     return directory, log
 
 
 def move_start(directory: LogDirectory, log: Log, start: Offset) -> None:
     """As core/log_starts."""
-    write = directory.begin_starts({NAME: start})
+    write = directory.checkpoints.begin_starts({NAME: start})
     write.run()
-    directory.end_starts(write)
+    directory.checkpoints.end_starts(write)
     advance_start(log, start)
 
 

@@ -13,6 +13,7 @@ from odradek.log.checkpoints import read_offsets
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.loading import open_log_directory
 from odradek.log.names import HIGH_WATERMARKS
 from odradek.log.reaper import Reaper
 
@@ -23,7 +24,7 @@ TOPIC = TopicPartition(TopicName("t"), 0)
 
 
 def opened(path: Path, turns: AbstractContextManager[object]) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         RealDisk(),
         str(path),
         NOW,
@@ -51,8 +52,8 @@ def test_checkpoints_take_turns(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=run)
         thread.start()
-        directory.high_watermarks[TOPIC] = Offset(number + 1000)
-        directory.checkpoint_now()
+        directory.checkpoints.high_watermarks[TOPIC] = Offset(number + 1000)
+        directory.checkpoints.write_now()
         thread.join()
         assert not failures
         assert read_offsets(RealDisk(), f"{tmp_path}/{HIGH_WATERMARKS}") == {TOPIC: number + 1000}

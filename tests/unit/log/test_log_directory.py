@@ -16,6 +16,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DirectoryInUse, DiskFailed, RealDisk, read_file
 from odradek.log.durability import begin_flush, flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.meta_properties import WrongDirectory
 from odradek.log.retention import advance_start
 from odradek.log.truncation import truncate_to
@@ -32,7 +33,7 @@ def at(topic: str, number: int = 0) -> TopicPartition:
 
 
 def open_directory(disk: SimDisk, *, broker_id: int = 1, cluster_id: str | None = "cluster") -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         disk, PATH + "/", T0, broker_id=BrokerId(broker_id), cluster_id=cluster_id, config_of=lambda _: CONFIG
     )
 
@@ -59,7 +60,7 @@ def test_created_closed_and_opened_again() -> None:
     assert text(disk, "log-start-offset-checkpoint") == "0\n0\n"
     again = open_directory(disk)
     assert again.clean_shutdown
-    assert again.high_watermarks == {at("a-b", 7): 1}
+    assert again.checkpoints.high_watermarks == {at("a-b", 7): 1}
     log = again.logs[at("a-b", 7)]
     assert (log.topic_id, log.end_offset, log.recovery_point) == (TOPIC_ID, 1, 1)
     assert ".kafka_cleanshutdown" not in names(disk)
@@ -97,7 +98,7 @@ def test_one_bad_partition_does_not_keep_the_others() -> None:
     with pytest.raises(Refused, match="offline") as refused:
         again.create(at("bad"), TOPIC_ID, CONFIG, T0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    again.checkpoint_now()
+    again.checkpoints.write_now()
     for name in ("recovery-point", "replication"):
         assert text(disk, f"{name}-offset-checkpoint") == "0\n2\nbad 0 2\ngood 0 2\n"
     assert text(disk, "log-start-offset-checkpoint") == "0\n2\nbad 0 1\ngood 0 1\n"
@@ -182,7 +183,7 @@ def test_a_new_log_does_not_inherit_the_offsets_of_its_name() -> None:
         put(log, b"x" * 50)
     advance_start(log, Offset(9))
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     directory.delete(at("t"), T0)
     log = directory.create(at("t"), OTHER_ID, CONFIG, T0)
     put(log, b"new")
@@ -299,7 +300,7 @@ def test_not_made_where_a_checkpoint_knows_the_name() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     put(directory.create(at("t"), TOPIC_ID, CONFIG, T0), b"x", b"y")
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     directory.delete(at("t"), T0)
     directory.make(at("t"), OTHER_ID, CONFIG, T0)
     assert not directory.is_made(at("t"))
@@ -319,7 +320,7 @@ def test_made_and_never_created() -> None:
 def test_logs_closed_in_threads(tmp_path: Path) -> None:
     def opened() -> LogDirectory:
         path, broker = str(tmp_path), BrokerId(1)
-        return LogDirectory.open(RealDisk(), path, T0, broker_id=broker, cluster_id="c", config_of=lambda _: CONFIG)
+        return open_log_directory(RealDisk(), path, T0, broker_id=broker, cluster_id="c", config_of=lambda _: CONFIG)
 
     directory = opened()
     for number in range(40):

@@ -14,6 +14,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, Topic
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.reached import lookup_timestamp
 from odradek.log.snapshots import decode_snapshot
@@ -65,7 +66,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def open_directory(data: Path) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         RealDisk(),
         str(data),
         NOW,
@@ -115,7 +116,7 @@ def test_identity_offsets_and_epochs(data: Path) -> None:
     assert ends == {"codecs": 29, "rolled": 24, "stamped": 3, "control": 6, "cut": 6}
     assert {topic: log.start_offset for topic, log in logs.items()} == dict.fromkeys(logs, 0) | {"cut": 4}
     assert all(log.recovery_point == log.end_offset for log in logs.values())
-    high_watermarks = {n.topic: o for n, o in directory.high_watermarks.items() if n.topic not in INTERNAL}
+    high_watermarks = {n.topic: o for n, o in directory.checkpoints.high_watermarks.items() if n.topic not in INTERNAL}
     assert high_watermarks == ends
     assert all(log.topic_id for log in logs.values())
     assert logs["codecs"].epochs.entries == [(0, 0)]

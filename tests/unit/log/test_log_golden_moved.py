@@ -11,6 +11,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, Topic
 from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import RealDisk
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import RECOVERY_POINTS
 from odradek.log.producers import ProducerStateEntry
@@ -36,7 +37,7 @@ def config_of(topic: TopicName) -> LogConfig:
 
 
 def opened(data: Path) -> LogDirectory:
-    directory = LogDirectory.open(
+    directory = open_log_directory(
         RealDisk(), str(data), NOW, broker_id=BrokerId(1), cluster_id=None, config_of=config_of
     )
     assert (directory.offline, directory.problems) == ({}, [])

@@ -13,6 +13,7 @@ from odradek.log.config import LogConfig
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS
 from odradek.record.batch import iter_batches
@@ -39,7 +40,7 @@ class WatchedDisk(SimDisk):
 
 
 def opened(disk: SimDisk) -> LogDirectory:
-    return LogDirectory.open(disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG)
+    return open_log_directory(disk, "/data", T0, broker_id=BrokerId(1), cluster_id="c", config_of=lambda _: CONFIG)
 
 
 def filled(disk: SimDisk) -> LogDirectory:
@@ -115,7 +116,7 @@ def test_a_start_after_a_crash_reads_from_the_recovery_point_on() -> None:
     directory = filled(disk)
     log = directory.logs[T]
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     for number in range(20):
         put(log, b"%d" % number * 10)
     segments = [one.name for one in log.segments]
@@ -137,7 +138,7 @@ def test_what_a_failed_sync_left_in_memory_is_written_again() -> None:
     disk = SimDisk()
     directory = filled(disk)
     flush_now(directory.logs[T])
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     disk.sync_directory("")
     disk.drops_unsynced = disk.caches_dropped = True
     put(directory.logs[T], b"in memory alone")

@@ -14,6 +14,7 @@ from odradek.log.directory import LogDirectory
 from odradek.log.disk import Disk, RealDisk
 from odradek.log.durability import flush_now
 from odradek.log.failures import SegmentMissing
+from odradek.log.loading import open_log_directory
 from odradek.log.log import Log
 from odradek.log.names import parse_segment_file
 from odradek.log.retention import advance_start
@@ -34,7 +35,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
 
 
 def opened(disk: Disk, path: str, config: LogConfig = CONFIG) -> LogDirectory:
-    return LogDirectory.open(
+    return open_log_directory(
         disk, path, T0, broker_id=BrokerId(1), cluster_id="cluster", config_of=lambda topic: config
     )
 
@@ -141,7 +142,7 @@ def test_room_that_was_preallocated_is_not_set_aside(place: tuple[Disk, str]) ->
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     directory.abandon()
     disk.open(log.segments[-1].path).truncate(log.segments[-1].size + 3_000)
     again = opened(disk, path)
@@ -154,7 +155,7 @@ def test_a_synced_batch_is_never_a_torn_write(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     (*_, last) = log.segments[-1].places(0)
     directory.abandon()
     flip(disk, log.segments[-1].path, last.end - 1)
@@ -281,7 +282,7 @@ def test_it_is_seen_after_a_kill_too(place: tuple[Disk, str]) -> None:
     disk, path = place
     directory, log = filled(disk, path)
     flush_now(log)
-    directory.checkpoint_now()
+    directory.checkpoints.write_now()
     directory.abandon()
     rename(disk, path, log.segments[1].base_offset)
     assert set(opened(disk, path).offline) == {T}
