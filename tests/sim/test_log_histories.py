@@ -45,6 +45,7 @@ FOUND = {
     34451: "a start over that is stopped half-way is a cut below the high watermark",
     43498: "the same, of which only the log's first segment is left",
     27632: "a cut above the high watermark made a transaction stable that had ended between the two",
+    70221: "a cut whose sync had failed was owed for ever, though the next cut took the segment away",
     36953: "an epoch that a follower could not append behind a gap stayed noted beyond the log's end",
 }
 

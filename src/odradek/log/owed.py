@@ -7,7 +7,7 @@ appended: the files then are a run of what the log was or is, whatever happens.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 Work = Callable[[], None]
 
@@ -26,6 +26,11 @@ class Owed:
     def add(self, *works: Work) -> None:
         """Adds works.  Each raises DiskFailed if it fails, and may be done again after it failed half-way."""
         self._works.extend(works)
+
+    def forget(self, works: Iterable[Work]) -> None:
+        """Lets go of works on files that are taken away: one that fails for ever would keep the others from theirs."""
+        gone = list(works)
+        self._works = deque(work for work in self._works if work not in gone)
 
     def settle(self) -> None:
         """Does what is owed, up to the first that fails.  Raises DiskFailed."""

@@ -39,6 +39,7 @@ def truncate_to(log: Log, offset: Offset, now_ms: TimestampMs) -> bool:
     producers.take_ended(log.producers, end)
     _lower_recovery_point(log, end)
     gone = log.segments[: len(kept) - 1 : -1]
+    log.owed.forget(segment.cut_files for segment in gone)
     works = [*_end_cleaning(log, end), _retired_now(log, gone, now_ms, syncs_each=True)]
     if cut is not None:
         kept[-1].shorten(cut)
@@ -60,6 +61,7 @@ def truncate_fully(log: Log, start: Offset, now_ms: TimestampMs) -> None:
     # As low as a stop half-way may leave the log's end.
     _lower_recovery_point(log, min(start, log.start_offset))
     segment = Segment(log.disk, log.directory, start, now_ms)
+    log.owed.forget(segment.cut_files for segment in log.segments)
     works: list[Work] = [
         *_end_cleaning(log, start),
         log.snapshots.forgotten(log.snapshots.offsets),  # Nothing of the old producers is taken for the new.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count, pairwise
 from random import Random
@@ -116,6 +117,23 @@ def test_a_cut_whose_sync_fails_is_not_forgotten() -> None:
     for operation in (lambda: flush_now(log), log.settle, lambda: put(log, b"c"), lambda: log.close(T0)):
         with pytest.raises(DiskFailed, match="a sync failed before"):
             operation()
+
+
+@pytest.mark.parametrize("cut", [truncate_to, truncate_fully])
+def test_a_cut_whose_sync_failed_is_owed_no_more_once_the_segment_is_cut_off(cut: Callable[..., object]) -> None:
+    disk = SimDisk()
+    disk.drops_unsynced = True
+    log = made(disk).logs[NAME]
+    put(log, b"a")
+    put(log, b"b")
+    disk.fails_to_sync = True
+    truncate_to(log, Offset(log.end_offset - 1), T0)
+    disk.fails_to_sync = False
+    cut(log, Offset(log.segments[-1].base_offset - 1), T0)
+    put(log, b"c")
+    flush_now(log)
+    for again in power_failures(disk):
+        assert (again.end_offset, stored(again)) == (log.end_offset, stored(log))
 
 
 def test_a_cut_for_which_no_file_could_be_opened_is_made_again() -> None:
