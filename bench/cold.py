@@ -18,8 +18,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import frames
@@ -67,26 +65,13 @@ def drop_page_cache(broker: Broker, topic: str) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-@contextmanager
-def stolen(into: dict[str, float], name: str) -> Iterator[None]:
-    before = processor_ticks()
-    yield
-    after = processor_ticks()
-    into[f"{name}_steal_percent"] = round(100 * (after[7] - before[7]) / max(sum(after) - sum(before), 1), 1)
-
-
-def processor_ticks() -> list[int]:
-    """Returns those of all processors together: user, nice, system, idle, iowait, irq, softirq, steal (proc(5))."""
-    return [int(ticks) for ticks in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
-
-
 def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
     topic, other, numbers = new_topic(), new_topic(), dict[str, float]()
     broker.create(topic, arguments.consumers, {})
     broker.create(other, 1, {})
     units, unit_bytes, records = fill(broker, topic, arguments.consumers, int(arguments.gb * 1e9))
     drop_page_cache(broker, topic)
-    with paced(broker, other, arguments.rate, numbers, "alone"), stolen(numbers, "alone"):
+    with paced(broker, other, arguments.rate, numbers, "alone"):
         time.sleep(ALONE_SECONDS)
     plans = [
         load_consume.Plan(
@@ -105,7 +90,7 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
         for partition in range(arguments.consumers)
     ]
     for state in ("cold", "hot"):
-        with paced(broker, other, arguments.rate, numbers, state), stolen(numbers, state):
+        with paced(broker, other, arguments.rate, numbers, state):
             found = load(broker, [plan.work() for plan in plans]).numbers()
         numbers |= {f"{state}_{name}": round(found[name], 2) for name in ("mb_per_s", "cpu_s")}
     broker.delete(topic)

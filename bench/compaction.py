@@ -28,6 +28,7 @@ import measure
 from brokers import BROKERS, Broker, new_topic
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from machine import stolen
 
 SETTINGS = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "0"}
 SEGMENT_BYTES = 64 << 20
@@ -38,9 +39,11 @@ REQUEST_SECONDS_MAX = 60
 LOOK_SECONDS = 0.05
 
 
-def started(name: str, folder: Path) -> Broker:
-    kind = BROKERS[name]
-    broker = type(f"Compacting{kind.__name__}", (kind,), {"settings": SETTINGS})(folder / name)
+def started(name: str, folder: Path, mb_per_second: float) -> Broker:
+    kind, settings = BROKERS[name], dict(SETTINGS)
+    if mb_per_second:
+        settings |= {"log.cleaner.io.max.bytes.per.second": f"{mb_per_second * 1e6}"}
+    broker = type(f"Compacting{kind.__name__}", (kind,), {"settings": settings})(folder / name)
     broker.start()
     return broker
 
@@ -127,7 +130,8 @@ def paced(broker: Broker, topic: str, rate: int, into: dict[str, float], name: s
     process = fork.Process(target=send, args=(broker.port, frame, rate, over, found), daemon=True)
     process.start()
     try:
-        yield
+        with stolen(into, name):
+            yield
     finally:
         over.set()
         samples = found.get(timeout=REQUEST_SECONDS_MAX)
@@ -201,11 +205,12 @@ def main() -> int:
     parser.add_argument("--value", type=int, default=100, help="bytes of a value")
     parser.add_argument("--batch", type=int, default=1000, help="records in a batch, at most")
     parser.add_argument("--codec", default="none")
+    parser.add_argument("--mb-per-second", type=float, default=0, help="at most that the cleaner reads and writes")
     parser.add_argument("--rate", type=int, default=500, help="records a second of the other producer")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odradek-compaction-") as folder:
         for name in arguments.targets.split(","):
-            tell(started(name, Path(folder)), lambda broker: measured(broker, arguments))
+            tell(started(name, Path(folder), arguments.mb_per_second), lambda broker: measured(broker, arguments))
     return 0
 
 

@@ -7,6 +7,8 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,6 +34,20 @@ def describe(folder: Path) -> dict[str, str]:
         "librdkafka": _librdkafka(),
         "load at the start": f"{os.getloadavg()[0]:.2f}",
     }
+
+
+@contextmanager
+def stolen(into: dict[str, float], name: str) -> Iterator[None]:
+    """Notes how much of the processors a virtual machine's host kept for itself meanwhile, in percent."""
+    before = processor_ticks()
+    yield
+    after = processor_ticks()
+    into[f"{name}_steal_percent"] = round(100 * (after[7] - before[7]) / max(sum(after) - sum(before), 1), 1)
+
+
+def processor_ticks() -> list[int]:
+    """Returns those of all processors together: user, nice, system, idle, iowait, irq, softirq, steal (proc(5))."""
+    return [int(ticks) for ticks in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
 
 
 def _first(pattern: str, path: Path) -> str:
