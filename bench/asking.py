@@ -34,7 +34,13 @@ class Asker:
 
     def ask(self, frame: Frame) -> bytes:
         """Returns the answer with its length, as it is on the wire."""
+        self.send(frame)
+        return self.receive()
+
+    def send(self, frame: Frame) -> None:
         self._socket.sendall(frame)
+
+    def receive(self) -> bytes:
         head: bytes = self._file.read(4)
         return head + self._file.read(int.from_bytes(head))
 

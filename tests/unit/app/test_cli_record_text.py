@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import binary, integers, lists, none, text, tuples
 
-from odradek.app.record_columns import columns_of
 from odradek.app.record_text import (
     LineRecord,
     NotARecord,
@@ -23,6 +22,7 @@ from odradek.base.errors import Refused
 from odradek.base.units import INT64_MAX, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.record.batch import Batch
 from odradek.record.builder import encode_batch
+from odradek.record.columns import columns_of
 from odradek.record.compression import Codec
 from odradek.record.records import Record
 

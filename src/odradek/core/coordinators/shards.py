@@ -27,7 +27,7 @@ from odradek.log.log import Log
 _LOG = logging.getLogger(__name__)
 
 LOADED_AT_ONCE_BYTES = 256 * 1024
-# Loading a log takes eight times as long as compacting it; less would be little to read, and many small files to sync.
+# Less would be little to read, and many small files to sync.
 COMPACTED_FROM_BYTES = 2 * MIB
 COMPACTED_AT_TIMES = 4
 

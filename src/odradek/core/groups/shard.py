@@ -18,9 +18,10 @@ from odradek.core.groups.offsets import CommittedOffsets, GroupOffsets
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.record.internal.classic_groups import GroupMetadataValue
-from odradek.record.internal.codec import decode_key, decode_value
+from odradek.record.internal.codec import decode_key, decode_value, key_prefix
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
+OFFSET_COMMIT_KEY = key_prefix(OffsetCommitKey)
 VERSIONS = {OffsetCommitValue: 4, GroupMetadataValue: 3}
 
 Replay: TypeAlias = "Callable[[GroupShard, object, object | None], None]"
@@ -79,6 +80,9 @@ class GroupShard:
         decoded = decode_key(key)
         if decoded is not None:
             self._apply(decoded, None if value is None else decode_value(decoded, value), producer)
+
+    def is_replaceable(self, key: bytes) -> bool:
+        return key.startswith(OFFSET_COMMIT_KEY)
 
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         self.offsets.end_transaction(producer.id, is_commit=is_commit)

@@ -64,6 +64,9 @@ class TransactionShard:
         except ValueError as error:
             raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{key.transactional_id}: {error}") from error
 
+    def is_replaceable(self, key: bytes) -> bool:
+        return True
+
     def replay_end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """Does nothing: no record here is written in a transaction."""
 

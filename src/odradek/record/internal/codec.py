@@ -70,6 +70,11 @@ def compile_writers(keys: Iterable[type]) -> None:
         compiled.writer(_VALUE_OF[key], 0)
 
 
+def key_prefix(cls: type) -> bytes:
+    """Returns what the keys of this class begin with, and no others of their topic."""
+    return pack(">h", _TYPE_OF[cls])
+
+
 def encode(key: object, value: object | None, value_version: int) -> tuple[bytes, bytes | None]:
     """Encodes a record; None as value is a tombstone.
 

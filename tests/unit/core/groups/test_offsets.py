@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat
 from typing import NamedTuple
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.base.units import TopicName
+from odradek.base.units import ProducerEpoch, ProducerId, TopicName
+from odradek.core.coordinators import loading
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.groups.offsets import NEVER, GroupOffsets, GroupTopicPartition, record_of
 from odradek.core.groups.offsets import tombstones as tombstones_of
+from odradek.core.groups.shard import GroupShard
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
-from support.kept import pending
+from odradek.record.markers import EndMarker, end_marker_batch
+from support.kept import committed_offsets, pending
+from support.logs import T0
 
+EPOCH = ProducerEpoch(0)
 NOBODY = -1
 GROUPS, TOPICS, PARTITIONS, PRODUCERS = ("g", "h"), ("t", "u"), (0, 1), (NOBODY, 1, 2)
 PLACES = [(group, topic, partition) for group in GROUPS for topic in TOPICS for partition in PARTITIONS]
@@ -188,3 +198,72 @@ def test_what_many_offsets_have_in_common_is_kept_once() -> None:
         assert other.metadata is first.metadata
         assert other.commit_timestamp is first.commit_timestamp
         assert other.topic_id is first.topic_id
+
+
+class Loaded:
+    """Takes in what a start reads; of groups there is nothing in these logs."""
+
+    def __init__(self) -> None:
+        self.offsets = GroupOffsets()
+        self.decoded = 0
+
+    replay = GroupShard.replay
+    replay_end = GroupShard.replay_end
+    is_replaceable = GroupShard.is_replaceable
+
+    def _apply(self, key: object, value: object | None, producer: ProducerIdAndEpoch) -> None:
+        assert isinstance(key, OffsetCommitKey)
+        assert value is None or isinstance(value, OffsetCommitValue)
+        self.offsets.replay(key, value, producer.id)
+        self.decoded += 1
+
+
+def batches_of(log: Log, sizes: Iterator[int]) -> Iterator[Batch]:
+    """What one producer writes without a break goes into batches of these sizes."""
+    for producer, run in groupby(log, key=lambda one: (one.producer, isinstance(one, End))):
+        left = list(run)
+        while left and isinstance(left[0], End):
+            yield end_marker_batch(EndMarker(left.pop(0).is_commit, 0), ProducerId(producer[0]), EPOCH, T0)
+        while left:
+            size = next(sizes)
+            encoded = [_encoded(one) for one in left[:size] if isinstance(one, Record)]
+            del left[:size]
+            owner = {"producer_id": producer[0], "producer_epoch": EPOCH, "is_transactional": True}
+            yield Batch.trusted(encode_batch(encoded, **(owner if producer[0] >= 0 else {})))
+
+
+def _encoded(one: Record) -> tuple[bytes, bytes | None, tuple[()], int]:
+    group, topic, partition = one.place
+    value = None if one.offset is None else committed(one.offset)
+    return *encode(OffsetCommitKey(group=group, topic=topic, partition=partition), value, 4), (), T0
+
+
+@given(logs, st.data())
+def test_a_start_reads_the_same_from_batches(log: Log, data: st.DataObject) -> None:
+    """It holds back what later records replace."""
+    offsets, loaded = replayed(log), Loaded()
+    bounds = st.sampled_from([1, 2, 5, 1000])
+    with mock.patch.multiple(loading, DECODED_ROWS_MAX=data.draw(bounds), LATEST_MAX=data.draw(bounds)):
+        replaying = loading.Replaying(loaded)
+        for batch in batches_of(log, iter(lambda: data.draw(st.integers(1, 4)), 0)):
+            replaying.take(batch)
+        replaying.finish()
+    assert replaying.count == sum(isinstance(one, Record) for one in log)
+    assert committed_offsets(loaded.offsets) == committed_offsets(offsets)
+    assert list(committed_offsets(loaded.offsets)) == list(committed_offsets(offsets)), "listed in the same order"
+    assert pending(loaded.offsets) == pending(offsets)
+    assert loaded.offsets._open == offsets._open
+    assert {place for place in PLACES if loaded.offsets.is_pending(*place)} == {
+        place for place in PLACES if offsets.is_pending(*place)
+    }
+
+
+def test_a_start_decodes_the_last_of_many_commits_alone() -> None:
+    loaded = Loaded()
+    replaying = loading.Replaying(loaded)
+    for batch in batches_of([Record(place, offset) for offset in range(500) for place in PLACES], repeat(30)):
+        replaying.take(batch)
+    replaying.finish()
+    assert replaying.count == 500 * len(PLACES)
+    assert loaded.decoded == len(PLACES)
+    assert held(loaded.offsets) == dict.fromkeys(PLACES, 499)
