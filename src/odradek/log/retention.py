@@ -88,18 +88,22 @@ def expired_upto(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> Offse
 
 
 def delete_old_segments(log: Log, now_ms: TimestampMs, high_watermark: Offset) -> int:
-    """Deletes segments by age, size and start offset, which may rise; returns how many.  Raises DiskFailed."""
+    """Deletes segments by age, size and start offset, which may rise and is in no checkpoint; returns how many.
+
+    Raises DiskFailed.
+    """
     begin = expired_upto(log, now_ms, high_watermark)
-    if begin is None:
+    if begin is None or log.compaction.is_swapping:
         return 0
     advance_start(log, begin)
-    return delete_below_start(log, now_ms)
+    return delete_below_start(log, now_ms, is_start_durable=False)
 
 
-def delete_below_start(log: Log, now_ms: TimestampMs) -> int:
+def delete_below_start(log: Log, now_ms: TimestampMs, *, is_start_durable: bool = True) -> int:
     """Deletes the segments that lie wholly below the log start offset; returns how many.
 
-    Their files go in the reaper's next round.  Raises DiskFailed with none deleted.
+    Their files go in the reaper's next round.  Where no checkpoint tells the start, the first segment there tells it:
+    after a power failure, too, none is missing behind one that came back.  Raises DiskFailed with none deleted.
     """
     count = bisect_right(log.segments, log.start_offset, key=_BASE_OFFSET) - 1
     if count <= 0 or log.compaction.is_swapping:  # Files without their names can't be given others.
@@ -112,7 +116,7 @@ def delete_below_start(log: Log, now_ms: TimestampMs) -> int:
     gone = frozenset(doomed)
     log.durability.forget(gone)
     log.sealed_open = [segment for segment in log.sealed_open if segment not in gone]
-    log.reaper.retire(retirement(log, doomed, now_ms, snapshot))
+    log.reaper.retire(retirement(log, doomed, now_ms, snapshot, syncs_each=not is_start_durable))
     return count
 
 

@@ -84,6 +84,26 @@ def test_segments_that_went_in_part_are_no_hole() -> None:
             return
 
 
+def test_without_a_checkpoint_of_the_start_the_first_segment_tells_it() -> None:
+    """On a full disk the start can't be noted: what comes back in a power failure has no hole."""
+    for call in count():
+        disk, directory, log = begun(DELETES)
+        for number in range(24):
+            put(log, b"%d" % number)
+        flush_now(log)
+        before, begin = stored(log), log.segments[4].base_offset
+        advance_start(log, begin)
+        assert delete_below_start(log, T0, is_start_durable=False) == 4
+        is_through = is_reaped(directory, disk, call)
+        for again in after_power_failures(disk, DELETES):
+            check(again)
+            assert again.end_offset == log.end_offset
+            assert stored(again) == [one for one in before if one[0] >= again.start_offset]
+            assert again.start_offset <= begin
+        if is_through:
+            return
+
+
 def test_producers_are_known_by_the_snapshot_that_retention_left() -> None:
     """Not by the segments below it: of those some may be gone already."""
     for call in count():
