@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from odradek.api.plain_commit import PARTITIONS_MAX
 from odradek.api.templates import NumbersTemplates
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import COMMIT_TEMPLATES_MAX
@@ -321,13 +322,15 @@ def side(tmp_path: Path) -> Side:
     return Side(tmp_path)
 
 
-def commit(side: Side, offset: int, version: int = 9, *, group: str = SIMPLE, metadata: str = "") -> list[ErrorCode]:
+def commit(
+    side: Side, offset: int, version: int = 9, *, group: str = SIMPLE, metadata: str = "", partitions: int = 2
+) -> list[ErrorCode]:
     """The codes of the answer."""
     topic = side.broker.view.topics.get(TopicName("t"))
     named = {"name": "t"} if version < TOPIC_IDS_SINCE else {"topic_id": topic.id if topic else ZERO_UUID}
     parts = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
-        for index in (0, 1)
+        for index in range(partitions)
     ]
     request = OffsetCommitRequest(
         group_id=group,
@@ -354,6 +357,17 @@ def test_the_third_is_recognised(side: Side, version: int) -> None:
     assert side.recognised == 3
     side.kill()
     assert committed(side) == [5, 5]
+
+
+@pytest.mark.parametrize(("partitions", "is_recognised"), [(PARTITIONS_MAX, True), (PARTITIONS_MAX + 1, False)])
+def test_so_is_one_of_many_partitions(side: Side, partitions: int, is_recognised: bool) -> None:
+    side.grow("t", PARTITIONS_MAX + 1)
+    for offset in range(1, 5):
+        assert commit(side, offset, partitions=partitions) == [ErrorCode.NONE] * partitions
+        assert committed(side) == [offset] * partitions
+    assert bool(side.recognised) == is_recognised
+    side.kill()
+    assert committed(side) == [4] * partitions
 
 
 def test_a_commit_is_answered_when_it_is_safe(side: Side) -> None:
@@ -405,5 +419,5 @@ def test_who_commits_once_costs_nothing_more(side: Side) -> None:
 
 def test_what_is_long_is_read_each_time(side: Side) -> None:
     for offset in range(1, 5):
-        assert commit(side, offset, metadata="x" * 3000) == [ErrorCode.NONE] * 2
+        assert commit(side, offset, metadata="x" * 4096) == [ErrorCode.NONE] * 2
     assert not side.recognised

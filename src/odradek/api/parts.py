@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 Parts: TypeAlias = Generator[None, Any, Result]
 
 SORTED_AT_ONCE = 2_000  # Texts that are sorted at once: a millisecond.
+ANSWERED_AT_ONCE = SLICE_ELEMENTS * 5 // 4  # A slice of partitions, and their topics.
 CHEAP = 8  # Elements in one part, where next to nothing is done with each.
 WRITE_PARTS = 4  # Parts that writing one batch to the log is worth.
 
@@ -85,7 +86,7 @@ def parked(
 
     A long answer is made in slices, and later requests of the connection wait for it; a short one is made at once.
     """
-    if count <= SLICE_ELEMENTS:
+    if count <= ANSWERED_AT_ONCE:
         return Parked(condition, deadline, lambda: whole(make()))
     yield Parked(condition, deadline, nothing)
     return (yield from make())

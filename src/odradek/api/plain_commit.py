@@ -16,8 +16,9 @@ from odradek.api.offset_commit import TOPIC_IDS_SINCE, committer_of, response
 from odradek.api.offsets_to_commit import offsets_of
 from odradek.api.outcome import NO_BODY, Encoded
 from odradek.api.parts import whole
-from odradek.api.templates import BODY_BYTES_MAX, PARTITIONS_MAX
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.units import KIB
 from odradek.base.uuids import Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
@@ -27,6 +28,10 @@ from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse
 from odradek.wire.request import Request
+
+# A consumer commits all of its partitions again and again.  What is handled in slices is never learned.
+PARTITIONS_MAX = SLICE_ELEMENTS
+BODY_BYTES_MAX = 8 * KIB
 
 
 def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded | Parked[Encoded]:
@@ -72,7 +77,7 @@ def learn(broker: Broker, peer: Peer, request: Request, received: memoryview, bo
         shard = broker.groups.shard_of(body.group_id, may_be_empty=True)
         repeated = RepeatedCommit(shard, committer_of(body, version), places)
         template = CommitTemplate(version, repeated, partial(_respond, codes), broker)
-        if not known.learn(numbers_of(version, body), received.tobytes(), template):
+        if not known.learn(numbers_of(version, body), received.tobytes(), template, count):
             known.give_up(kind)
 
 

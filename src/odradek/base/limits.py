@@ -38,11 +38,11 @@ RECEIVE_BUDGET_BYTES = 256 * MIB
 # While a connection waits for room in the budget, each that holds some must receive so much from one look to the next.
 RECEIVE_LOOK_SECONDS = 3
 RECEIVE_BYTES_PER_LOOK_MIN = 256 * KIB
-# Request templates of one connection; each takes about half a kilobyte.
-PRODUCE_TEMPLATES_MAX = 256  # Counted in partitions.
+# Request templates of one connection, counted in partitions; each takes about half a kilobyte.
+PRODUCE_TEMPLATES_MAX = 256
 PRODUCE_TEMPLATES_IN_COMMON_MAX = 4_096  # Shared by all connections with the same rights.
 FETCH_TEMPLATES_MAX = 256
-COMMIT_TEMPLATES_MAX = 128
+COMMIT_TEMPLATES_MAX = 512
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1_000
 
 # Records.

@@ -19,11 +19,12 @@ from odradek.core.cluster import TopicInfo
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.offset_commit import Committer, OffsetAndMetadata, committing, record
+from odradek.core.groups.offsets import CommittedOffsets
 from odradek.core.groups.shard import GroupShard
 from odradek.core.moment import Moment
 from odradek.record.batch import CHECKSUMMED_FROM, CRC_POSITION
 from odradek.record.crc import crc32c
-from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
+from odradek.record.internal.offsets import OffsetCommitValue, offset_commit_value
 
 _NUMBER = Struct(">q")
 _put = _NUMBER.pack_into
@@ -33,7 +34,7 @@ _put_crc = Struct(">I").pack_into
 class RepeatedCommit:
     """The commits of one committer for the same partitions; in no transaction, and with no expiry of their own."""
 
-    __slots__ = ("_batch", "_offsets_at", "_records", "_times_at", "who")
+    __slots__ = ("_batch", "_names", "_offsets_at", "_places", "_times_at", "who")
 
     def __init__(self, shard: GroupShard, who: Committer, places: Sequence[OffsetAndMetadata]) -> None:
         self.who = who
@@ -44,34 +45,36 @@ class RepeatedCommit:
         for _ in places:
             self._offsets_at.append(next(at))
             self._times_at.append(next(at))
-        self._records: list[tuple[OffsetCommitKey, OffsetAndMetadata]] = [
-            (OffsetCommitKey(group=who.group_id, topic=place.topic.name, partition=place.partition), place)
-            for place in places
-        ]
+        self._places = places
+        self._names = list(dict.fromkeys(place.topic.name for place in places))
 
     def topics(self) -> list[TopicInfo]:
         """The topics of the partitions, each once."""
-        return list({place.topic.name: place.topic for _, place in self._records}.values())
+        return list({place.topic.name: place.topic for place in self._places}.values())
 
     def commit(self, shard: GroupShard, offsets: Sequence[int], now: Moment) -> Written:
         """Commits these offsets, one for each partition.  Raises Refused with nothing changed."""
         who = self.who
         group, check = committing(shard, who, now)
         if check is not None:
-            for _, place in self._records:
+            for place in self._places:
                 check(place.topic.name, place.partition)
         written = shard.log.append_encoded(self._with_numbers(offsets, now.wall), now)
-        for (key, place), offset in zip(self._records, offsets, strict=True):
-            value = OffsetCommitValue(
+        shard.offsets.put_all(who.group_id, self._values(offsets, now.wall), NOBODY.id)
+        shard.groups.setdefault(who.group_id, group)
+        return written
+
+    def _values(self, offsets: Sequence[int], time: int) -> CommittedOffsets:
+        values: dict[str, dict[int, OffsetCommitValue]] = {name: {} for name in self._names}
+        for place, offset in zip(self._places, offsets, strict=True):
+            values[place.topic.name][place.partition] = offset_commit_value(
                 offset=offset,
                 leader_epoch=place.leader_epoch,
                 metadata=place.metadata or "",
-                commit_timestamp=now.wall,
+                commit_timestamp=time,
                 topic_id=place.topic.id,
             )
-            shard.offsets.replay(key, value, NOBODY.id)
-        shard.groups.setdefault(who.group_id, group)
-        return written
+        return values
 
     def _with_numbers(self, offsets: Sequence[int], time: int) -> bytearray:
         batch = bytearray(self._batch)

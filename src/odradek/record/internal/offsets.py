@@ -6,7 +6,7 @@ retention, gone in v2 (KIP-211).  v3: leader_epoch (KIP-320).  v4: flexible, top
 
 from odradek.base.uuids import ZERO_UUID
 from odradek.wire.primitives import Int32, Int64, Str, UuidField
-from odradek.wire.schema import message, since
+from odradek.wire.schema import maker, message, since
 
 
 @message(api_key=0, kind="coordinator-key", versions=(0, 0), flexible_from=None)
@@ -38,3 +38,6 @@ class OffsetCommitValue:
     commit_timestamp: Int64
     expire_timestamp: Int64 = since(1, default=-1, until=1, ignorable=True)
     topic_id: UuidField = since(4, default=ZERO_UUID, tag=0, ignorable=True)
+
+
+offset_commit_value = maker(OffsetCommitValue)
