@@ -2,9 +2,10 @@
 
     python bench/loading.py [--targets odradek,kafka] [--commits 10000000] [--groups 200] [--partitions 100]
 
-Each request commits an offset of every partition of a topic for one group; the groups take turns.  Then the broker is
-stopped and started, killed and started; the seconds are from the start of the process until each group has told what it
-committed last.  `log_mb` is what is kept of the commits then, in all partitions of __consumer_offsets.
+Each request commits an offset of every partition of a topic for one group; the groups take turns, a few at a time.
+Then the broker is stopped and started, killed and started; the seconds are from the start of the process until each
+group has told what it committed last.  `log_mb` is what is kept of the commits then, in all partitions of
+__consumer_offsets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from odradek.wire.messages.offset_commit import (
 )
 from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 
-CONNECTIONS = 8
+AT_A_TIME = 8
 COMMIT_VERSION, FETCH_VERSION = 9, 7
 POLL_SECONDS = 0.01
 SECONDS_MAX = 600
@@ -57,17 +58,20 @@ def committing(group: str, topic: str, partitions: int, offset: int) -> bytes:
 
 
 def commit(broker: Broker, groups: list[str], topic: str, partitions: int, rounds: int) -> None:
-    """Every group commits `rounds` times, at last the offset `rounds`."""
+    """Every group commits `rounds` times, on a connection of its own, at last the offset `rounds`; some at a time."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(Asker(broker.port)) for _ in range(CONNECTIONS)]
-        for offset in (1, rounds):
-            requests = [committing(group, topic, partitions, offset) for group in groups]
-            for _ in range(rounds - 1 if offset == 1 else 1):
-                for at in range(0, len(requests), CONNECTIONS):
-                    asked = list(zip(clients, requests[at : at + CONNECTIONS], strict=False))
-                    for client, request in asked:
+        clients = [stack.enter_context(Asker(broker.port)) for _ in groups]
+        for offset, times in ((1, rounds - 1), (rounds, 1)):
+            asked = [
+                (client, committing(group, topic, partitions, offset))
+                for client, group in zip(clients, groups, strict=True)
+            ]
+            for _ in range(times):
+                for at in range(0, len(asked), AT_A_TIME):
+                    some = asked[at : at + AT_A_TIME]
+                    for client, request in some:
                         client.send(request)
-                    answers = [client.receive() for client, _ in asked]
+                    answers = [client.receive() for client, _ in some]
             check(answers)
 
 
