@@ -175,11 +175,14 @@ def fetch_layout(topic: str) -> FetchLayout:
 # A fetch session's requests and answers.
 
 
-def session_begin(topic: str, offsets: Sequence[int], *, epoch: int = 0) -> bytes:
-    """The first request: all partitions, from these offsets on.  With epoch -1 there is no session."""
+def session_begin(topic: str, offsets: Sequence[int], *, epoch: int = 0, first: int = 0) -> bytes:
+    """The first request: all partitions, from these offsets on.  With epoch -1 there is no session.
+
+    `first` is the partition that is named first, before all behind it and then the others.
+    """
     parts = [
-        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
-        for index, offset in enumerate(offsets)
+        FetchPartition(partition=index, fetch_offset=offsets[index], partition_max_bytes=PARTITION_BYTES)
+        for index in (*range(first, len(offsets)), *range(first))
     ]
     request = FetchRequest(
         max_wait_ms=0,

@@ -5,7 +5,8 @@
 Each figure is of a broker of its own.  The logs are sparse (sparse_logs.py), of batches of 64 KiB in segments of 1 GiB;
 what is asked of them is asked at a thousand places drawn at random, each of which was asked before, so that nobody
 waits for the disk.  Of many partitions it is always the same one that is written to, or read; `deliver` is a record
-written to one of all, and what a fetch session of all of them is told of it; `whole fetch` names all partitions.
+written to one of all, and what a fetch session of all of them is told of it.  `deliver whole` is that of a consumer
+without a session, which names all partitions each time; in `whole fetch` there is nothing for it.
 
 cpu is the broker's, in microseconds of a request; p50 and p99 are what the client waits.  What a new segment costs is
 counted, in test_log_growth.py: file systems take long to make files where many were deleted.
@@ -35,6 +36,7 @@ UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 SECONDS, IDLE_SECONDS = 1.5, 12
 PLACES = 1000
 MAX_TIMESTAMP = -3
+FINAL_EPOCH = -1  # No fetch session.
 RECORDS_EACH, PARTITIONS_PER_REQUEST = 3, 100
 
 Numbers = dict[str, float]
@@ -58,6 +60,7 @@ def restarted(broker: Broker, numbers: Numbers, topic: str, partitions: int) -> 
     """Stops it cleanly and starts it, kills it with unsynced records in each partition and starts it."""
     broker.stop()
     numbers["start s"] = round(broker.start(), 2)
+    broker.control.end_offsets(topic, partitions)  # Kafka leads its partitions a moment after it answers.
     fill(broker, topic, partitions)
     broker.kill()
     numbers["start after kill -9 s"] = round(broker.start(), 2)
@@ -125,6 +128,20 @@ def deliveries(broker: Broker, topic: str, offsets: list[int]) -> Iterator[Frame
             last = index
 
 
+def without_session(broker: Broker, topic: str, offsets: list[int]) -> Iterator[Frame]:
+    """Yields a fetch that names all partitions, behind a record written to one of them.
+
+    Each begins with the next partition, as librdkafka's do.
+    """
+    draw, data = random.Random(1), frames.batch(100, 1).data
+    with Asker(broker.port) as producer:
+        for first in cycle(range(len(offsets))):
+            index = draw.randrange(len(offsets))
+            producer.ask(frames.produce(topic, index, 1, data))
+            yield frames.session_begin(topic, offsets, epoch=FINAL_EPOCH, first=first)
+            offsets[index] += 1
+
+
 def of_partitions(broker: Broker, partitions: int) -> Numbers:
     topic, numbers = new_topic(), Numbers()
     broker.start()
@@ -139,7 +156,9 @@ def of_partitions(broker: Broker, partitions: int) -> Numbers:
     ends = broker.control.end_offsets(topic, partitions)
     put(numbers, "deliver", asked(broker, deliveries(broker, topic, ends), SECONDS, warmup=1))
     ends = broker.control.end_offsets(topic, partitions)
-    whole = frames.session_begin(topic, ends, epoch=-1)
+    put(numbers, "deliver whole", asked(broker, without_session(broker, topic, ends), SECONDS, warmup=1))
+    ends = broker.control.end_offsets(topic, partitions)
+    whole = frames.session_begin(topic, ends, epoch=FINAL_EPOCH)
     put(numbers, "whole fetch", asked(broker, repeat(whole), SECONDS, warmup=1))
     numbers["RSS MB"] = round(broker.resident_mb(), 1)
     numbers["RSS kB each"] = round((broker.resident_mb() - empty_mb) * 1000 / partitions, 1)

@@ -56,6 +56,7 @@ class Side(Harness):
         self.create()
         self.recognised = 0
         self.waited = 0
+        self.waited_for_several = 0
         self.woken: list[bool] = []  # Of those that waited: by what happened, or by their deadline.
 
     def create(self) -> None:
@@ -85,7 +86,9 @@ class Side(Harness):
         try:
             outcome = self.send_frame(frame)
             has_waited = isinstance(outcome, Parked)
-            self.waited += isinstance(outcome, Parked) and isinstance(outcome.condition, plain_fetch._Waiting)
+            if isinstance(outcome, Parked) and isinstance(outcome.condition, plain_fetch._Waiting):
+                self.waited += 1
+                self.waited_for_several += len(outcome.condition.keys) > 1
             chunks = self.finished(outcome) if meanwhile is None else self.finished_after(outcome, meanwhile)
         except Malformed as closed:
             return False, str(closed)
@@ -145,7 +148,7 @@ class Habits:
         usually = Usual(random, 0.8)
         self.version = random.choice(VERSIONS)
         self.has_session = self.version >= 7 and random.random() < 0.5
-        self.partitions = random.choice([[0], [0], [0], [0], [1], [0, 1], [7], []])
+        self.partitions = random.choice([[0], [0], [0], [1], [0, 1], [0, 1], [1, 0], [7], []])
         self.partition_max_bytes = usually(1000, 0, 1, 10_000, -1)
         self.current_leader_epoch = usually(-1, 0, 1, -2) if self.version >= 9 else -1
         self.last_fetched_epoch = usually(-1, 0, 1) if self.version >= 12 else -1
@@ -180,7 +183,7 @@ class Story:
                 side.peer.fetch_templates = NumbersTemplates(FETCH_TEMPLATES_MAX)
         self.habits = Habits(self.random)
         self.session = (0, 0) if self.habits.has_session else (0, -1)  # Its id, and the epoch of the next request.
-        self.offset = self.random.choice([0, 0, 3])
+        self.offsets = dict.fromkeys((0, 1, 7), self.random.choice([0, 0, 3]))
 
     def play(self) -> None:
         for _ in range(STEPS):
@@ -291,7 +294,7 @@ class Story:
         parts = [
             FetchPartition(
                 partition=index,
-                fetch_offset=self.offset if random.random() < 0.9 else random.choice([0, -1, self.offset + 1, 1 << 40]),
+                fetch_offset=self.offset_of(index),
                 partition_max_bytes=habits.partition_max_bytes if random.random() < 0.9 else 2000,
                 current_leader_epoch=habits.current_leader_epoch,
                 last_fetched_epoch=habits.last_fetched_epoch,
@@ -322,6 +325,10 @@ class Story:
             rack_id=habits.rack_id,
         )
 
+    def offset_of(self, index: int) -> int:
+        known = self.offsets[index]
+        return known if self.random.random() < 0.9 else self.random.choice([0, -1, known + 1, 1 << 40])
+
     def topic(self, version: int) -> tuple[str, Uuid]:
         """How it is named in that version."""
         if version < TOPIC_IDS_SINCE:
@@ -340,10 +347,13 @@ class Story:
         if self.habits.mixes_names_and_ids and self.random.random() < 0.3:
             self.habits.version = self.random.choice([12, 13])
         if answer.responses and self.random.random() < 0.7:
-            high_watermark = answer.responses[0].partitions[0].high_watermark
-            self.offset = self.offset + 1 if self.offset < high_watermark else 0
-            if self.random.random() < 0.4:
-                self.offset = max(high_watermark, 0)
+            goes_to_the_end = self.random.random() < 0.4
+            for part in answer.responses[0].partitions:
+                if part.partition_index not in self.offsets:
+                    continue  # The request was damaged.
+                offset, high_watermark = self.offsets[part.partition_index], part.high_watermark
+                offset = offset + 1 if offset < high_watermark else 0
+                self.offsets[part.partition_index] = max(high_watermark, 0) if goes_to_the_end else offset
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -352,6 +362,7 @@ def test_recognised_or_read_is_the_same(tmp_path: Path, seed: int) -> None:
     Story(seed, quick, slow).play()
     assert quick.recognised > 300
     assert quick.waited > 30
+    assert quick.waited_for_several > 2
     assert {True, False} == set(quick.woken)
     assert not slow.waited
     assert not slow.recognised
@@ -453,6 +464,30 @@ def test_a_session_that_ends_meanwhile_leaves_the_answer(side: Side) -> None:
     assert isinstance(answer, bytes)
     (topic,) = decode_response(FetchResponse, 12, answer[4:])[1].responses
     assert topic.partitions[0].high_watermark == 6
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_one_record_wakes_a_fetch_of_several_partitions(side: Side, index: int) -> None:
+    def happens(side: Side) -> None:
+        side.produce(index, bytes(encode_batch([(None, b"value", (), NOW_MS)])))
+
+    parts = [
+        FetchPartition(partition=at, fetch_offset=end, partition_max_bytes=1 << 20) for at, end in enumerate((5, 0))
+    ]
+    topics = [FetchTopic(topic="t", partitions=parts)]
+    request = FetchRequest(max_wait_ms=100, min_bytes=1, session_epoch=-1, topics=topics)
+    frame = b"".join(map(_bytes, encode_request(request, 12, 1, "tests")))
+    for _ in range(3):  # It is learned the second time.
+        has_waited, answer = side.play(frame)
+        assert has_waited
+    assert side.recognised == side.waited_for_several == 1
+    has_waited, answer = side.play(frame, happens)
+    assert has_waited
+    assert side.woken == [True]
+    assert isinstance(answer, bytes)
+    (topic,) = decode_response(FetchResponse, 12, answer[4:])[1].responses
+    assert [part.high_watermark for part in topic.partitions] == [5 + (index == 0), int(index == 1)]
+    assert [bool(part.records) for part in topic.partitions] == [index == 0, index == 1]
 
 
 def test_the_brokers_limit_holds(side: Side) -> None:

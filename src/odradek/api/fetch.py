@@ -38,6 +38,7 @@ from odradek.wire.messages.fetch import (
 
 TOPIC_IDS_SINCE = 13
 TOP_LEVEL_ERROR_SINCE = 7
+_new_tuple = tuple.__new__  # Half of what the class's own constructor costs.
 Answering: TypeAlias = Generator[Wait, object, FetchResponse | Parked[FetchResponse]]
 
 
@@ -122,7 +123,7 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
 
 def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
     return Wanted(
-        FetchKey(Uuid(topic.topic_id) if by_id else topic.topic, part.partition),
+        _new_tuple(FetchKey, (Uuid(topic.topic_id) if by_id else topic.topic, part.partition)),
         part.fetch_offset,
         part.partition_max_bytes,
         max(part.current_leader_epoch, NO_EPOCH),  # Any negative number means that no epoch is given.

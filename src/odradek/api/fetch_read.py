@@ -27,6 +27,7 @@ from odradek.wire.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from odradek.wire.schema import maker
 
 REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
@@ -39,6 +40,8 @@ _NEVER_READ = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 }
+_new_tuple = tuple.__new__  # Half of what the class's own constructor costs.
+_partition_data = maker(PartitionData)
 _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Read: TypeAlias = list[tuple[Wanted, PartitionData]]
@@ -68,7 +71,9 @@ class FetchRead:
     def partition(self, wanted: Wanted) -> Partition | None:
         """Returns the partition, None if it is not on this broker."""
         name = self._name(wanted.key)
-        return None if name is None else self.broker.partitions.get(TopicPartition(name, wanted.key.partition))
+        if name is None:
+            return None
+        return self.broker.partitions.get(_new_tuple(TopicPartition, (name, wanted.key.partition)))
 
     def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
         """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""
@@ -252,7 +257,7 @@ def _read_partition(  # noqa: PLR0917
     readable = partition.read(
         wanted.fetch_offset, max_bytes, at_least_one=at_least_one, read_committed=read_committed, cached=cached
     )
-    return PartitionData(
+    return _partition_data(
         partition_index=index,
         error_code=ErrorCode.NONE,
         high_watermark=readable.high_watermark,

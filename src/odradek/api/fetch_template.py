@@ -42,6 +42,7 @@ class FetchTemplate:
         """`wanted` has the partitions in the request's order; their fetch offsets do not matter."""
         ids = [Uuid(topic.topic_id) for topic in body.topics for _ in topic.partitions]
         self.partitions = [TemplatePartition(name, one) for name, one in zip(names, ids, strict=True)]
+        self.numbers = {name: number for number, name in enumerate(names)}
         self.wanted = wanted
         self.has_epoch = version >= _SESSIONS_SINCE
         self.body = copy(body)  # The body of any such request, without its topics.

@@ -2,7 +2,8 @@
 
 Reading, handling and answering one costs half of what it costs in fetch.py.  A request that is not plain, finds less
 than it asks for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  A fetch of
-a single partition that has to wait for one record waits here; if its answer is not plain then, fetch.py makes it.  A
+a single partition, or without a session, that has to wait for one record waits here; if its answer is not plain then,
+fetch.py makes it.  A
 fetch in a session of several partitions is plain if it names all that are due in the session and all of them have
 records; if it is not plain, it need not be read, but fetch.py handles it.
 """
@@ -10,6 +11,7 @@ records; if it is not plain, it need not be read, but fetch.py handles it.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import cast
 
 from odradek.api.call import Call, Peer
 from odradek.api.fetch import TOPIC_IDS_SINCE, answer_begun, answer_waiting, rules_of, wanted_of
@@ -54,8 +56,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     if session is not None and len(session.wanted) > 1:
         return _answer_of_many(asked, session)
     if len(offsets) > 1:
-        found_all = _read_all(asked)
-        return None if found_all is None else asked.answered(found_all)
+        return _answer_named(asked)
     partition = _partition(broker, template, 0)
     readable = None if partition is None else _read(broker, partition, template, 0, offsets[0], template.max_bytes)
     if partition is None or readable is None:
@@ -63,12 +64,22 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
     size = readable.records.size
     if not size and template.may_wait:
         asked.advance_session()
-        waiting = _Waiting(asked, partition)
-        return Parked(waiting, now.steady + template.max_wait_ms, waiting.answer)
+        return asked.parked()
     if not size or size < template.min_bytes:
         return None
     asked.advance_session()
     return asked.answered([readable])
+
+
+def _answer_named(asked: _Asked) -> Encoded | Parked[Encoded]:
+    """Answers or parks a request of several partitions without a session."""
+    template, found = asked.template, _read_all(asked)
+    if found is None:
+        return None
+    size = sum([one.records.size for one in found])
+    if size >= template.min_bytes or template.max_wait_ms <= 0:
+        return asked.answered(found)
+    return asked.parked() if template.may_wait else None
 
 
 def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded] | Steps:
@@ -77,9 +88,9 @@ def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded
         return None  # All partitions of the session are told anew.
     if len(session.due) > SLICE_ELEMENTS:
         return None
-    found = _read_all(asked) if asked.names_all_that_is_due(session) else None
+    found = _read_all(asked, each_has_records=True) if asked.names_all_that_is_due(session) else None
     asked.advance_session()
-    if found is not None:
+    if found is not None and sum([one.records.size for one in found]) >= asked.template.min_bytes:
         return asked.answered(found)
     asked.request.body = NO_BODY
     begun = FetchRound([], session, is_incremental=True)
@@ -98,31 +109,29 @@ def _when_read(request: Request, slices: Slices) -> Steps:
         return encoded(request, short.answer)
 
 
-def _read_all(asked: _Asked) -> list[Readable] | None:
-    """Reads all partitions that the request names.
+def _read_all(asked: _Asked, *, each_has_records: bool = False) -> list[Readable] | None:
+    """Reads all partitions that the request names; returns None where `_read` does.
 
-    Returns None if that is less than min_bytes, or if one partition of a session has nothing: the answer would leave it
-    out.
+    With `each_has_records` also if one has none: the answer in a session leaves it out.
     """
-    broker, template, is_left_out = asked.broker, asked.template, asked.session is not None
+    broker, template = asked.broker, asked.template
     partitions: list[Partition] = []
     for number, offset in enumerate(asked.offsets):
         partition = _partition(broker, template, number)
         if partition is None:
             return None
-        if is_left_out and offset >= partition.readable_end(read_committed=template.is_read_committed):
+        if each_has_records and offset >= partition.readable_end(read_committed=template.is_read_committed):
             return None
         partitions.append(partition)
     left = most = min(template.max_bytes, broker.fetch_bytes_max)
-    size, found = 0, []
+    found = []
     for number, partition in enumerate(partitions):
         readable = _read(broker, partition, template, number, asked.offsets[number], left, at_least_one=left == most)
-        if readable is None or (is_left_out and not readable.records.size):
+        if readable is None or (each_has_records and not readable.records.size):
             return None
         left -= readable.records.size
-        size += readable.records.size
         found.append(readable)
-    return found if size >= max(template.min_bytes, 1) else None
+    return found
 
 
 class _Asked:
@@ -169,6 +178,11 @@ class _Asked:
             wanted.asks_again(self.template.wanted[number])
             wanted.fetch_offset = self.offsets[number]
             session.due[wanted] = None
+
+    def parked(self) -> Parked[Encoded]:
+        """Returns the request waiting for one record."""
+        waiting = _Waiting(self)
+        return Parked(waiting, self.now.steady + self.template.max_wait_ms, waiting.answer)
 
     def answered(self, found: list[Readable]) -> Encoded:
         """Returns the answer's frame with what was read of each partition."""
@@ -219,46 +233,46 @@ def _read(  # noqa: PLR0917
 
 
 class _Waiting:
-    """A plain fetch of one partition that waits for one record; it is both the condition and the maker of the answer.
+    """A plain fetch that waits for one record, of a single partition or without a session; also makes its answer.
 
     It is answered by the rights that it came with.
     """
 
-    def __init__(self, asked: _Asked, partition: Partition) -> None:
-        self.keys = (asked.template.partitions[0].name,)
+    def __init__(self, asked: _Asked) -> None:
+        self.keys = asked.template.numbers  # A partition and its number in the request.
         self._asked = asked
         self._call = asked.call()
-        self._partition = partition
         asked.request.body = NO_BODY
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         """True if there is a record, or if the fetch is not plain any more."""
         asked = self._asked
-        end = self._partition.readable_end(read_committed=asked.template.is_read_committed)
-        return asked.offsets[0] < end or self._read() is None
-
-    def _read(self) -> Readable | None:
-        asked = self._asked
-        partition = _partition(asked.broker, asked.template, 0)
+        number = self.keys[cast(TopicPartition, key)]
+        partition = _partition(asked.broker, asked.template, number)
         if partition is None:
-            return None
-        return _read(asked.broker, partition, asked.template, 0, asked.offsets[0], asked.template.max_bytes)
+            return True
+        offset = asked.offsets[number]
+        if offset < partition.readable_end(read_committed=asked.template.is_read_committed):
+            return True
+        return _read(asked.broker, partition, asked.template, number, offset, asked.template.max_bytes) is None
 
     def answer(self) -> Encoded:
         """Answers with what can be read now."""
         asked = self._asked
-        readable = self._read()
-        if readable is None:
+        found = _read_all(asked)
+        if found is None:
             return self._answer_in_full()
-        if readable.records.size or not asked.wanted:
-            return asked.answered([readable])
-        if asked.wanted[0].is_news(readable.high_watermark, readable.log_start_offset):
-            return asked.answered([readable])
+        if found[0].records.size or not asked.wanted:
+            return asked.answered(found)
+        if asked.wanted[0].is_news(found[0].high_watermark, found[0].log_start_offset):
+            return asked.answered(found)
         return encode_response(asked.request, FetchResponse(session_id=asked.template.session_id, responses=[]))
 
     def _answer_in_full(self) -> Encoded:
         asked = self._asked
-        wanted = asked.wanted or [asked.template.wanted[0].at(asked.offsets[0])]
+        wanted = asked.wanted or [
+            one.at(offset) for one, offset in zip(asked.template.wanted, asked.offsets, strict=True)
+        ]
         begun = FetchRound(wanted, asked.session, is_incremental=asked.session is not None)
         return encode_response(asked.request, answer_waiting(self._call, asked.template.body, begun))
 
