@@ -1,11 +1,10 @@
 """Plain fetches, which bring most records: they match a template (fetch_template.py), and there is something to send.
 
 Reading, handling and answering one costs half of what it costs in fetch.py.  A request that is not plain, finds less
-than it asks for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  A fetch of
-a single partition, or without a session, that has to wait for one record waits here; if its answer is not plain then,
-fetch.py makes it.  A
-fetch in a session of several partitions is plain if it names all that are due in the session and all of them have
-records; if it is not plain, it need not be read, but fetch.py handles it.
+than it asks for, or would get an error, is left to fetch.py before anything was done: it has all the rules.  One of a
+single partition, or without a session, that has to wait for one record waits here; if its answer is not plain then,
+fetch.py makes it.  A fetch in a session of several partitions is plain if it names all that are due in the session and
+all of them have records; if it is not plain, it need not be read, but fetch.py handles it.
 """
 
 from __future__ import annotations
