@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 import uvloop
@@ -39,6 +40,9 @@ _LOOKS_EVERY_SECONDS = 0.004
 _LOOKED_AT_FROM_NS = 6_000_000
 _KEPT_FROM_NS = 2_000_000
 _KEPT_MAX = 50
+
+
+_Places = list[tuple[str, int, str]]  # File, line and function, the outermost first.
 
 
 class Hold(NamedTuple):
@@ -69,8 +73,8 @@ class LoopTime:
         self._since = 0  # By the clock of the loop's thread; 0: in no callback.
         self._gc_began = 0
         self._gc_ns = 0
-        self._stack = ""
-        self._found: list[tuple[int, int, str, str]] = []
+        self._stack: _Places = []
+        self._found: list[tuple[int, int, str, _Places]] = []
         self.counted = 0  # Callbacks since `begin`.
         self._is_over = threading.Event()
         self._looker = threading.Thread(target=self._look, name="loop-time", daemon=True)
@@ -82,7 +86,7 @@ class LoopTime:
     def holds(self) -> list[Hold]:
         """The longest callbacks since `begin`, longest first; those that took next to nothing are left out."""
         longest = sorted(self._found, reverse=True)[:_KEPT_MAX]
-        return [Hold(ns / 1e6, gc_ns / 1e6, name, stack) for ns, gc_ns, name, stack in longest]
+        return [Hold(ns / 1e6, gc_ns / 1e6, name, _text(places)) for ns, gc_ns, name, places in longest]
 
     def end(self) -> None:
         self._is_over.set()
@@ -103,7 +107,7 @@ class LoopTime:
             self._watch_this_thread()
         self._depth = 1
         self._gc_ns = 0
-        self._stack = ""
+        self._stack = []
         began = self._since = time.thread_time_ns()
         try:
             return callback(*arguments)
@@ -138,12 +142,21 @@ class LoopTime:
                 continue
             frame = sys._current_frames().get(self._thread)
             if frame is not None and self._since == since:
-                self._stack = "".join(_below_timed(traceback.format_stack(frame)))
+                self._stack = _below_timed(frame)
 
 
-def _below_timed(stack: list[str]) -> list[str]:
-    mine = [place for place, frame in enumerate(stack) if __file__ in frame]
-    return stack[mine[-1] + 1 if mine else 0 :]
+def _below_timed(frame: FrameType) -> _Places:
+    """Looks at no file: with each the interpreter is given away, and the callback ends before it is seen."""
+    places: _Places = []
+    for one, line in traceback.walk_stack(frame):
+        if one.f_code.co_filename == __file__:
+            break
+        places.append((one.f_code.co_filename, line, one.f_code.co_name))
+    return places[::-1]
+
+
+def _text(places: _Places) -> str:
+    return "".join(traceback.format_list([traceback.FrameSummary(*place, lookup_line=False) for place in places]))
 
 
 def _name(callback: Callable[..., Any]) -> str:
