@@ -29,6 +29,7 @@ import sparse_logs
 from asking import Asker, Frame, asked
 from brokers import BROKERS, Broker, new_topic
 
+from odradek.core.fetch_sessions import FINAL_EPOCH
 from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -36,7 +37,6 @@ UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 SECONDS, IDLE_SECONDS = 1.5, 12
 PLACES = 1000
 MAX_TIMESTAMP = -3
-FINAL_EPOCH = -1  # No fetch session.
 RECORDS_EACH, PARTITIONS_PER_REQUEST = 3, 100
 
 Numbers = dict[str, float]

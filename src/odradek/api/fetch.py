@@ -23,6 +23,7 @@ from odradek.api.outcome import Short, Slices, Wait
 from odradek.api.parts import Parts, first_wait, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.tuples import new_tuple
 from odradek.base.units import NO_EPOCH
 from odradek.base.uuids import Uuid
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Rules, Wanted
@@ -38,7 +39,6 @@ from odradek.wire.messages.fetch import (
 
 TOPIC_IDS_SINCE = 13
 TOP_LEVEL_ERROR_SINCE = 7
-_new_tuple = tuple.__new__  # Half of what the class's own constructor costs.
 Answering: TypeAlias = Generator[Wait, object, FetchResponse | Parked[FetchResponse]]
 
 
@@ -123,7 +123,7 @@ def refuse(call: Call, body: FetchRequest, code: ErrorCode) -> FetchResponse:
 
 def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
     return Wanted(
-        _new_tuple(FetchKey, (Uuid(topic.topic_id) if by_id else topic.topic, part.partition)),
+        new_tuple(FetchKey, (Uuid(topic.topic_id) if by_id else topic.topic, part.partition)),
         part.fetch_offset,
         part.partition_max_bytes,
         max(part.current_leader_epoch, NO_EPOCH),  # Any negative number means that no epoch is given.

@@ -10,6 +10,7 @@ from odradek.api.outcome import Wait
 from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
+from odradek.base.tuples import new_tuple
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
@@ -40,7 +41,6 @@ _NEVER_READ = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 }
-_new_tuple = tuple.__new__  # Half of what the class's own constructor costs.
 _partition_data = maker(PartitionData)
 _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
@@ -73,7 +73,7 @@ class FetchRead:
         name = self._name(wanted.key)
         if name is None:
             return None
-        return self.broker.partitions.get(_new_tuple(TopicPartition, (name, wanted.key.partition)))
+        return self.broker.partitions.get(new_tuple(TopicPartition, (name, wanted.key.partition)))
 
     def is_served_by_any(self, partition: Partition, wanted: Wanted) -> bool:
         """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""

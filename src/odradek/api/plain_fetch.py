@@ -75,8 +75,7 @@ def _answer_named(asked: _Asked) -> Encoded | Parked[Encoded]:
     template, found = asked.template, _read_all(asked)
     if found is None:
         return None
-    size = sum([one.records.size for one in found])
-    if size >= template.min_bytes or template.max_wait_ms <= 0:
+    if _size_of(found) >= template.min_bytes or template.max_wait_ms <= 0:
         return asked.answered(found)
     return asked.parked() if template.may_wait else None
 
@@ -89,7 +88,7 @@ def _answer_of_many(asked: _Asked, session: Session) -> Encoded | Parked[Encoded
         return None
     found = _read_all(asked, each_has_records=True) if asked.names_all_that_is_due(session) else None
     asked.advance_session()
-    if found is not None and sum([one.records.size for one in found]) >= asked.template.min_bytes:
+    if found is not None and _size_of(found) >= asked.template.min_bytes:
         return asked.answered(found)
     asked.request.body = NO_BODY
     begun = FetchRound([], session, is_incremental=True)
@@ -131,6 +130,10 @@ def _read_all(asked: _Asked, *, each_has_records: bool = False) -> list[Readable
         left -= readable.records.size
         found.append(readable)
     return found
+
+
+def _size_of(found: list[Readable]) -> int:
+    return sum([one.records.size for one in found])
 
 
 class _Asked:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.tuples import new_tuple
 from odradek.base.units import (
     NO_TIMESTAMP,
     LeaderEpoch,
@@ -47,7 +48,6 @@ __all__ = ["Append", "Arrival", "Partition", "Readable"]
 
 _LOG = logging.getLogger(__name__)
 
-_new_tuple = tuple.__new__  # Half of what the class's own constructor costs.
 ARRIVALS_AFTER_WITHDRAWAL = 32  # So many batches are received as a whole after a streaming append was withdrawn.
 
 
@@ -424,7 +424,7 @@ class Partition:
             # Records above the high watermark are read as if they had not been written.
             offset = bound
         if offset == bound:  # Most partitions of a consumer that keeps up have nothing for it.
-            return _new_tuple(Readable, (EMPTY_SLICE, high_watermark, stable, log.start_offset, ()))
+            return new_tuple(Readable, (EMPTY_SLICE, high_watermark, stable, log.start_offset, ()))
         aborted: Sequence[Aborted] = ()
         try:
             records = log.read(Offset(offset), max_bytes, bound, cached=cached)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.base.limits import AWAITED_PRODUCERS_MAX
+from odradek.base.tuples import new_tuple
 from odradek.base.units import INT64_MAX, NO_OFFSET, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
 from odradek.log.transaction_index import Aborted
 from odradek.record.batch import CONTROL, TRANSACTIONAL, BatchHeader
@@ -77,7 +78,7 @@ class ProducerStateEntry(NamedTuple):
             return None
         delta = batch.last_offset_delta
         batches = batches[-4:] + (((sequence + delta) & 0x7FFFFFFF, base_offset + delta, delta, timestamp),)  # noqa: RUF005
-        return _new_tuple(ProducerStateEntry, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
+        return new_tuple(ProducerStateEntry, (producer_id, epoch, batches, coordinator_epoch, first_offset, timestamp))
 
     def after(self, batch: BatchHeader, base_offset: Offset, timestamp: TimestampMs) -> ProducerStateEntry:
         """Returns the entry once the batch is written at that offset; nothing is checked."""
@@ -98,9 +99,6 @@ class ProducerStateEntry(NamedTuple):
             if sequence == last_sequence and sent_delta == delta:
                 return DuplicateBatch(Offset(offset - delta), Offset(offset + 1), TimestampMs(timestamp))
         return None
-
-
-_new_tuple = tuple.__new__  # Half of what the class's own constructor costs.
 
 
 class Ended(NamedTuple):

@@ -24,6 +24,7 @@ from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.api.outcome import Encoded
 from odradek.api.table import BY_KEY, Api
+from odradek.base.tuples import new_tuple
 from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
 from odradek.core import topic_log
 from odradek.core.altering import put_in_force
@@ -75,8 +76,6 @@ ANSWERS_PER_LOOK = 16  # Before the clock is looked at.
 LATE_MS = 100  # A timer that is so late shows that the loop was held up.
 CLOSING_THREADS_MAX = 8
 MOVERS_DEFAULT = 3  # num.network.threads
-
-_new_tuple = tuple.__new__
 
 Result = TypeVar("Result")
 
@@ -171,7 +170,7 @@ class Shell:
 
     def now(self) -> Moment:
         # As Moment(...), in half of the time: every turn begins with it.
-        return _new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
+        return new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
 
     def settle(self) -> None:
         """Called after anything happened: answers completed requests, starts the core's effects, sets the timer."""
