@@ -20,8 +20,21 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
+    return _status_mb(pid, "VmRSS")
+
+
+def forget_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_mb(pid: int) -> float:
+    """Returns the most that was resident since the peak was forgotten; the kernel keeps it, so nobody has to look."""
+    return _status_mb(pid, "VmHWM")
+
+
+def _status_mb(pid: int, field: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
     raise ProcessLookupError(pid)
 

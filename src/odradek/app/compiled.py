@@ -24,7 +24,7 @@ PARTS = {
         "wire": "budget connection request response template varint",
     },
     "kernels": {"record/kernels": "compact compact_runs decode encode murmur runs"},
-    "movers": {"net/native": "mover syncer"},
+    "movers": {"net/native": "mover scheduler syncer"},
 }
 
 

@@ -10,6 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
+try:
+    from odradek.net.native.scheduler import double_slice
+except ImportError:  # pragma: no cover
+    HAS_SCHEDULER = False
+else:
+    HAS_SCHEDULER = True
+
 Result = TypeVar("Result")
 
 
@@ -40,6 +47,14 @@ THREADS_MAX = {
     Pool.MOVES: 1,
     Pool.PRODUCER_IDS: 1,
 }
+# What keeps a processor for long.
+LONG = frozenset({Pool.LOADS, Pool.WORK, Pool.CLEANER, Pool.MOVES})
+
+
+def go_behind() -> None:
+    """Lets whoever wakes go before the calling thread, where the system can do that."""
+    if HAS_SCHEDULER:
+        double_slice()
 
 
 class Pools:
@@ -47,7 +62,11 @@ class Pools:
 
     def __init__(self) -> None:
         self._pools = {
-            pool: ThreadPoolExecutor(threads, thread_name_prefix=f"odradek-{pool.value}")
+            pool: ThreadPoolExecutor(
+                threads,
+                thread_name_prefix=f"odradek-{pool.value}",
+                initializer=go_behind if pool in LONG else None,
+            )
             for pool, threads in THREADS_MAX.items()
         }
 
