@@ -24,6 +24,7 @@ from support.in_memory import NOW_MS, Harness
 FEW, MANY = 4, 1200
 LATEST = -1
 CALLS_EACH_MAX = 15  # Half of it is needed.
+ENDED = object()
 CHANCE = 20  # Calls more or fewer, as a timer is due or not; one for each partition would be 1,196.
 
 
@@ -112,11 +113,10 @@ def test_a_round_of_housekeeping_over_idle_partitions_is_cheap_and_in_slices(bro
     def steps(harness: Harness) -> list[int]:
         harness.pass_time(1000)
         round_of = harness.broker.keep_house(harness.now)
-        found = []
-        while True:
-            found.append(calls_of(lambda: next(round_of, None)))
-            if round_of.gi_frame is None:  # type: ignore[attr-defined]  # A generator that has ended.
-                return found
+        found, yielded = list[int](), list[object]()
+        while ENDED not in yielded:
+            found.append(calls_of(lambda: yielded.append(next(round_of, ENDED))))
+        return found
 
     few, many = brokers
     for harness in brokers:
