@@ -1,52 +1,88 @@
-"""Chooses the brokers that hold a new partition.
+"""Chooses the brokers that hold a new partition, as Apache Kafka 3.9's AdminUtils does.
 
-Kafka's own spread without racks: leaders go round the brokers from a random one, and the followers of each further
-round are shifted by one more, so that a lost broker's load is shared by all others.
+Leaders go round the brokers from a random one, and the followers of each further round are shifted by one more, so that
+a lost broker's load is shared by all others.  Where brokers have racks, neighbours in the round are of different racks,
+and no rack has a second replica of a partition before each has one (KIP-36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 
+Racks = Mapping[BrokerId, str | None]  # Of each live broker.
+
 
 def spread(
-    brokers: Sequence[BrokerId], partitions: int, replication_factor: int, *, start: int, shift: int, first: int = 0
+    racks: Racks, partitions: int, replication_factor: int, *, start: int, shift: int, first: int = 0
 ) -> list[tuple[BrokerId, ...]]:
     """Returns the replicas of `partitions` partitions, numbered from `first`.
 
-    `start` and `shift` are random numbers ≥ 0.  Raises Refused(INVALID_REPLICATION_FACTOR) where there are fewer
-    brokers than replicas.
+    `start` and `shift` are numbers ≥ 0: random, or where a topic's first partitions began.  Raises
+    Refused(INVALID_REPLICATION_FACTOR) where there are fewer brokers than replicas, and Refused(UNKNOWN_SERVER_ERROR),
+    as Kafka, where only some have a rack.
     """
-    alive = sorted(brokers)
     if replication_factor < 1:
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be larger than 0")
-    if replication_factor > len(alive):
-        text = f"replication factor {replication_factor} is larger than the number of live brokers, {len(alive)}"
+    if replication_factor > len(racks):
+        text = f"replication factor {replication_factor} is larger than the number of live brokers, {len(racks)}"
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    with_rack = [broker for broker, rack in racks.items() if rack is not None]
+    if with_rack and len(with_rack) < len(racks):
+        without = sorted(racks.keys() - set(with_rack))
+        text = f"brokers {without} have no rack and the others have one: replicas can't be spread over racks"
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    alive = _alternating(racks) if with_rack else sorted(racks)
+    indexes = range(first, first + partitions)
     if replication_factor == 1:
         alone = [(broker,) for broker in alive]
-        return [alone[(start + index) % len(alive)] for index in range(first, first + partitions)]
-    return [
-        _replicas(alive, index, replication_factor, start, shift + index // len(alive))
-        for index in range(first, first + partitions)
-    ]
+        return [alone[(start + index) % len(alive)] for index in indexes]
+    rounds_before = max(first - 1, 0) // len(alive)  # What is added begins a round of its own, but at a round's start.
+    shifts = ((index, shift + index // len(alive) - rounds_before) for index in indexes)
+    if with_rack:
+        return [_replicas_over_racks(alive, racks, start + index, each, replication_factor) for index, each in shifts]
+    return [_replicas(alive, start + index, each, replication_factor) for index, each in shifts]
 
 
-def _replicas(
-    alive: Sequence[BrokerId], index: int, replication_factor: int, start: int, shift: int
+def _alternating(racks: Racks) -> list[BrokerId]:
+    """Returns the brokers one rack after the other, a broker of each in turn."""
+    of_rack: dict[str | None, list[BrokerId]] = {}
+    for broker in sorted(racks):
+        of_rack.setdefault(racks[broker], []).append(broker)
+    rounds = zip_longest(*(of_rack[rack] for rack in sorted(of_rack, key=str)))
+    return [broker for broker in chain.from_iterable(rounds) if broker is not None]
+
+
+def _follower(alive: Sequence[BrokerId], leader: int, step: int) -> BrokerId:
+    assert len(alive) > 1, "there is nobody else"
+    return alive[(leader + 1 + step % (len(alive) - 1)) % len(alive)]
+
+
+def _replicas(alive: Sequence[BrokerId], leader: int, shift: int, count: int) -> tuple[BrokerId, ...]:
+    leader %= len(alive)
+    return (alive[leader], *(_follower(alive, leader, shift + n) for n in range(count - 1)))
+
+
+def _replicas_over_racks(
+    alive: Sequence[BrokerId], racks: Racks, leader: int, shift: int, count: int
 ) -> tuple[BrokerId, ...]:
-    count = len(alive)
-    leader = (start + index) % count
-    # With one broker there is nobody to shift over.
-    followers = ((leader + 1 + (shift + n) % (count - 1)) % count for n in range(replication_factor - 1))
-    return (alive[leader], *(alive[place] for place in followers))
+    leader %= len(alive)
+    racks_count = len(set(racks.values()))
+    chosen, used, step = [alive[leader]], {racks[alive[leader]]}, shift * racks_count
+    while len(chosen) < count:
+        broker = _follower(alive, leader, step)
+        step += 1
+        if broker not in chosen and (racks[broker] not in used or len(used) == racks_count):
+            chosen.append(broker)
+            used.add(racks[broker])
+    return tuple(chosen)
 
 
 def checked_manual(
-    assignments: Sequence[tuple[int, Sequence[int]]], brokers: Sequence[BrokerId]
+    assignments: Sequence[tuple[int, Sequence[int]]], brokers: Iterable[BrokerId]
 ) -> list[tuple[BrokerId, ...]]:
     """Returns replicas that a request spells out, by partition index.  Raises Refused(INVALID_REPLICA_ASSIGNMENT)."""
     by_index = {index: tuple(map(BrokerId, replicas)) for index, replicas in assignments}

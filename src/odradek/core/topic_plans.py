@@ -45,7 +45,7 @@ class Planner(NamedTuple):
 
     def planned(self, name: TopicName, spec: TopicSpec, view: ClusterView) -> TopicInfo:
         """Does what new_topic does, for a name that check_name has returned."""
-        replicas = self._replicas(spec, sorted(view.brokers))
+        replicas = self._replicas(spec, _racks(view))
         return TopicInfo(name, self.new_uuid(), _led_by_first(replicas), dict(spec.configs))
 
     def check_name(self, text: str, view: ClusterView) -> TopicName:
@@ -61,12 +61,12 @@ class Planner(NamedTuple):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         return name
 
-    def _replicas(self, spec: TopicSpec, brokers: list[BrokerId]) -> list[tuple[BrokerId, ...]]:
+    def _replicas(self, spec: TopicSpec, racks: assignment.Racks) -> list[tuple[BrokerId, ...]]:
         if spec.assignments:
             if spec.partitions != UNSET or spec.replication_factor != UNSET:
                 text = "a manual assignment takes neither a partition count nor a replication factor"
                 raise Refused(ErrorCode.INVALID_REQUEST, text)
-            return assignment.checked_manual(spec.assignments, brokers)
+            return assignment.checked_manual(spec.assignments, racks)
         partitions = self.partitions_default if spec.partitions == UNSET else spec.partitions
         factor = self.replication_factor_default if spec.replication_factor == UNSET else spec.replication_factor
         if partitions <= 0:
@@ -74,7 +74,7 @@ class Planner(NamedTuple):
         if partitions > PARTITIONS_PER_REQUEST_MAX:
             text = f"{partitions} partitions at once; at most {PARTITIONS_PER_REQUEST_MAX} can be made by one request"
             raise Refused(ErrorCode.INVALID_PARTITIONS, text)
-        return assignment.spread(brokers, partitions, factor, start=self.random_int31(), shift=self.random_int31())
+        return assignment.spread(racks, partitions, factor, start=self.random_int31(), shift=self.random_int31())
 
     def more_partitions(
         self, topic: TopicInfo, count: int, assignments: Sequence[Sequence[int]] | None, view: ClusterView
@@ -82,18 +82,23 @@ class Planner(NamedTuple):
         """Returns the partitions to append so that the topic has `count`.  Raises Refused."""
         present = len(topic.partitions)
         _check_count(topic.name, present, count)
-        brokers = sorted(view.brokers)
+        racks = _racks(view)
         if assignments is None:
             _check_added(count - present)
-            factor = len(topic.partitions[0].replicas)
-            start, shift = self.random_int31(), self.random_int31()
-            added = assignment.spread(brokers, count - present, factor, start=start, shift=shift, first=present)
+            replicas = topic.partitions[0].replicas
+            # The round goes on that began with the first partition's first replica, as in Apache Kafka.
+            start = sum(broker < replicas[0] for broker in racks) % max(len(racks), 1)
+            added = assignment.spread(racks, count - present, len(replicas), start=start, shift=start, first=present)
             return _led_by_first(added)
         if len(assignments) != count - present:
             text = f"{count - present} partitions are added and {len(assignments)} assigned"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         _check_added(count - present)
-        return _led_by_first(assignment.checked_manual(list(enumerate(assignments)), brokers))
+        return _led_by_first(assignment.checked_manual(list(enumerate(assignments)), racks))
+
+
+def _racks(view: ClusterView) -> assignment.Racks:
+    return {broker.id: broker.rack for broker in view.brokers.values()}
 
 
 def _check_count(name: str, present: int, count: int) -> None:

@@ -9,7 +9,6 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.assignment import spread
 from odradek.core.cluster import BrokerInfo, ClusterView
 from odradek.core.topic_plans import Planner, TopicSpec
 
@@ -69,13 +68,6 @@ def test_what_is_refused(spec: TopicSpec, code: ErrorCode) -> None:
     assert refusal(spec, with_topic("a.b", with_topic("there", view(1)))) is code
 
 
-def test_spread_shares_leaders_and_shifts_followers() -> None:
-    brokers = [BrokerId(n) for n in (0, 1, 2, 3, 4)]
-    replicas = spread(brokers, 10, 3, start=0, shift=0)
-    assert replicas[:6] == [(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1), (0, 2, 3)]
-    assert all(len(set(one)) == 3 for one in replicas)
-
-
 def test_growing_goes_on_where_the_topic_ends() -> None:
     brokers = with_topic("t", view(1))
     topic = brokers.topics[TopicName("t")]
@@ -87,3 +79,25 @@ def test_growing_goes_on_where_the_topic_ends() -> None:
     with pytest.raises(Refused) as refused:
         planner().more_partitions(topic, 5, [[1]], brokers)
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_growing_goes_on_where_the_topic_began() -> None:
+    """As Kafka's createPartitions: from the first partition's first replica, or the broker that comes behind it."""
+    brokers = view(1, 2, 4)
+    brokers.put(planner().new_topic(TopicSpec("t", assignments=[(0, [2]), (1, [1])]), brokers))
+
+    def grown() -> list[BrokerId]:
+        return [one.leader for one in planner().more_partitions(brokers.topics[TopicName("t")], 6, None, brokers)]
+
+    assert grown() == [1, 2, 4, 1]
+    for gone, leaders in ((2, [4, 1, 4, 1]), (4, [1, 1, 1, 1])):
+        brokers.brokers = {number: each for number, each in brokers.brokers.items() if number != gone}
+        assert grown() == leaders
+
+
+def test_no_broker_is_left() -> None:
+    brokers = with_topic("t", view(1))
+    brokers.brokers = {}
+    with pytest.raises(Refused) as refused:
+        planner().more_partitions(brokers.topics[TopicName("t")], 5, None, brokers)
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

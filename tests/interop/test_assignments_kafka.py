@@ -1,0 +1,20 @@
+"""Where Apache Kafka 3.9.1 puts the replicas of new partitions: tests/golden/assignments.txt is what it says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from kafka_zookeeper import OLD_KAFKA, V3, old_jars
+
+pytestmark = OLD_KAFKA
+
+PROGRAM = Path(__file__).parent / "java" / "Assignments.java"
+GOLDEN = Path(__file__).parents[1] / "golden" / "assignments.txt"
+SECONDS_MAX = 120
+
+
+def test_the_golden_file_is_what_kafka_says() -> None:
+    command = ["java", "-cp", f"{old_jars(V3)}/*", str(PROGRAM)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX)
+    assert found.stdout == GOLDEN.read_text()
