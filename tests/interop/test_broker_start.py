@@ -18,14 +18,16 @@ from odradek.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
-from support.asking import created, delete
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from support.asking import create, created, delete, fetch_all, produced
 from support.pace import start_slowness
 from support.raw_client import RawClient, raw_frame
 from support.serving import Serving, outcome_of_serve, serving
 
 CPU_SECONDS_MAX = 0.5
 IDLE_KIB_MAX = 80 * 1024
+WAIT_SECONDS_MAX = 20
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +243,8 @@ def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None
         client.ping()
 
 
-def test_a_znode_that_can_not_be_read(tmp_path: Path) -> None:
-    """Costs the topic's changes while the broker runs, and is named in one sentence by the next start."""
+def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path) -> None:
+    """Costs the topic's changes, and nobody else's."""
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         created(client, "good", "bad")
         with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
@@ -256,9 +258,64 @@ def test_a_znode_that_can_not_be_read(tmp_path: Path) -> None:
         assert delete(client, "good") == ErrorCode.NONE
         assert "Traceback" not in broker.errors()
         assert "topic bad can't be changed: /brokers/topics/bad can't be read" in broker.errors()
-    status, text = outcome_of_serve(tmp_path, *overrides(tmp_path / "data"))
-    assert status == 1
-    assert "/brokers/topics/bad can't be read" in one_sentence(text)
+
+
+def find_coordinator(client: RawClient) -> ErrorCode:
+    """Until the topic that was made for it is there."""
+    end = time.monotonic() + WAIT_SECONDS_MAX
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    while True:
+        (found,) = client.ask(request, 4, FindCoordinatorResponse).coordinators
+        if found.error_code == ErrorCode.NONE or time.monotonic() > end or "can't" in (found.error_message or ""):
+            return ErrorCode(found.error_code)
+        time.sleep(0.05)
+
+
+def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+    (told,) = client.ask(request, 12, MetadataResponse).topics
+    return ErrorCode(told.error_code), len(told.partitions)
+
+
+@pytest.mark.parametrize(
+    ("topic", "path"),
+    [
+        ("bad", "/brokers/topics/bad"),
+        ("bad", "/brokers/topics/bad/partitions/0/state"),
+        ("bad", "/config/topics/bad"),
+        ("__consumer_offsets", "/config/topics/__consumer_offsets"),
+    ],
+)
+def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, path: str) -> None:
+    """Costs its topic, which is there as it was once the znode can be read again; the others are served."""
+    with serving(tmp_path, offsets_topic_num_partitions="2") as broker:
+        with RawClient(broker.port) as client:
+            created(client, "good", "bad")
+            produced(client, "bad", b"a", b"b", b"c")
+            assert find_coordinator(client) == ErrorCode.NONE
+            partitions = partitions_of(client, topic)
+        broker.stop()
+        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+            whole = tree.get(path)[0]
+            tree.set(path, b"rubbish")
+        broker.start()
+        assert f"topic {topic} is not served: {path} can't be read" in broker.errors()
+        with RawClient(broker.port) as client:
+            produced(client, "good", b"a")
+            assert partitions_of(client, topic) == (ErrorCode.LEADER_NOT_AVAILABLE, 0), "and it is not made anew"
+            if topic == "bad":
+                assert create(client, topic) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+            else:
+                assert find_coordinator(client) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.stop()
+        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+            tree.set(path, whole)
+        broker.start()
+        with RawClient(broker.port) as client:
+            assert partitions_of(client, topic) == partitions
+            assert len(fetch_all(client, "bad")) == 3, "nothing was set aside"
+            assert find_coordinator(client) == ErrorCode.NONE
+        assert "Traceback" not in broker.errors()
 
 
 def test_a_broker_whose_znode_has_no_number(tmp_path: Path) -> None:

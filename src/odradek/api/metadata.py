@@ -158,6 +158,8 @@ def _asked_for(
         known = view.topics.get(text)
         if known is not None:
             return (yield from _described(call, known, with_operations))
+        if text in view.unreadable:
+            return _unknown(call, asked, ErrorCode.LEADER_NOT_AVAILABLE)
         if may_create:
             _check_create(call, text)
         operations = authorized.topic(call, text) if with_operations else operations

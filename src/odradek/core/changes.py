@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
 from odradek.core.cluster import ClusterView
 from odradek.core.configs.broker import BrokerConfigs
@@ -40,6 +41,8 @@ class Changes:
         """Returns the change that makes a state topic; None if it is there.  Raises Refused if it can't be made."""
         if name in self._view.topics:
             return None
+        if name in self._view.unreadable:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._view.unreadable[name])
         making = self._making.get(name)
         if making is None:
             topic = self._planner.new_topic(state_topics.spec(name, self._configs, self._view), self._view)

@@ -65,7 +65,18 @@ class ClusterView:
     keeps what follows from them keeps the `version` it was for.
     """
 
-    __slots__ = ("_alike", "_names", "_topics", "brokers", "cluster_id", "controller", "names", "topics", "version")
+    __slots__ = (
+        "_alike",
+        "_names",
+        "_topics",
+        "brokers",
+        "cluster_id",
+        "controller",
+        "names",
+        "topics",
+        "unreadable",
+        "version",
+    )
 
     def __init__(
         self,
@@ -73,6 +84,7 @@ class ClusterView:
         controller: BrokerId = NO_BROKER,
         brokers: Mapping[BrokerId, BrokerInfo] = MappingProxyType({}),
         topics: Iterable[TopicInfo] = (),
+        unreadable: Mapping[TopicName, str] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.controller = controller
@@ -82,6 +94,9 @@ class ClusterView:
         self._alike: dict[str, dict[TopicName, None]] = {}
         self.topics: Mapping[TopicName, TopicInfo] = self._topics
         self.names: Mapping[Uuid, TopicName] = self._names  # A topic made before ids existed (Kafka 2.7) has none.
+        self.unreadable = (
+            unreadable  # Topics whose metadata can't be read, and why: they are there, and nobody knows how.
+        )
         self.version = 0  # Rises with each change of the topics.
         for topic in topics:
             self.put(topic)

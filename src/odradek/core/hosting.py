@@ -63,7 +63,7 @@ class HostedPartitions:
         Logs of topics that were deleted meanwhile are set aside, but not by a cluster that has no topics at all: it may
         be the tree that was lost.
         """
-        if self._view.topics:
+        if self._view.topics or self._view.unreadable:
             self._storage.set_strays_aside(self._is_here, now.wall)
         for topic in list(self._view.topics.values()):
             for _ in self.open(topic, now):
@@ -71,11 +71,9 @@ class HostedPartitions:
 
     def _is_here(self, name: TopicPartition) -> bool:
         topic = self._view.topics.get(name.topic)
-        return (
-            topic is not None
-            and name.partition < len(topic.partitions)
-            and (self._id in topic.partitions[name.partition].replicas)
-        )
+        if topic is None:
+            return name.topic in self._view.unreadable  # It is served again once that was mended.
+        return name.partition < len(topic.partitions) and self._id in topic.partitions[name.partition].replicas
 
     def open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
         """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""

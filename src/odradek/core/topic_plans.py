@@ -55,6 +55,8 @@ class Planner(NamedTuple):
             raise Refused(ErrorCode.INVALID_REQUEST, f"the topic {name} may not be made by a client")
         if name in view.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if name in view.unreadable:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists, but {view.unreadable[name]}")
         other = view.collides_with(name)
         if other is not None:
             text = f"Topic '{name}' collides with existing topic: {other}"

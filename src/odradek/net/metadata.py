@@ -65,6 +65,7 @@ class Metadata:
         self._where = where  # Named in messages.
         self._cluster_id = ""
         self._controller_epoch = 0
+        self._unreadable: dict[TopicName, str] = {}
 
     # Joining and leaving.
 
@@ -133,13 +134,26 @@ class Metadata:
     # Reading.
 
     def view(self) -> ClusterView:
-        """Returns the cluster as the tree has it now."""
+        """Returns the cluster as the tree has it now; tells of topics that can't be read."""
         brokers = {broker.id: broker for broker in map(self._broker, self._tree.children(layout.BROKER_IDS))}
-        return ClusterView(self._cluster_id, self._controller(), brokers, self.topics().values())
+        topics = self.topics()
+        for name, why in self._unreadable.items():
+            _LOG.error("topic %s is not served: %s", name, why)
+        return ClusterView(self._cluster_id, self._controller(), brokers, topics.values(), self._unreadable)
 
     def topics(self) -> dict[TopicName, TopicInfo]:
-        names = map(TopicName, self._tree.children(layout.TOPICS))
-        return {name: topic for name in names if (topic := self._topic(name)) is not None}
+        """Returns all topics but those that can't be read: one broken znode costs its topic, and not the others."""
+        topics: dict[TopicName, TopicInfo] = {}
+        self._unreadable = {}
+        for name in map(TopicName, self._tree.children(layout.TOPICS)):
+            try:
+                topic = self._topic(name)
+            except BadZnodeError as bad:
+                self._unreadable[name] = str(bad)
+                continue
+            if topic is not None:
+                topics[name] = topic
+        return topics
 
     def _controller(self) -> BrokerId:
         try:
