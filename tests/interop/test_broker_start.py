@@ -243,21 +243,30 @@ def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None
         client.ping()
 
 
-def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "path", ["/brokers/topics/bad", "/brokers/topics/bad/partitions/0/state", "/config/topics/bad"]
+)
+def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path, path: str) -> None:
     """Costs the topic's changes, and nobody else's."""
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         created(client, "good", "bad")
         with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
-            tree.set("/brokers/topics/bad", b"rubbish")
+            tree.set(path, b"rubbish")
         topics = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("bad", "good")]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=20_000, validate_only=False)
         bad, good = client.ask(request, 3, CreatePartitionsResponse).results
         assert (bad.error_code, good.error_code) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
-        assert bad.error_message is not None and "/brokers/topics/bad can't be read" in bad.error_message
-        assert delete(client, "bad") == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert bad.error_message is not None and f"{path} can't be read" in bad.error_message
+        assert partitions_of(client, "bad") == (ErrorCode.NONE, 1)
+        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+            assert len(tree.children("/brokers/topics/bad/partitions")) == 1, "it was refused, and not half done"
+        # What is deleted is only asked for its id.
+        assert delete(client, "bad") == (
+            ErrorCode.UNKNOWN_SERVER_ERROR if path == "/brokers/topics/bad" else ErrorCode.NONE
+        )
         assert delete(client, "good") == ErrorCode.NONE
         assert "Traceback" not in broker.errors()
-        assert "topic bad can't be changed: /brokers/topics/bad can't be read" in broker.errors()
+        assert f"topic bad can't be changed: {path} can't be read" in broker.errors()
 
 
 def find_coordinator(client: RawClient) -> ErrorCode:

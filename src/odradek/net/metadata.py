@@ -226,6 +226,7 @@ class Metadata:
 
     def _growth(self, name: TopicName, growth: Growth) -> list[Operation]:
         data, stat = self._tree.get(layout.topic(name))
+        self._topic(name)  # Raises now, and not when it has grown and is read again.
         assignment = _decoded(layout.topic(name), layout.decode_topic, data)
         first = len(assignment.partitions)
         # If it grew after this was planned, the first of them exist already.
