@@ -1,0 +1,90 @@
+"""The controller of Apache Kafka 3.9.1 elects the same leaders, with the same ISR and epoch, in every case there is."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator
+from itertools import chain, combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka_zookeeper import OLD_KAFKA, V3, old_jars
+
+from odradek.base.units import BrokerId, LeaderEpoch
+from odradek.core.cluster import PartitionInfo
+from odradek.core.controller import elections
+from odradek.core.controller.elections import Elected
+
+pytestmark = OLD_KAFKA
+
+PROGRAM = Path(__file__).parent / "java" / "Elections.java"
+LEADER, EPOCH = BrokerId(1), LeaderEpoch(7)  # As the program has it: who led does not count.
+BROKERS = tuple(map(BrokerId, (1, 2, 3)))
+REPLICAS = [(1, 2, 3), (3, 1, 2), (2, 1), (3,)]
+TARGETS = [(1, 2, 3), (2, 3), (4, 1)]
+SECONDS_MAX = 120
+
+Numbers = tuple[BrokerId, ...]
+
+
+class Case(NamedTuple):
+    replicas: Numbers
+    targets: Numbers
+    isr: Numbers
+    alive: Numbers
+    stopping: Numbers
+
+    @property
+    def line(self) -> str:
+        return "|".join(",".join(map(str, numbers)) for numbers in self)
+
+    @property
+    def elected(self) -> str:
+        info, stopping = PartitionInfo(LEADER, EPOCH, self.replicas, self.isr), frozenset(self.stopping)
+        alive = frozenset(self.alive)
+        staying = alive - stopping
+        found = [
+            elections.for_offline(info, staying, may_be_unclean=False),
+            elections.for_offline(info, staying, may_be_unclean=True),
+            elections.for_preferred(info, staying),
+            elections.for_controlled_shutdown(info, alive, stopping),
+            elections.for_reassignment(info, self.targets, staying),
+        ]
+        return "|".join(map(told, found))
+
+
+def told(elected: Elected | None) -> str:
+    if elected is None:
+        return "-"
+    info = elected.info
+    return f"{info.leader} {info.leader_epoch} {','.join(map(str, info.isr))}"
+
+
+def subsets(brokers: Iterable[BrokerId]) -> Iterator[Numbers]:
+    numbers = tuple(brokers)
+    return chain.from_iterable(combinations(numbers, count) for count in range(len(numbers) + 1))
+
+
+def cases() -> Iterator[Case]:
+    for replicas in (tuple(map(BrokerId, one)) for one in REPLICAS):
+        for isr in subsets(replicas):
+            for order in {isr, isr[::-1]}:
+                for alive in subsets(BROKERS):
+                    for stopping in subsets(alive):
+                        for targets in TARGETS:
+                            yield Case(replicas, tuple(map(BrokerId, targets)), order, alive, stopping)
+
+
+def test_kafka_elects_the_same() -> None:
+    played = list(cases())
+    command = ["java", "-cp", f"{old_jars(V3)}/*", str(PROGRAM)]
+    lines = "".join(f"{case.line}\n" for case in played)
+    found = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=SECONDS_MAX)
+    answers = [line for line in found.stdout.splitlines() if not line.startswith("log4j:")]
+    assert len(answers) == len(played) > 1000
+    wrong = [
+        (case.line, case.elected, answer)
+        for case, answer in zip(played, answers, strict=True)
+        if case.elected != answer
+    ]
+    assert not wrong, wrong[:3]
