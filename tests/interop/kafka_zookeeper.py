@@ -78,6 +78,34 @@ class _Java:
             self._process.wait()
 
 
+class ZooKeeper:
+    """A ZooKeeper server on its own folder, for `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._server: _Java | None = None
+
+    def __enter__(self) -> ZooKeeper:
+        config = self._folder / "zoo.cfg"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        config.write_text(
+            f"dataDir={self._folder / 'zookeeper'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\ntickTime=500\n"
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = old_java(V3, main, str(config), level="INFO", folder=self._folder)
+        self._server = _Java(command, self._folder / "zookeeper.txt", b"binding to port")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.end(signal.SIGKILL)
+            self._server = None
+
+
 class OldKafka:
     """A broker with ZooKeeper on its own folder, for `with`.  stop(), kill() and start() may follow each other."""
 
@@ -88,11 +116,11 @@ class OldKafka:
         self.version = version
         self.data = folder / "data"
         self.port = free_port()
-        self.zookeeper_address = zookeeper or f"127.0.0.1:{free_port()}/kafka"
-        self._needs_zookeeper = zookeeper is None
+        own = ZooKeeper(folder)
+        self._zookeeper = own if zookeeper is None else None
+        self.zookeeper_address = zookeeper or f"127.0.0.1:{own.port}/kafka"
         self._folder = folder
         self._settings = dict(settings or {})
-        self._zookeeper: _Java | None = None
         self._broker: _Java | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -101,29 +129,17 @@ class OldKafka:
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> OldKafka:
-        if self._needs_zookeeper:
-            self._start_zookeeper()
+        if self._zookeeper is not None:
+            self._zookeeper.__enter__()
         self.start()
         return self
-
-    def _start_zookeeper(self) -> None:
-        config = self._folder / "zoo.cfg"
-        port = self.zookeeper_address.partition("/")[0].rpartition(":")[2]
-        config.write_text(
-            f"dataDir={self._folder / 'zookeeper'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
-            "admin.enableServer=false\ntickTime=500\n"
-        )
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = old_java(V3, main, str(config), level="INFO", folder=self._folder)
-        self._zookeeper = _Java(command, self._folder / "zookeeper.txt", b"binding to port")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
         if self._zookeeper is not None:
-            self._zookeeper.end(signal.SIGKILL)
-            self._zookeeper = None
+            self._zookeeper.__exit__(kind, error, trace)
 
     def start(self) -> None:
         properties = self._folder / "server.properties"

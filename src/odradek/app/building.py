@@ -25,7 +25,7 @@ from odradek.app.reconfiguration import Reconfiguration, password_encoder
 from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import INT32_MAX, SECOND_MS, BrokerId, TimestampMs, TopicName
 from odradek.base.uuids import UUID_BYTES, Uuid, is_usable, to_text
-from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.configs.definition import ConfigError
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-METADATA_FILE = "metadata.sqlite"
 IDLE_CHECK_SECONDS = 10
 
 

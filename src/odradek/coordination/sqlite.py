@@ -49,6 +49,7 @@ from odradek.coordination.watches import Caller, Watches, WatchKind
 
 _LOG = logging.getLogger(__name__)
 
+METADATA_FILE = "metadata.sqlite"  # In metadata.log.dir.
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
 POLL_MS = 50
 TEND_MS_MAX = 1_000

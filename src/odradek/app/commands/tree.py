@@ -136,6 +136,12 @@ def add_log(app: typer.Typer) -> None:
     app.add_typer(log.app, name="log")
 
 
+def add_tree(app: typer.Typer) -> None:
+    from odradek.app.commands import tree_copy
+
+    app.add_typer(tree_copy.app, name="tree")
+
+
 def add_doctor(app: typer.Typer) -> None:
     from odradek.app.commands.doctor import doctor
 
@@ -153,6 +159,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "group": add_group,
     "txn": add_txn,
     "log": add_log,
+    "tree": add_tree,
     "doctor": add_doctor,
 }
 

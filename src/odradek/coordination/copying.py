@@ -1,0 +1,166 @@
+"""Copies the metadata of a cluster from one tree into another, while no broker runs on either.
+
+Left out is what lives as long as a session, and notifications: who starts reads everything.  Versions begin anew, but
+for the two that say something: how many broker ids were given out, and whether there ever was a topic.  /cluster/id
+goes last, so that a tree that was half written is no cluster yet, and a copy that was interrupted can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from odradek.coordination import layout
+from odradek.coordination.tree import (
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Stat,
+    Tree,
+    ensure_paths,
+    parent_of,
+)
+
+# A ZooKeeper may be other programs' too.  Not /migration, which is about a move to KRaft that has begun over there.
+ROOTS = (
+    "/brokers",
+    layout.CONTROLLER_EPOCH,
+    layout.CONFIG,
+    "/admin",
+    layout.ISR_CHANGES,
+    layout.LOG_DIR_EVENTS,
+    layout.PRODUCER_ID_BLOCK,
+    layout.FEATURE,
+    layout.ACL,
+    layout.ACL_CHANGES,
+    "/kafka-acl-extended",
+    layout.PREFIXED_ACL_CHANGES,
+    "/delegation_token",
+    layout.CONSUMERS,
+)
+NOTIFICATIONS = frozenset(
+    {
+        layout.CONFIG_CHANGES,
+        layout.ISR_CHANGES,
+        layout.LOG_DIR_EVENTS,
+        layout.ACL_CHANGES,
+        layout.PREFIXED_ACL_CHANGES,
+        layout.DELEGATION_TOKEN_CHANGES,
+    }
+)
+BATCH_NODES, BATCH_BYTES = 500, 200_000  # Of one multi; ZooKeeper takes a packet of 1 MiB.
+
+
+class NotCopied(Exception):
+    """Raised with one sentence for a person."""
+
+
+class Copied(NamedTuple):
+    """What was copied: nodes, bytes of their data, topics among them."""
+
+    nodes: int
+    size: int
+    topics: int
+
+
+class Node(NamedTuple):
+    """A node as it is copied."""
+
+    path: str
+    data: bytes
+    stat: Stat
+
+
+def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: str) -> Copied:
+    """Copies everything; the names are for sentences.  Raises NotCopied, and what the trees raise."""
+    if source.exists(layout.CLUSTER_ID) is None:
+        raise NotCopied(f"{source_name} has no cluster")
+    if target.exists(layout.CLUSTER_ID) is not None:
+        raise NotCopied(f"{target_name} has a cluster already: give one that has none")
+    for tree, name in ((source, source_name), (target, target_name)):
+        _check_idle(tree, name)
+    copied = _copy(source, target)
+    _copy_counts(source, target)
+    _check_same(source, target, source_name)
+    for tree, name in ((source, source_name), (target, target_name)):
+        _check_idle(tree, name)
+    ensure_paths(target, [parent_of(layout.CLUSTER_ID)])
+    target.create(layout.CLUSTER_ID, source.get(layout.CLUSTER_ID)[0])
+    return copied
+
+
+def _check_idle(tree: Tree, name: str) -> None:
+    """Raises NotCopied if a broker runs there: what it changes meanwhile would be lost, or mixed in."""
+    try:
+        brokers = tree.children(layout.BROKER_IDS)
+    except NoNode:
+        return
+    if brokers:
+        raise NotCopied(f"broker {brokers[0]} is running with the metadata in {name}: stop it first")
+
+
+def nodes(tree: Tree) -> Iterator[Node]:
+    """Yields what there is to copy, parents first."""
+    waiting = [root for root in reversed(ROOTS) if tree.exists(root) is not None]
+    while waiting:
+        path = waiting.pop()
+        data, stat = tree.get(path)
+        if stat.ephemeral_owner:
+            continue
+        yield Node(path, data, stat)
+        if stat.num_children and path not in NOTIFICATIONS:
+            waiting += (f"{path}/{name}" for name in reversed(tree.children(path)))
+
+
+def _copy(source: Tree, target: Tree) -> Copied:
+    batch: list[Node] = []
+    count = size = topics = batch_size = 0
+    for node in nodes(source):
+        if batch and (len(batch) == BATCH_NODES or batch_size + len(node.data) > BATCH_BYTES):
+            _write(target, batch)
+            batch, batch_size = [], 0
+        batch.append(node)
+        batch_size += len(node.data)
+        count += 1
+        size += len(node.data)
+        topics += parent_of(node.path) == layout.TOPICS
+    _write(target, batch)
+    return Copied(count, size, topics)
+
+
+def _write(target: Tree, batch: list[Node]) -> None:
+    try:
+        target.multi([Create(node.path, node.data) for node in batch])
+    except MultiFailed as failed:
+        if not isinstance(failed.error, NodeExists):
+            raise failed.error from failed
+        for node in batch:  # An earlier copy was interrupted, or somebody has begun a cluster there.
+            try:
+                target.create(node.path, node.data)
+            except NodeExists:
+                target.set(node.path, node.data)
+
+
+def _copy_counts(source: Tree, target: Tree) -> None:
+    given = source.exists(layout.BROKER_SEQUENCE)
+    if given is not None:
+        ensure_paths(target, [layout.BROKER_SEQUENCE])
+        while target.get(layout.BROKER_SEQUENCE)[1].version < given.version:
+            target.set(layout.BROKER_SEQUENCE, b"")
+    topics = source.exists(layout.TOPICS)
+    if topics is not None and topics.cversion and not target.get(layout.TOPICS)[1].cversion:
+        passing = f"{layout.TOPICS}/passing"
+        target.multi([Create(passing), Delete(passing)])
+
+
+def _check_same(source: Tree, target: Tree, source_name: str) -> None:
+    """Raises NotCopied if the two differ: somebody has changed the source meanwhile, or the target."""
+    wanted = {node.path: node.data for node in nodes(source)}
+    found = {node.path: node.data for node in nodes(target)}
+    for path in sorted(wanted.keys() | found.keys()):
+        if wanted.get(path) != found.get(path):
+            raise NotCopied(
+                f"{path} is not as in {source_name}: somebody else writes there, or something was there before"
+            )

@@ -1,0 +1,142 @@
+"""The metadata of a cluster copied from tree to tree: all that counts, nothing that does not, or nothing at all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.coordination import claims, layout
+from odradek.coordination.copying import BATCH_BYTES, NotCopied, copy_metadata, nodes
+from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.tree import Tree, Unavailable, ensure_paths
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[SqliteTree]:
+    with SqliteTree(tmp_path / "source.sqlite", durable=False) as tree:
+        layout.ensure_startup_paths(tree)
+        claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
+        yield tree
+
+
+def copied(source: Tree, target: Tree) -> None:
+    copy_metadata(source, target, source_name="there", target_name="here")
+
+
+def refused(source: Tree, target: Tree) -> str:
+    with pytest.raises(NotCopied) as failure:
+        copied(source, target)
+    return str(failure.value)
+
+
+def content(tree: Tree) -> dict[str, bytes]:
+    return {node.path: node.data for node in nodes(tree)}
+
+
+def test_everything_that_lasts(source: SqliteTree, tree: Tree) -> None:
+    draw = random.Random(1)
+    for number in range(1200):
+        source.create(f"/brokers/topics/t{number}", draw.randbytes(draw.choice([0, 100, 3000])))
+    source.create("/brokers/topics/large", draw.randbytes(3 * BATCH_BYTES))
+    source.create("/config/topics/ä<default>", b"{}")
+    source.create("/brokers/topics/large/partitions", b"")
+    source.create(layout.CONTROLLER_EPOCH, b"7")
+    copied(source, tree)
+    assert content(tree) == content(source) and len(content(tree)) > 1200
+    assert claims.cluster_id(tree, "other") == "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def test_what_does_not_last_is_left_out(source: SqliteTree, tree: Tree) -> None:
+    source.create(layout.CONTROLLER, b"{}", ephemeral=True)
+    source.create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", b"{}", sequential=True)
+    ensure_paths(source, [f"{layout.ISR_CHANGES}/isr_change_0000000003", "/migration", "/zookeeper/of/somebody/else"])
+    copied(source, tree)
+    for path in (layout.CONTROLLER, "/migration", "/zookeeper/of"):
+        assert tree.exists(path) is None
+    assert tree.children(layout.CONFIG_CHANGES) == tree.children(layout.ISR_CHANGES) == []
+
+
+def test_ids_that_were_given_out_are_not_given_again(source: SqliteTree, tree: Tree) -> None:
+    given = [claims.broker_id(source, 1000) for _ in range(3)]
+    block = claims.producer_ids(source, given[0])
+    copied(source, tree)
+    assert claims.broker_id(tree, 1000) == given[-1] + 1
+    assert claims.producer_ids(tree, given[0]).first == block.last + 1
+
+
+def test_that_there_were_topics_is_remembered(source: SqliteTree, tree: Tree) -> None:
+    """Else logs of topics that were deleted would be taken over."""
+    source.create("/brokers/topics/t")
+    source.delete("/brokers/topics/t")
+    copied(source, tree)
+    assert tree.get(layout.TOPICS)[1].cversion > 0 and tree.children(layout.TOPICS) == []
+
+
+def test_and_back(source: SqliteTree, tree: Tree, tmp_path: Path) -> None:
+    source.create("/brokers/topics/t", b"x")
+    claims.broker_id(source, 1000)
+    copied(source, tree)
+    with SqliteTree(tmp_path / "back.sqlite", durable=False) as back:
+        copied(tree, back)
+        assert content(back) == content(source)
+        assert claims.broker_id(back, 1000) == claims.broker_id(source, 1000)
+
+
+def test_a_broker_runs(source: SqliteTree, tree: Tree) -> None:
+    source.create("/brokers/ids/3", b"{}", ephemeral=True)
+    assert refused(source, tree) == "broker 3 is running with the metadata in there: stop it first"
+    assert tree.exists("/brokers") is None
+    source.delete("/brokers/ids/3")
+    layout.ensure_startup_paths(tree)
+    tree.create("/brokers/ids/4", b"{}", ephemeral=True)
+    assert refused(source, tree) == "broker 4 is running with the metadata in here: stop it first"
+
+
+def test_there_is_a_cluster_already(source: SqliteTree, tree: Tree) -> None:
+    claims.cluster_id(tree, "BBBBBBBBBBBBBBBBBBBBBQ")
+    assert refused(source, tree) == "here has a cluster already: give one that has none"
+    assert refused(tree, tree) == "here has a cluster already: give one that has none"
+
+
+def test_there_is_no_cluster(tree: Tree, source: SqliteTree) -> None:
+    assert refused(tree, source) == "there has no cluster"
+
+
+class Interrupted:
+    """A tree that can't be reached any more after some multis."""
+
+    def __init__(self, tree: Tree, left: int) -> None:
+        self._tree = tree
+        self._left = left
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(self._tree, name)
+        if name in ("multi", "create", "set"):
+            self._left -= 1
+            if self._left < 0:
+                raise Unavailable(detail="gone")
+        return found
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_interrupted_and_made_again(source: SqliteTree, tree: Tree, calls: int) -> None:
+    """It is no cluster before it is whole, and what the first copy left is brought up to date."""
+    for number in range(1200):
+        source.create(f"/brokers/topics/t{number}", b"first")
+    claims.broker_id(source, 1000)
+    with pytest.raises(Unavailable):
+        copied(source, Interrupted(tree, calls))  # type: ignore[arg-type]
+    assert tree.exists(layout.CLUSTER_ID) is None
+    source.set("/brokers/topics/t1", b"second")
+    copied(source, tree)
+    assert content(tree) == content(source)
+
+
+def test_something_else_was_there(source: SqliteTree, tree: Tree) -> None:
+    ensure_paths(tree, ["/brokers/topics/old"])
+    assert refused(source, tree).startswith("/brokers/topics/old is not as in there")
+    assert tree.exists(layout.CLUSTER_ID) is None
