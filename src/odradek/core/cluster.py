@@ -94,10 +94,10 @@ class ClusterView:
         self._alike: dict[str, dict[TopicName, None]] = {}
         self.topics: Mapping[TopicName, TopicInfo] = self._topics
         self.names: Mapping[Uuid, TopicName] = self._names  # A topic made before ids existed (Kafka 2.7) has none.
-        self.unreadable = (
-            unreadable  # Topics whose metadata can't be read, and why: they are there, and nobody knows how.
-        )
+        self.unreadable = unreadable  # Topics that are there, and why their metadata can't be read.
         self.version = 0  # Rises with each change of the topics.
+        for name in unreadable:
+            self._take_name(name)
         for topic in topics:
             self.put(topic)
 
@@ -117,9 +117,12 @@ class ClusterView:
         self._topics[topic.name] = topic
         if topic.id != ZERO_UUID:
             self._names[topic.id] = topic.name
-        if _may_collide(topic.name):
-            self._alike.setdefault(collision_key(topic.name), {})[topic.name] = None
+        self._take_name(topic.name)
         self.version += 1
+
+    def _take_name(self, name: TopicName) -> None:
+        if _may_collide(name):
+            self._alike.setdefault(collision_key(name), {})[name] = None
 
     def remove(self, name: TopicName) -> None:
         """Takes a topic out, if it is there."""

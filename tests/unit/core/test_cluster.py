@@ -50,3 +50,10 @@ def test_a_change_of_one_topic_leaves_what_was_read_before() -> None:
     assert len(read.partitions) == 1
     assert len(view.topics[TopicName("a")].partitions) == 2
     assert view.version != version
+
+
+def test_a_topic_that_can_not_be_read_has_its_name() -> None:
+    view = ClusterView("c", unreadable={TopicName("a.b"): "why"})
+    assert view.collides_with(TopicName("a_b")) == "a.b"
+    assert view.collides_with(TopicName("a_c")) is None
+    assert not view.topics
