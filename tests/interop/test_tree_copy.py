@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import ConfigResource, ResourceType
+from contents import admin, consumer, create_topics
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
 from odradek.app.main import main
@@ -45,11 +46,6 @@ def copy(capfd: pytest.CaptureFixture[str], *places: str | Path) -> Run:
     return status, said.out, said.err
 
 
-def make(address: str, topic: NewTopic) -> None:
-    client = AdminClient({"bootstrap.servers": address})
-    client.create_topics([topic])[topic.topic].result(SECONDS_MAX)
-
-
 def send(address: str, topic: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": address})
     for value in values:
@@ -59,26 +55,26 @@ def send(address: str, topic: str, *values: str) -> None:
 
 def read_and_commit(address: str, topic: str, count: int) -> list[str]:
     """Returns so many of the values that the group has not read yet."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": GROUP, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
+    member = consumer(address, GROUP, **{"auto.offset.reset": "earliest"})
+    member.subscribe([topic])
     try:
-        found = [message.value().decode() for message in consumer.consume(count, SECONDS_MAX)]
-        consumer.commit(asynchronous=False)
+        found = [message.value().decode() for message in member.consume(count, SECONDS_MAX)]
+        member.commit(asynchronous=False)
     finally:
-        consumer.close()
+        member.close()
     return found
 
 
 def committed(address: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": GROUP})
+    asking = consumer(address, GROUP)
     try:
-        return int(consumer.committed([TopicPartition(topic, 0)], SECONDS_MAX)[0].offset)
+        return int(asking.committed([TopicPartition(topic, 0)], SECONDS_MAX)[0].offset)
     finally:
-        consumer.close()
+        asking.close()
 
 
 def retention(address: str, topic: str) -> str:
-    client = AdminClient({"bootstrap.servers": address})
+    client = admin(address)
     (described,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     return str(described.result(SECONDS_MAX)["retention.ms"].value)
 
@@ -86,7 +82,7 @@ def retention(address: str, topic: str) -> str:
 def test_to_kafka_and_back(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ensemble, data, back = f"127.0.0.1:{zookeeper.port}/moved", tmp_path / "data", tmp_path / "back"
     with Serving(tmp_path, **SETTINGS) as ours:
-        make(ours.address, NewTopic("t", 2, 1, config=CONFIG))
+        create_topics(ours.address, {"t": (2, CONFIG)})
         send(ours.address, "t", "a", "b", "c")
         assert read_and_commit(ours.address, "t", 2) == ["a", "b"]
         status, _, err = copy(capfd, data, ensemble)
@@ -102,7 +98,7 @@ def test_to_kafka_and_back(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.C
         assert (committed(kafka.address, "t"), retention(kafka.address, "t")) == (2, "-1")
         assert read_and_commit(kafka.address, "t", 1) == ["c"]
         send(kafka.address, "t", "d", "e")
-        make(kafka.address, NewTopic("new", 1, 1))
+        create_topics(kafka.address, {"new": (1, {})})
         send(kafka.address, "new", "x")
         status, _, err = copy(capfd, ensemble, back)
         assert status == 1 and "broker 1 is running with the metadata in" in err

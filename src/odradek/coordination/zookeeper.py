@@ -45,6 +45,7 @@ from odradek.coordination.tree import (
     check_create,
     check_data,
     check_path,
+    ensure_paths,
 )
 
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
@@ -72,12 +73,27 @@ _STATES = {
 
 
 def open_zookeeper(
-    connect: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS, connection_timeout_ms: int | None = None
+    connect: str,
+    *,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    connection_timeout_ms: int | None = None,
+    makes_chroot: bool = False,
 ) -> Tree:
-    """Opens the tree at `connect`, which is as zookeeper.connect: host:port,host:port/chroot.  Raises Unavailable."""
+    """Opens the tree at `connect`, which is as zookeeper.connect: host:port,host:port/chroot.
+
+    Raises Unavailable; to make the chroot, what else a tree raises.
+    """
     hosts, slash, chroot = connect.partition("/")
     tree = ZooKeeperTree(hosts, session_timeout_ms, connection_timeout_ms or session_timeout_ms)
-    return Chroot(tree, slash + chroot) if chroot.strip("/") else tree
+    if not chroot.strip("/"):
+        return tree
+    try:
+        if makes_chroot:
+            ensure_paths(tree, [slash + chroot])
+        return Chroot(tree, slash + chroot)
+    except BaseException:
+        tree.close()
+        raise
 
 
 class _Fired:

@@ -65,7 +65,6 @@ class Metadata:
         self._where = where  # Named in messages.
         self._cluster_id = ""
         self._controller_epoch = 0
-        self._unreadable: dict[TopicName, str] = {}
 
     # Joining and leaving.
 
@@ -136,24 +135,28 @@ class Metadata:
     def view(self) -> ClusterView:
         """Returns the cluster as the tree has it now; tells of topics that can't be read."""
         brokers = {broker.id: broker for broker in map(self._broker, self._tree.children(layout.BROKER_IDS))}
-        topics = self.topics()
-        for name, why in self._unreadable.items():
+        topics, unreadable = self._all_topics()
+        for name, why in unreadable.items():
             _LOG.error("topic %s is not served: %s", name, why)
-        return ClusterView(self._cluster_id, self._controller(), brokers, topics.values(), self._unreadable)
+        return ClusterView(self._cluster_id, self._controller(), brokers, topics.values(), unreadable)
 
     def topics(self) -> dict[TopicName, TopicInfo]:
         """Returns all topics but those that can't be read: one broken znode costs its topic, and not the others."""
+        return self._all_topics()[0]
+
+    def _all_topics(self) -> tuple[dict[TopicName, TopicInfo], dict[TopicName, str]]:
+        """Returns the topics, and why each of the others can't be read."""
         topics: dict[TopicName, TopicInfo] = {}
-        self._unreadable = {}
+        unreadable: dict[TopicName, str] = {}
         for name in map(TopicName, self._tree.children(layout.TOPICS)):
             try:
                 topic = self._topic(name)
             except BadZnodeError as bad:
-                self._unreadable[name] = str(bad)
+                unreadable[name] = str(bad)
                 continue
             if topic is not None:
                 topics[name] = topic
-        return topics
+        return topics, unreadable
 
     def _controller(self) -> BrokerId:
         try:

@@ -47,14 +47,8 @@ THREADS_MAX = {
     Pool.MOVES: 1,
     Pool.PRODUCER_IDS: 1,
 }
-# What keeps a processor for long.
+# What keeps a processor for long: whoever wakes goes before it, where the system can do that.
 LONG = frozenset({Pool.LOADS, Pool.WORK, Pool.CLEANER, Pool.MOVES})
-
-
-def go_behind() -> None:
-    """Lets whoever wakes go before the calling thread, where the system can do that."""
-    if HAS_SCHEDULER:
-        double_slice()
 
 
 class Pools:
@@ -65,7 +59,7 @@ class Pools:
             pool: ThreadPoolExecutor(
                 threads,
                 thread_name_prefix=f"odradek-{pool.value}",
-                initializer=go_behind if pool in LONG else None,
+                initializer=double_slice if HAS_SCHEDULER and pool in LONG else None,
             )
             for pool, threads in THREADS_MAX.items()
         }

@@ -12,15 +12,14 @@ import typer
 from odradek.app.failure import CommandFailed
 from odradek.app.output import plural, size_text
 from odradek.base.extras import absent, not_installed
-from odradek.coordination.chroot import Chroot
 from odradek.coordination.copying import NotCopied, copy_metadata
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
-from odradek.coordination.tree import Tree, TreeFailed, ensure_paths
+from odradek.coordination.tree import Tree, TreeFailed
 
 app = typer.Typer(help="Look after the cluster's metadata as a whole.", no_args_is_help=True)
 
 CONNECT_MS_MAX = 10_000
-_ENSEMBLE = re.compile(r"(?P<hosts>[^/:,\s]+:\d+(?:,[^/:,\s]+:\d+)*)(?P<chroot>/\S*)?")
+_ENSEMBLE = re.compile(r"[^/:,\s]+:\d+(,[^/:,\s]+:\d+)*(/\S*)?")
 
 
 @app.callback()
@@ -57,9 +56,8 @@ def copy(
 
 def _opened(place: str, *, is_target: bool) -> Tree:
     """Opens the tree at a place; only of a target is anything made.  Raises CommandFailed, TreeFailed."""
-    ensemble = _ENSEMBLE.fullmatch(place)
-    if ensemble is not None:
-        return _opened_ensemble(ensemble["hosts"], (ensemble["chroot"] or "").rstrip("/"), is_target=is_target)
+    if _ENSEMBLE.fullmatch(place):
+        return _opened_ensemble(place.rstrip("/"), is_target=is_target)
     folder = Path(place)
     if is_target:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,20 +66,14 @@ def _opened(place: str, *, is_target: bool) -> Tree:
     return SqliteTree(folder / METADATA_FILE)
 
 
-def _opened_ensemble(hosts: str, chroot: str, *, is_target: bool) -> Tree:
+def _opened_ensemble(connect: str, *, is_target: bool) -> Tree:
     if missing := absent("kazoo"):
         raise CommandFailed(not_installed(missing, "zookeeper"))
     from odradek.coordination.zookeeper import open_zookeeper
 
-    whole = open_zookeeper(hosts, connection_timeout_ms=CONNECT_MS_MAX)
-    if not chroot:
-        return whole
-    try:
-        if is_target:
-            ensure_paths(whole, [chroot])
-        elif whole.exists(chroot) is None:
-            raise CommandFailed(f"{hosts} has no {chroot}")
-    except BaseException:
-        whole.close()
-        raise
-    return Chroot(whole, chroot)
+    tree = open_zookeeper(connect, connection_timeout_ms=CONNECT_MS_MAX, makes_chroot=is_target)
+    if tree.exists("/") is None:
+        tree.close()
+        hosts, slash, chroot = connect.partition("/")
+        raise CommandFailed(f"{hosts} has no {slash}{chroot}")
+    return tree
