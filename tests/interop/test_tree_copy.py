@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from contents import admin, consumer, create_topics
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
 from odradek.app.main import main
+from odradek.coordination import claims
+from odradek.coordination.sqlite import SqliteTree
 from support.serving import Serving
 
 pytestmark = OLD_KAFKA
@@ -129,6 +133,27 @@ def test_what_can_not_be_copied(
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert f"odradek: {sentence}" in err
     assert not (places / target).exists()
+
+
+def test_nothing_but_the_sentence_is_printed(tmp_path: Path) -> None:
+    """In a process of its own: pytest keeps what is logged away from standard error."""
+    program = (
+        "import sys; from odradek.app.commands import tree_copy; tree_copy.CONNECT_MS_MAX = 500; "
+        "from odradek.app.main import main; sys.exit(main(['tree', 'copy', '127.0.0.1:1/x', 'to']))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "odradek: ZooKeeper at 127.0.0.1:1 did not answer for 500 ms\n"
+
+
+def test_an_empty_place_is_not_the_folder_one_is_in(places: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (places / "from").mkdir()
+    with SqliteTree(places / "from" / "metadata.sqlite") as tree:
+        claims.cluster_id(tree, "AAAAAAAAAAAAAAAAAAAAAQ")
+    for from_place, to_place in (("", "to"), ("from", "")):
+        status, _, err = copy(capfd, from_place, to_place)
+        assert (status, err.count("\n")) == (2, 1) and "a place is empty" in err
+    assert not (places / "to").exists() and not (places / "metadata.sqlite").exists()
 
 
 def test_a_chroot_that_is_not_there(zookeeper: ZooKeeper, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

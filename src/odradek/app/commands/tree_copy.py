@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import CommandFailed
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.output import plural, size_text
 from odradek.base.extras import absent, not_installed
 from odradek.coordination.copying import NotCopied, copy_metadata
@@ -56,6 +57,8 @@ def copy(
 
 def _opened(place: str, *, is_target: bool) -> Tree:
     """Opens the tree at a place; only of a target is anything made.  Raises CommandFailed, TreeFailed."""
+    if not place:
+        raise CommandFailed("a place is empty: give a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
     if _ENSEMBLE.fullmatch(place):
         return _opened_ensemble(place.rstrip("/"), is_target=is_target)
     folder = Path(place)
@@ -71,6 +74,7 @@ def _opened_ensemble(connect: str, *, is_target: bool) -> Tree:
         raise CommandFailed(not_installed(missing, "zookeeper"))
     from odradek.coordination.zookeeper import open_zookeeper
 
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # Or Python prints what it says of each try.
     tree = open_zookeeper(connect, connection_timeout_ms=CONNECT_MS_MAX, makes_chroot=is_target)
     if tree.exists("/") is None:
         tree.close()
