@@ -78,7 +78,7 @@ def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: 
     if source.exists(layout.CLUSTER_ID) is None:
         raise NotCopied(f"{source_name} has no cluster")
     if target.exists(layout.CLUSTER_ID) is not None:
-        raise NotCopied(f"{target_name} has a cluster already: give one that has none")
+        raise _is_taken(target_name)
     for tree, name in ((source, source_name), (target, target_name)):
         _check_idle(tree, name)
     copied = _copy(source, target)
@@ -87,8 +87,15 @@ def copy_metadata(source: Tree, target: Tree, *, source_name: str, target_name: 
     for tree, name in ((source, source_name), (target, target_name)):
         _check_idle(tree, name)
     ensure_paths(target, [parent_of(layout.CLUSTER_ID)])
-    target.create(layout.CLUSTER_ID, source.get(layout.CLUSTER_ID)[0])
+    try:
+        target.create(layout.CLUSTER_ID, source.get(layout.CLUSTER_ID)[0])
+    except NodeExists:  # Of two copies at a time one is the first.
+        raise _is_taken(target_name) from None
     return copied
+
+
+def _is_taken(name: str) -> NotCopied:
+    return NotCopied(f"{name} has a cluster already: give one that has none")
 
 
 def _check_idle(tree: Tree, name: str) -> None:

@@ -106,6 +106,26 @@ def test_there_is_no_cluster(tree: Tree, source: SqliteTree) -> None:
     assert refused(tree, source) == "there has no cluster"
 
 
+class Overtaken:
+    """A tree in which somebody else founds a cluster just before we do."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    def create(self, path: str, data: bytes = b"") -> str:
+        assert path == layout.CLUSTER_ID
+        self._tree.create(path, b"theirs")
+        return self._tree.create(path, data)
+
+
+def test_another_copy_was_faster(source: SqliteTree, tree: Tree) -> None:
+    assert refused(source, Overtaken(tree)) == "here has a cluster already: give one that has none"  # type: ignore[arg-type]
+    assert tree.get(layout.CLUSTER_ID)[0] == b"theirs"
+
+
 class Interrupted:
     """A tree that can't be reached any more after some multis."""
 
