@@ -13,6 +13,8 @@ from kafka.errors import CorruptRecordError, KafkaError
 
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
+from odradek.log.checkpoints import read_damages
+from odradek.log.disk import RealDisk
 from odradek.record.batch import iter_batches
 from odradek.wire.messages.fetch import FetchResponse
 from support.asking import FETCH, created, fetch_request, produced
@@ -139,3 +141,31 @@ def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pyte
     broker.start({"log.retention.bytes": str(SEGMENT_BYTES)})
     until(lambda: not told(broker, capfd))
     assert main(["log", "verify", str(data)]) == 0
+
+
+def test_what_verify_finds_is_not_served_any_more(broker: Serving, capfd: pytest.CaptureFixture[str]) -> None:
+    """Beside a broker it only tells; while none runs it notes it for the next, which else would not look."""
+    data = broker.directory / "data"
+    known = data / "odradek-damage-checkpoint"
+    flip(broker, BODY)
+    before = known.read_bytes() if known.exists() else None
+    assert main(["log", "verify", str(data)]) == 1
+    assert (known.read_bytes() if known.exists() else None) == before
+    assert broker.stop() == 0
+    for _ in range(2):
+        assert main(["log", "verify", str(data)]) == 1
+        assert [one.position for one in read_damages(RealDisk(), str(known))] == [position(broker)]
+    broker.start()
+    with RawClient(broker.port) as client:
+        assert error_at(client, DAMAGED) == ErrorCode.CORRUPT_MESSAGE
+        assert error_at(client, DAMAGED - 1) == error_at(client, DAMAGED + 1) == ErrorCode.NONE
+    (says,) = told(broker, capfd)
+    assert f"bad-0 at byte {position(broker)} of {first_segment(broker).name} since 20" in says
+    assert f"read on from offset {DAMAGED + 1}" in says
+    assert broker.stop() == 0
+    flip(broker, BODY)
+    assert main(["log", "verify", str(data)]) == 0, "it is whole again"
+    broker.start()
+    with RawClient(broker.port) as client:
+        assert error_at(client, DAMAGED) == ErrorCode.NONE
+    assert told(broker, capfd) == []

@@ -1,6 +1,7 @@
 """Reads logs as they lie on disk and says what is wrong with them.
 
 Reading holds no lock and changes nothing, so it may be done beside a broker: then what is not synced yet is left out.
+What was found is written down where no broker has the directory, so that the next one does not serve it (log/damages).
 A sentence is a fault unless it is a note: what is torn behind the recovery point of a log that was not stopped cleanly
 is either being written or the next start's business.
 """
@@ -8,14 +9,16 @@ is either being written or the next start's business.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from odradek.app.dump import by_name, entries, open_read_only
 from odradek.app.output import time_text
-from odradek.base.units import Offset, TopicPartition
+from odradek.base.units import INT64_MAX, Offset, TimestampMs, TopicPartition
 from odradek.log import names
 from odradek.log.aside import is_zeros, survey
 from odradek.log.checkpoints import (
@@ -25,9 +28,11 @@ from odradek.log.checkpoints import (
     read_offsets,
     read_segments,
     read_topic_id,
+    write_damages,
 )
 from odradek.log.damage import KnownDamage, next_batch
-from odradek.log.disk import File, RealDisk
+from odradek.log.disk import DiskFailed, File, RealDisk
+from odradek.log.failures import DirectoryInUse
 from odradek.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.log.log import FIRST_OFFSET
 from odradek.log.names import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX
@@ -43,6 +48,7 @@ class Said:
     partition: TopicPartition
     says: str
     is_fault: bool = True
+    damage: KnownDamage | None = None  # If it is of a place that is no whole batch.
 
 
 @dataclass(slots=True)
@@ -101,6 +107,7 @@ class Segment:
     base_offset: Offset
     end: Offset  # After the last batch that can be read.
     said: list[str] = field(default_factory=list)
+    damages: dict[str, tuple[int, Offset, str]] = field(default_factory=dict)  # By what was said of them.
     is_torn: bool = False  # After the damage nothing can be read.
 
 
@@ -117,7 +124,8 @@ def verify(folder: Folder, path: Path, counts: Counts) -> Iterator[Said]:
     for segment in segments:
         is_open = segment is segments[-1] and segment.is_torn and segment.end >= synced and not folder.is_clean
         for text in segment.said:
-            yield Said(partition, text, is_fault=not is_open)
+            damage = known_damage(partition, segment, text)
+            yield Said(partition, text, not is_open, None if is_open else damage)
     yield from (Said(partition, text, is_fault=False) for text in known(folder, partition, segments))
     yield from (Said(partition, text) for text in between(segments))
     if partition not in folder.compacted:
@@ -175,10 +183,13 @@ def seen(folder: Path, base: Offset, counts: Counts, *, is_last: bool) -> Segmen
         except Damaged as damage:
             if is_last and is_zeros(file, damage.position, size):
                 break  # Preallocated.
-            segment.said.append(f"byte {damage.position} of {path.name}: {damage.why}")
+            text = f"byte {damage.position} of {path.name}: {damage.why}"
+            segment.said.append(text)
             rest = survey(file, damage.position, size, segment.end, base)
             segment.is_torn = not rest.records
             position = next_batch(file, damage.position + 1, size, (segment.end, base)) if rest.records else None
+            following = Offset(INT64_MAX) if position is None else next(walk_checked(file, position, size)).base_offset
+            segment.damages[text] = damage.position, following, damage.why
     if not segment.said and places:
         where = next(iter(places))
         segment.said.append(f"{path.with_suffix(OFFSET_INDEX).name} leads to byte {where}, where no batch begins")
@@ -217,6 +228,31 @@ def read_batches(segment: Segment, file: File, part: tuple[int, int], places: di
             segment.said.append(f"{index} leads to byte {place.position} for {offset}, where {first} begins")
         segment.end = Offset(max(segment.end, place.last_offset + 1))
         counts.batches += 1
+
+
+def known_damage(partition: TopicPartition, segment: Segment, text: str) -> KnownDamage | None:
+    if text not in segment.damages:
+        return None
+    position, following, why = segment.damages[text]
+    return KnownDamage(partition, segment.path.name, position, following, TimestampMs(time.time_ns() // 1_000_000), why)
+
+
+def write_down(folder: Folder, found: Iterable[KnownDamage]) -> None:
+    """Adds what was found to what a start reads, if no broker has the directory and it may be written."""
+    known = {(one.partition, one.file, one.position) for one in folder.damages}
+    new = [one for one in found if (one.partition, one.file, one.position) not in known]
+    if not new:
+        return
+    disk = RealDisk()
+    try:
+        lock = disk.lock(f"{folder.path}/{names.LOCK}")
+    except (DirectoryInUse, DiskFailed):
+        return
+    try:
+        with suppress(DiskFailed):
+            write_damages(disk, f"{folder.path}/{names.DAMAGES}", sorted([*folder.damages, *new]))
+    finally:
+        lock.release()
 
 
 def known(folder: Folder, partition: TopicPartition, segments: Sequence[Segment]) -> Iterator[str]:

@@ -13,10 +13,11 @@ import typer
 from odradek.app.failure import FAILED, CommandFailed
 from odradek.app.output import plural, print_json_line, size_text
 from odradek.app.repair import repair as repair_logs
-from odradek.app.verify import Counts, Folder, Said
+from odradek.app.verify import Counts, Folder, Said, write_down
 from odradek.app.verify import verify as verify_log
 from odradek.base.units import TopicPartition
 from odradek.log.checkpoints import BadCheckpoint
+from odradek.log.damage import KnownDamage
 from odradek.log.failures import DirectoryInUse, SegmentMissing
 from odradek.log.names import META_PROPERTIES, parse_partition
 
@@ -34,8 +35,9 @@ def verify(
 ) -> int:
     """Read whole logs and say what is wrong with them: checksums, offsets, indexes, missing segments.
 
-    Reads only, and needs no broker; beside one that runs, what it has not
-    synced yet is left out.  The exit status is 1 if something is wrong.
+    Needs no broker, and leaves the logs as they are; beside one that runs,
+    what it has not synced yet is left out.  Damage that is found while none
+    runs is not served by the next.  The exit status is 1 if something is wrong.
 
     --repair cuts each log that has a fault before its first damage, as
     recovery does: what is cut off is set aside as .log.aside files beside it.
@@ -58,21 +60,26 @@ def verify_all(path: Path, repair: bool, as_json: bool) -> int:
     if not partitions and not (path / META_PROPERTIES).exists():
         raise CommandFailed(f"{path} holds no log: give a data directory, or a partition's in it")
     counts = Counts()
-    faulty = faults_of(folder, partitions, counts, as_json)
+    damages: list[KnownDamage] = []
+    faulty = faults_of(folder, partitions, counts, as_json, damages)
     if not as_json:
         read = f"{plural(counts.segments, 'segment')}, {plural(counts.batches, 'batch', 'batches')}"
         verdict = f"{plural(sum(faulty.values()), 'fault')}" if faulty else "nothing is wrong"
         sys.stdout.write(f"{plural(counts.logs, 'log')}, {read}, {size_text(counts.size)}: {verdict}\n")
+    if not repair:
+        write_down(folder, damages)
     if not repair or not faulty:
         return FAILED if faulty else 0
     for partition, aside in repair_logs(folder, list(faulty)):
         write_said(Said(partition, "repaired" if aside is None else f"repaired, {aside}", False), as_json)
     again = [folder.path / str(partition) for partition in faulty]
-    return FAILED if faults_of(Folder.at(folder.path), again, Counts(), as_json) else 0
+    return FAILED if faults_of(Folder.at(folder.path), again, Counts(), as_json, damages) else 0
 
 
-def faults_of(folder: Folder, partitions: Iterable[Path], counts: Counts, as_json: bool) -> Counter[TopicPartition]:
-    """Counts the faults of each partition that has any, and writes all that is said on the way."""
+def faults_of(
+    folder: Folder, partitions: Iterable[Path], counts: Counts, as_json: bool, damages: list[KnownDamage]
+) -> Counter[TopicPartition]:
+    """Counts the faults of each partition that has any, and writes all that is said on the way; fills `damages`."""
     faulty: Counter[TopicPartition] = Counter()
     for partition in partitions:
         try:
@@ -80,6 +87,8 @@ def faults_of(folder: Folder, partitions: Iterable[Path], counts: Counts, as_jso
                 write_said(said, as_json)
                 if said.is_fault:
                     faulty[said.partition] += 1
+                if said.damage is not None:
+                    damages.append(said.damage)
         except OSError:
             if partition.exists():  # If not, it was deleted meanwhile.
                 raise
