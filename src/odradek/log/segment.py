@@ -300,8 +300,25 @@ class Segment:
             return position
         if offset <= self.base_offset:
             return 0 if self.size else None
+        position = self._indexed(offset, cached)
+        if position is not None:
+            return position
         place = self.find(offset, cached=cached)
         return place.position if place else None
+
+    def _indexed(self, offset: Offset, cached: bool) -> int | None:
+        """Returns the position of the batch that begins with `offset`, if the index has that: most reads end at one.
+
+        A reader goes on there, and what is before has been read: one look takes no page from the disk, a walk may.
+        """
+        number = self.offsets.count_at_or_below(offset - self.base_offset - 1, 0, cached=cached)
+        if number == len(self.offsets):
+            return None
+        position = self.offsets.entry(number, cached=cached)[1]
+        if not 0 < position < self.size or self._is_known(position):
+            return None
+        data = self._opened(cached).pread(position, _BASE_OFFSET.size)
+        return position if data == _BASE_OFFSET.pack(offset) else None
 
     def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
         """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""
@@ -372,6 +389,7 @@ class Segment:
         """Returns where a read from `start` ends: a batch's border, at most `limit`, and if possible at most `target`.
 
         At least one batch is read.  It may be a little less than what fits: up to a border that the index knows.
+        Nothing is read there: of an old segment Linux would begin with what follows, and have the caller wait for that.
         With `cached` as locate.
         """
         if target >= limit:
@@ -383,10 +401,7 @@ class Segment:
                 return border
         border = self.offsets.border_at_or_below(target, cached=cached)
         if start < border <= limit:
-            data = self._opened(cached).pread(border, _BASE_OFFSET.size)
-            if len(data) == _BASE_OFFSET.size:
-                self.hint(_BASE_OFFSET.unpack(data)[0], border)
-                return border
+            return border
         return self._walk_to(start, target, limit, cached)
 
     def _walk_to(self, start: int, target: int, limit: int, cached: bool) -> int:
@@ -397,6 +412,8 @@ class Segment:
                     break
                 end = place.end
                 self.hint(place.last_offset + 1, end)
+                if end >= target:
+                    break
         except Damaged as damage:
             self.note_damage(damage.position, damage.why)
             if end == start:  # Else the good batches are served, and the next read finds the damage.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import cast
 
 import pytest
 from simdisk import SimDisk
+from simfile import SimFile
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs
 from odradek.log.config import LogConfig
-from odradek.log.disk import DiskFailed
+from odradek.log.disk import DiskFailed, File
 from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
 from odradek.log.reached import lookup_timestamp
@@ -92,6 +94,39 @@ def test_as_much_as_fits_is_not_much_less() -> None:
     for offset in range(0, 300, 7):
         piece = log.read(Offset(offset), 5000, log.end_offset)
         assert 5000 - CONFIG.index_interval_bytes - 200 < piece.size <= 5000
+
+
+class TellingDisk(SimDisk):
+    """Tells where reads of .log files ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.upto = list[int]()
+
+    def open(self, path: str) -> File:
+        return TellingFile(self, path, cast(SimFile, super().open(path))._node)
+
+
+class TellingFile(SimFile):
+    def pread(self, position: int, size: int) -> bytes:
+        if self.path.endswith(".log"):
+            cast(TellingDisk, self._disk).upto.append(position + size)
+        return super().pread(position, size)
+
+
+@pytest.mark.parametrize("max_bytes", [2_000, 5_000, 30_000])
+def test_who_reads_on_reads_no_further_than_where_he_is(max_bytes: int) -> None:
+    """Of an old segment Linux would begin with what follows, for whoever is told no more than where a slice ends."""
+    disk = TellingDisk()
+    log = reopened(filled(disk=disk), disk)
+    offset, slices = log.start_offset, 0
+    while offset < log.end_offset:
+        disk.upto = []
+        found = log.read(offset, max_bytes, log.end_offset)
+        assert max(disk.upto, default=0) <= found.position + 8
+        offset = Offset(list(iter_batches(found.read()))[-1].last_offset + 1)
+        slices += 1
+    assert slices > 2 * len(log.segments)
 
 
 def test_at_the_end_there_is_nothing_and_beyond_it_a_refusal() -> None:
