@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from odradek.base.limits import SHORT_LIVED_FILES
 from odradek.log.failures import DirectoryInUse, DiskFailed, is_out_of_files
 from odradek.log.lock import RealLock
-from odradek.log.page_cache import is_cached, read_cached, read_on
+from odradek.log.page_cache import is_absent, is_cached, read_cached, read_on
 
 __all__ = [
     "EMPTY_SLICE",
@@ -40,6 +40,7 @@ __all__ = [
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 CHECKED_BYTES = 1024 * 1024  # How much of a slice is looked for in the page cache at once: later it may be gone again.
+UNCHECKED_BYTES = 16 * 1024  # To copy so little takes no longer than to look.
 FILE_MODE, FOLDER_MODE = 0o640, 0o750  # Records are nobody else's business; a stricter umask is respected.
 BUFFERS_PER_WRITE_MAX = 512  # Half of Linux's IOV_MAX.
 # For a large write Linux takes large folios.  A virtual machine that reports free memory to its host has to get those
@@ -165,13 +166,16 @@ class FileSlice:
     def read_cached(self, space: memoryview) -> int:
         """Copies the slice's beginning into `space`, as far as it is in the page cache, and returns how many bytes.
 
-        Returns 0 if this is no plain file.  Raises DiskFailed.
+        Returns 0 if this is no plain file, or if so much is wanted that to look first costs nothing beside it, and not
+        all of that is there.  Raises DiskFailed.
         """
-        descriptor = self.file.fileno()
+        descriptor, space = self.file.fileno(), space[: self.size]
         if descriptor < 0:
             return 0
+        if len(space) > UNCHECKED_BYTES and is_absent(descriptor, self.position, len(space)):
+            return 0
         try:
-            read = read_cached(descriptor, space[: self.size], self.position)
+            read = read_cached(descriptor, space, self.position)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -118,14 +118,20 @@ _system_call: Any = ctypes.PyDLL(None).syscall
 _fstatfs: Any = ctypes.PyDLL(None).fstatfs
 
 
-def is_absent(descriptor: int, position: int, size: int) -> bool:
-    """True if a page of this part of a file is not even being read; False also where the system can't say."""
+def cached_pages(descriptor: int, position: int, size: int) -> int | None:
+    """Returns how many pages of this part of a file are there or being read; None where the system can't say."""
     pages = _CacheStat()
     if _system_call(_CACHESTAT, descriptor, ctypes.byref(_Stretch(position, size)), ctypes.byref(pages), 0):
+        return None
+    return int(pages.cached)
+
+
+def is_absent(descriptor: int, position: int, size: int) -> bool:
+    """True if a page of this part of a file is not even being read; False also where the system can't say."""
+    cached = cached_pages(descriptor, position, size)
+    if cached is None or cached >= _pages(position, position + size):
         return False
-    if pages.cached >= _pages(position, position + size):
-        return False
-    if pages.cached >= _pages(position, min(position + size, os.fstat(descriptor).st_size)):
+    if cached >= _pages(position, min(position + size, os.fstat(descriptor).st_size)):
         return False
     return not _is_in_overlay(descriptor)
 

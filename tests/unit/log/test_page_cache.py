@@ -87,6 +87,19 @@ def test_to_ask_does_not_begin_to_read(tmp_path: Path) -> None:
         assert is_absent(file.fileno(), position, 8)
 
 
+def test_a_large_copy_does_not_begin_to_read(tmp_path: Path) -> None:
+    data = random.Random(4).randbytes(SIZE)
+    file = made(f"{tmp_path}/f", data)
+    space = memoryview(bytearray(SIZE))
+    assert FileSlice(file, 10, SIZE - 10).read_cached(space) == SIZE - 10
+    assert space[: SIZE - 10] == data[10:]
+    drop(tmp_path)
+    if not is_absent(file.fileno(), 0, SIZE):
+        pytest.skip("the page cache keeps the file, or can't say")
+    assert FileSlice(file, 0, SIZE).read_cached(space) == 0
+    assert all(is_absent(file.fileno(), at, 1) for at in range(0, SIZE, PAGE_BYTES))
+
+
 @pytest.fixture
 def overlay(tmp_path: Path) -> Iterator[Path]:
     """What a container has for its own file system."""
