@@ -1,10 +1,17 @@
 """What other clients feel while old records are read from the disk, and how fast that goes.
 
-    python bench/cold.py [--targets odradek,kafka] [--gb 10] [--consumers 1] [--mb-per-second 300]
+    python bench/cold.py [--targets odradek,kafka,bound] [--gb 10] [--consumers 1] [--mb-per-second 300] [--free-gb 4]
 
 A topic is filled, written out and dropped from the page cache (`posix_fadvise`, DONTNEED), indexes and all.  A producer
 of another topic sends small records on a schedule before that, while consumers read the first from its beginning, and
-while they read it again: that is hot, and costs him what receiving costs on the same processors.
+while they read it again.  `cached_percent` is how much of the topic the page cache had before each reading: where there
+is room for it the second is hot, and costs him what receiving costs on the same processors.
+
+With `--free-gb` the bench holds all memory but so much, and fills that with pages of another file, as on a machine that
+has been up for some time: what is read takes the place of what was read before.  A virtual machine may give free memory
+back to its host, and have to wait for each page that it takes again: the producer waits for that, whoever reads.  So
+does `bound`, for which one process acknowledges and another one sends from its file, both the least that any broker
+does: it is the machine's share.
 
 `steal` is how much of the processors a virtual machine's host kept for itself: where the host charges the machine for
 its disk, consumers that take all there is have it stand still for some of each tenth of a second, and the producer's
@@ -14,19 +21,27 @@ figures are the host's.  Then give them a rate.
 from __future__ import annotations
 
 import argparse
+import mmap
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import frames
 import load_consume
 import load_produce
-from brokers import BROKERS, Broker, new_topic
+import machine
+from brokers import BROKERS, Broker, LowerBound, new_topic
 from compaction import paced, tell
 from load import Crowd, LoadFailed
 from work import load
+
+from odradek.log.page_cache import PAGE_BYTES, cached_pages
 
 VALUE_BYTES, BATCH_BYTES = 1024, 64 << 10
 IN_FLIGHT = 8
@@ -58,21 +73,88 @@ def fill(broker: Broker, topic: str, partitions: int, size: int) -> tuple[int, i
     return units, len(data), records
 
 
+def files(broker: Broker, topic: str) -> list[Path]:
+    if isinstance(broker, LowerBound):
+        return [broker.data / "bytes"]
+    return sorted(broker.data.glob(f"{topic}-*/*"))
+
+
 def drop_page_cache(broker: Broker, topic: str) -> None:
-    for path in broker.data.glob(f"{topic}-*/*"):
+    for path in files(broker, topic):
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def fill_page_cache(path: Path, gb: float) -> None:
+    """Writes a file of that size, whose pages stay until somebody needs room."""
+    data = os.urandom(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(int(gb * 1e9) >> 20):
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def cached_percent(broker: Broker, topic: str) -> float:
+    """Returns how much of the topic is in the page cache; NaN where the system can't say."""
+    cached = pages = 0.0
+    for path in files(broker, topic):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            found = cached_pages(file.fileno(), 0, size)
+        cached += float("nan") if found is None else found
+        pages += -(-size // PAGE_BYTES)
+    return round(100 * cached / max(pages, 1), 1)
+
+
+def hold(gb: float, told: Connection) -> None:
+    """Takes memory and keeps it until this process is ended.  If the system lacks some it ends this one first."""
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    memory = mmap.mmap(-1, int(gb * 1e9), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, len(memory), PAGE_BYTES):
+        memory[at] = 1
+    told.send(None)
+    told.recv()
+
+
+@contextmanager
+def only_free(gb: float) -> Iterator[None]:
+    """Leaves so much memory to all others; 0 for all there is."""
+    held_gb = machine.available_bytes() / 1e9 - gb if gb else 0
+    if held_gb <= 0:
+        yield
+        return
+    fork = multiprocessing.get_context("fork")
+    told, tells = fork.Pipe()
+    holder = fork.Process(target=hold, args=(held_gb, tells), daemon=True)
+    holder.start()
+    told.recv()
+    try:
+        yield
+    finally:
+        holder.terminate()
+        holder.join()
+
+
+@contextmanager
+def of_producer(broker: Broker) -> Iterator[Broker]:
+    """Gives the broker that the producer sends to: another one, if that is of the kind that waits for a disk."""
+    if not isinstance(broker, LowerBound):
+        yield broker
+        return
+    other = type(broker)(broker.folder / "other")
+    other.start()
+    try:
+        yield other
+    finally:
+        other.stop()
+
+
 def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
     topic, other, numbers = new_topic(), new_topic(), dict[str, float]()
     broker.create(topic, arguments.consumers, {})
-    broker.create(other, 1, {})
     units, unit_bytes, records = fill(broker, topic, arguments.consumers, int(arguments.gb * 1e9))
-    drop_page_cache(broker, topic)
-    with paced(broker, other, arguments.rate, numbers, "alone"):
-        time.sleep(ALONE_SECONDS)
     plans = [
         load_consume.Plan(
             port=broker.port,
@@ -80,7 +162,7 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
             partition=partition,
             units=units,
             unit_bytes=unit_bytes,
-            unit_records=records,
+            unit_records=records if broker.verifies else unit_bytes,
             verifies=broker.verifies,
             warmup_seconds=0,
             seconds=SECONDS_MAX,
@@ -89,10 +171,17 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
         )
         for partition in range(arguments.consumers)
     ]
-    for state in ("cold", "hot"):
-        with paced(broker, other, arguments.rate, numbers, state):
-            found = load(broker, [plan.work() for plan in plans]).numbers()
-        numbers |= {f"{state}_{name}": round(found[name], 2) for name in ("mb_per_s", "cpu_s")}
+    with of_producer(broker) as producers:
+        producers.create(other, 1, {})
+        drop_page_cache(broker, topic)
+        fill_page_cache(broker.folder / "filler", arguments.free_gb)
+        with paced(producers, other, arguments.rate, numbers, "alone"):
+            time.sleep(ALONE_SECONDS)
+        for state in ("cold", "again"):
+            numbers[f"{state}_cached_percent"] = cached_percent(broker, topic)
+            with paced(producers, other, arguments.rate, numbers, state):
+                found = load(broker, [plan.work() for plan in plans]).numbers()
+            numbers |= {f"{state}_{name}": round(found[name], 2) for name in ("mb_per_s", "cpu_s")}
     broker.delete(topic)
     return numbers
 
@@ -104,9 +193,10 @@ def main() -> int:
     parser.add_argument("--consumers", type=int, default=1, help="each with a partition of its own")
     parser.add_argument("--mb-per-second", type=float, default=0, help="of all consumers together, if not all they can")
     parser.add_argument("--rate", type=int, default=500, help="records a second of the other producer")
+    parser.add_argument("--free-gb", type=float, default=0, help="of memory that is left to all others; if not all")
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="odradek-cold-") as folder:
+    with tempfile.TemporaryDirectory(prefix="odradek-cold-") as folder, only_free(arguments.free_gb):
         for _ in range(arguments.rounds):
             for name in arguments.targets.split(","):
                 broker = BROKERS[name](Path(folder) / name)

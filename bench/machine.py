@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def describe(folder: Path) -> dict[str, str]:
     """`folder` is where the brokers keep their data."""
-    memory_kib = int(_first(r"MemTotal:\s*(\d+)", Path("/proc/meminfo")))
+    memory_kib = _memory_kib("MemTotal")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": _first(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo")),
@@ -34,6 +34,15 @@ def describe(folder: Path) -> dict[str, str]:
         "librdkafka": _librdkafka(),
         "load at the start": f"{os.getloadavg()[0]:.2f}",
     }
+
+
+def available_bytes() -> int:
+    """Returns how much memory there is without taking any from somebody."""
+    return _memory_kib("MemAvailable") * 1024
+
+
+def _memory_kib(name: str) -> int:
+    return int(_first(rf"{name}:\s*(\d+)", Path("/proc/meminfo")))
 
 
 @contextmanager
