@@ -28,7 +28,7 @@ from odradek.log.page_cache import CachedFile, ReadableFile
 from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
 from odradek.log.search import SearchedSegment
 from odradek.log.transaction_index import TransactionIndex
-from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
+from odradek.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch
 
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64
@@ -309,7 +309,8 @@ class Segment:
     def _indexed(self, offset: Offset, cached: bool) -> int | None:
         """Returns the position of the batch that begins with `offset`, if the index has that: most reads end at one.
 
-        A reader goes on there, and what is before has been read: one look takes no page from the disk, a walk may.
+        A reader goes on there, and what is before has been read: a header takes no page from the disk, a walk may.  One
+        that is damaged is left to the walk, which tells of it.
         """
         number = self.offsets.count_at_or_below(offset - self.base_offset - 1, 0, cached=cached)
         if number == len(self.offsets):
@@ -317,8 +318,11 @@ class Segment:
         position = self.offsets.entry(number, cached=cached)[1]
         if not 0 < position < self.size or self._is_known(position):
             return None
-        data = self._opened(cached).pread(position, _BASE_OFFSET.size)
-        return position if data == _BASE_OFFSET.pack(offset) else None
+        try:
+            place = next(self._walk(position, HEADER_BYTES, cached=cached))
+        except Damaged:
+            return None
+        return position if place.base_offset == offset else None
 
     def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
         """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""

@@ -18,7 +18,7 @@ from odradek.log.failures import LogDamaged
 from odradek.log.log import Log
 from odradek.log.reached import lookup_timestamp
 from odradek.log.retention import advance_start
-from odradek.record.batch import Batch, iter_batches
+from odradek.record.batch import HEADER_BYTES, Batch, iter_batches
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec
 from support.logs import T0, batch, put, stored
@@ -123,7 +123,7 @@ def test_who_reads_on_reads_no_further_than_where_he_is(max_bytes: int) -> None:
     while offset < log.end_offset:
         disk.upto = []
         found = log.read(offset, max_bytes, log.end_offset)
-        assert max(disk.upto, default=0) <= found.position + 8
+        assert max(disk.upto, default=0) <= found.position + HEADER_BYTES
         offset = Offset(list(iter_batches(found.read()))[-1].last_offset + 1)
         slices += 1
     assert slices > 2 * len(log.segments)
