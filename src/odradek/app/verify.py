@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -237,20 +237,23 @@ def known_damage(partition: TopicPartition, segment: Segment, text: str) -> Know
     return KnownDamage(partition, segment.path.name, position, following, TimestampMs(time.time_ns() // 1_000_000), why)
 
 
-def write_down(folder: Folder, found: Iterable[KnownDamage]) -> None:
+def write_down(folder: Folder, found: Sequence[KnownDamage]) -> None:
     """Adds what was found to what a start reads, if no broker has the directory and it may be written."""
-    known = {(one.partition, one.file, one.position) for one in folder.damages}
-    new = [one for one in found if (one.partition, one.file, one.position) not in known]
-    if not new:
+    if not found:
         return
     disk = RealDisk()
     try:
         lock = disk.lock(f"{folder.path}/{names.LOCK}")
     except (DirectoryInUse, DiskFailed):
         return
+    path = f"{folder.path}/{names.DAMAGES}"
     try:
-        with suppress(DiskFailed):
-            write_damages(disk, f"{folder.path}/{names.DAMAGES}", sorted([*folder.damages, *new]))
+        written = read_damages(disk, path)  # Once more: a broker may have run meanwhile.
+        known = {(one.partition, one.file, one.position) for one in written}
+        new = [one for one in found if (one.partition, one.file, one.position) not in known]
+        if new:
+            with suppress(DiskFailed):
+                write_damages(disk, path, sorted([*written, *new]))
     finally:
         lock.release()
 
