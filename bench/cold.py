@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -108,14 +108,16 @@ def cached_percent(broker: Broker, topic: str) -> float:
     return round(100 * cached / max(pages, 1), 1)
 
 
-def hold(gb: float, told: Connection) -> None:
-    """Takes memory and keeps it until this process is ended.  If the system lacks some it ends this one first."""
+def hold(gb: float, told: Connection, parents: Connection) -> None:
+    """Takes memory and keeps it until the bench has ended.  If the system lacks some it ends this process first."""
+    parents.close()  # Or it would never be known that nobody has the other end any more.
     Path("/proc/self/oom_score_adj").write_text("1000")
     memory = mmap.mmap(-1, int(gb * 1e9), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for at in range(0, len(memory), PAGE_BYTES):
         memory[at] = 1
     told.send(None)
-    told.recv()
+    with suppress(EOFError):
+        told.recv()
 
 
 @contextmanager
@@ -127,9 +129,10 @@ def only_free(gb: float) -> Iterator[None]:
         return
     fork = multiprocessing.get_context("fork")
     told, tells = fork.Pipe()
-    holder = fork.Process(target=hold, args=(held_gb, tells), daemon=True)
+    holder = fork.Process(target=hold, args=(held_gb, tells, told), daemon=True)
     holder.start()
-    told.recv()
+    tells.close()
+    told.recv()  # Raises EOFError if it has ended.
     try:
         yield
     finally:
