@@ -2,10 +2,11 @@
 
     python bench/cold.py [--targets odradek,kafka,bound] [--gb 10] [--consumers 1] [--mb-per-second 300] [--free-gb 4]
 
-A topic is filled, written out and dropped from the page cache (`posix_fadvise`, DONTNEED), indexes and all.  A producer
-of another topic sends small records on a schedule before that, while consumers read the first from its beginning, and
-while they read it again.  `cached_percent` is how much of the topic the page cache had before each reading: where there
-is room for it the second is hot, and costs him what receiving costs on the same processors.
+A topic is filled, written out and dropped from the page cache (`posix_fadvise`, DONTNEED), indexes and all.  Consumers
+read it in stretches, each twice: the second reading is hot, and costs others what receiving costs on the same
+processors.  A producer of another topic sends small records on a schedule before each stretch and during both readings,
+so that what else the machine does is in the figures of all three alike.  `cached_percent` is how much of a stretch the
+page cache had before it was read.
 
 With `--free-gb` the bench holds all memory but so much, and fills that with pages of another file, as on a machine that
 has been up for some time: what is read takes the place of what was read before.  A virtual machine may give free memory
@@ -29,15 +30,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import fmean
 
 import frames
 import load_consume
 import load_produce
 import machine
 from brokers import BROKERS, Broker, LowerBound, new_topic
-from compaction import paced, tell
+from compaction import sampled, tell, tell_samples
 from load import Crowd, LoadFailed
 from work import load
 
@@ -45,7 +48,7 @@ from odradek.log.page_cache import PAGE_BYTES, cached_pages
 
 VALUE_BYTES, BATCH_BYTES = 1024, 64 << 10
 IN_FLIGHT = 8
-ALONE_SECONDS = 10
+ALONE_SECONDS = 30  # In all.
 SECONDS_MAX = 900
 
 
@@ -96,16 +99,18 @@ def fill_page_cache(path: Path, gb: float) -> None:
         os.fsync(file.fileno())
 
 
-def cached_percent(broker: Broker, topic: str) -> float:
-    """Returns how much of the topic is in the page cache; NaN where the system can't say."""
-    cached = pages = 0.0
-    for path in files(broker, topic):
+def cached_percent(broker: Broker, topic: str, partition: int, first: int, end: int) -> float:
+    """Returns how much of these bytes of a partition is in the page cache; NaN where the system can't say."""
+    cached, at = 0.0, 0
+    for path in [path for path in files(broker, topic) if path.match(f"*-{partition}/*.log") or path.name == "bytes"]:
         size = path.stat().st_size
-        with path.open("rb") as file:
-            found = cached_pages(file.fileno(), 0, size)
-        cached += float("nan") if found is None else found
-        pages += -(-size // PAGE_BYTES)
-    return round(100 * cached / max(pages, 1), 1)
+        start, stop = max(first - at, 0), min(end - at, size)
+        if start < stop:
+            with path.open("rb") as file:
+                found = cached_pages(file.fileno(), start, stop - start)
+            cached += float("nan") if found is None else found
+        at += size
+    return 100 * cached * PAGE_BYTES / (end - first)
 
 
 def hold(gb: float, told: Connection, parents: Connection) -> None:
@@ -154,39 +159,78 @@ def of_producer(broker: Broker) -> Iterator[Broker]:
         other.stop()
 
 
+@dataclass
+class Pass:
+    """What was seen in all stretches together while the producer was alone, or somebody read."""
+
+    samples: list[tuple[float, int]] = field(default_factory=list)
+    steal_percent: list[float] = field(default_factory=list)
+    cached_percent: list[float] = field(default_factory=list)
+    megabytes: float = 0
+    seconds: float = 0
+    cpu_s: float = 0
+
+    @contextmanager
+    def producing(self, broker: Broker, topic: str, rate: int) -> Iterator[None]:
+        steal = dict[str, float]()
+        with machine.stolen(steal, "of"), sampled(broker, topic, rate, self.samples):
+            yield
+        self.steal_percent += steal.values()
+
+    def read(self, broker: Broker, plans: list[load_consume.Plan]) -> None:
+        found = load(broker, [plan.work() for plan in plans]).numbers()
+        self.cpu_s += found["cpu_s"]
+        self.megabytes += found["mb_per_s"] * found["wall_s"]
+        self.seconds += found["wall_s"]
+
+    def numbers(self, name: str) -> dict[str, float]:
+        numbers = {f"{name}_steal_percent": round(fmean(self.steal_percent), 1)}
+        tell_samples(self.samples, numbers, name)
+        if self.seconds:
+            numbers[f"{name}_cached_percent"] = round(fmean(self.cached_percent), 1)
+            numbers[f"{name}_mb_per_s"] = round(self.megabytes / self.seconds, 2)
+            numbers[f"{name}_cpu_s"] = round(self.cpu_s, 2)
+        return numbers
+
+
 def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
-    topic, other, numbers = new_topic(), new_topic(), dict[str, float]()
+    topic, other = new_topic(), new_topic()
     broker.create(topic, arguments.consumers, {})
     units, unit_bytes, records = fill(broker, topic, arguments.consumers, int(arguments.gb * 1e9))
-    plans = [
-        load_consume.Plan(
-            port=broker.port,
-            topic=topic,
-            partition=partition,
-            units=units,
-            unit_bytes=unit_bytes,
-            unit_records=records if broker.verifies else unit_bytes,
-            verifies=broker.verifies,
-            warmup_seconds=0,
-            seconds=SECONDS_MAX,
-            passes=1,
-            bytes_per_second=int(arguments.mb_per_second * 1e6 / arguments.consumers),
-        )
-        for partition in range(arguments.consumers)
-    ]
+    passes = {name: Pass() for name in ("alone", "cold", "again")}
     with of_producer(broker) as producers:
         producers.create(other, 1, {})
         drop_page_cache(broker, topic)
         fill_page_cache(broker.folder / "filler", arguments.free_gb)
-        with paced(producers, other, arguments.rate, numbers, "alone"):
-            time.sleep(ALONE_SECONDS)
-        for state in ("cold", "again"):
-            numbers[f"{state}_cached_percent"] = cached_percent(broker, topic)
-            with paced(producers, other, arguments.rate, numbers, state):
-                found = load(broker, [plan.work() for plan in plans]).numbers()
-            numbers |= {f"{state}_{name}": round(found[name], 2) for name in ("mb_per_s", "cpu_s")}
+        for stretch in range(arguments.stretches):
+            plans = [
+                load_consume.Plan(
+                    port=broker.port,
+                    topic=topic,
+                    partition=partition,
+                    units=units * (stretch + 1) // arguments.stretches,
+                    first=units * stretch // arguments.stretches,
+                    unit_bytes=unit_bytes,
+                    unit_records=records if broker.verifies else unit_bytes,
+                    verifies=broker.verifies,
+                    warmup_seconds=0,
+                    seconds=SECONDS_MAX,
+                    passes=1,
+                    bytes_per_second=int(arguments.mb_per_second * 1e6 / arguments.consumers),
+                )
+                for partition in range(arguments.consumers)
+            ]
+            for name, seen in passes.items():
+                for plan in plans:
+                    ends = plan.first * unit_bytes, plan.units * unit_bytes
+                    seen.cached_percent.append(cached_percent(broker, topic, plan.partition, *ends))
+                with seen.producing(producers, other, arguments.rate):
+                    if name == "alone":
+                        time.sleep(ALONE_SECONDS / arguments.stretches)
+                    else:
+                        seen.read(broker, plans)
     broker.delete(topic)
-    return numbers
+    return {key: number for name, seen in passes.items() for key, number in seen.numbers(name).items()}
 
 
 def main() -> int:
@@ -197,6 +241,7 @@ def main() -> int:
     parser.add_argument("--mb-per-second", type=float, default=0, help="of all consumers together, if not all they can")
     parser.add_argument("--rate", type=int, default=500, help="records a second of the other producer")
     parser.add_argument("--free-gb", type=float, default=0, help="of memory that is left to all others; if not all")
+    parser.add_argument("--stretches", type=int, default=10, help="of the topic, each read twice")
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odradek-cold-") as folder, only_free(arguments.free_gb):

@@ -137,22 +137,33 @@ def send(
 
 
 @contextmanager
-def paced(broker: Broker, topic: str, rate: int, into: dict[str, float], name: str) -> Iterator[None]:
+def sampled(broker: Broker, topic: str, rate: int, samples: list[tuple[float, int]]) -> Iterator[None]:
+    """Has a producer send meanwhile, and adds how long its requests took; not those of the first 0.1 s."""
     fork = multiprocessing.get_context("fork")
     over, found = fork.Event(), fork.Queue()
     frame = frames.produce(topic, 0, 1, frames.batch(100, 1).data)
     process = fork.Process(target=send, args=(broker.port, frame, rate, over, found), daemon=True)
     process.start()
     try:
-        with stolen(into, name):
-            yield
+        yield
     finally:
         over.set()
-        samples = found.get(timeout=REQUEST_SECONDS_MAX)
+        samples += found.get(timeout=REQUEST_SECONDS_MAX)[rate // 10 :]
         process.join()
-    for quantile, microseconds in measure.quantiles(samples[rate // 10 :]).items():
+
+
+def tell_samples(samples: list[tuple[float, int]], into: dict[str, float], name: str) -> None:
+    for quantile, microseconds in measure.quantiles(samples).items():
         into[f"{name}_{quantile}_us"] = microseconds
     into[f"{name}_max_us"] = round(max(sample for sample, _ in samples) * 1e6, 1)
+
+
+@contextmanager
+def paced(broker: Broker, topic: str, rate: int, into: dict[str, float], name: str) -> Iterator[None]:
+    samples: list[tuple[float, int]] = []
+    with stolen(into, name), sampled(broker, topic, rate, samples):
+        yield
+    tell_samples(samples, into, name)
 
 
 @contextmanager

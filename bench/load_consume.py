@@ -53,9 +53,9 @@ class Fetcher:
 class Plan:
     """One consumer.  The partition holds `units` batches of `unit_bytes` and `unit_records` each.
 
-    It reads from the start again and again until `seconds` are over, or `passes` times, and no faster than
-    `bytes_per_second`, if there is one.  For the lower bound, where an
-    offset is a byte position, unit_records equals unit_bytes and `verifies` is False.
+    It reads from batch `first` to the last again and again until `seconds` are over, or `passes` times, and no faster
+    than `bytes_per_second`, if there is one.  For the lower bound, where an offset is a byte position, unit_records
+    equals unit_bytes and `verifies` is False.
     """
 
     port: int
@@ -68,6 +68,7 @@ class Plan:
     warmup_seconds: float
     seconds: float
     passes: int = 1 << 30
+    first: int = 0
     bytes_per_second: int = 0
 
     def work(self) -> Work:
@@ -98,7 +99,8 @@ class _Consumer:
 
     def _phase(self, seconds: float, passes: int) -> tuple[int, int, int, list[tuple[float, int]]]:
         plan, fetch, monotonic = self._plan, self._fetcher.fetch, time.monotonic
-        requests = units = received = at = done = 0
+        requests = units = received = done = 0
+        at = plan.first
         latencies: list[tuple[float, int]] = []
         start = now = monotonic()
         end = now + seconds
@@ -116,7 +118,7 @@ class _Consumer:
             received += len(records)
             at += whole
             if at >= plan.units:
-                at, done = 0, done + 1
+                at, done = plan.first, done + 1
             if plan.bytes_per_second:
                 time.sleep(max(start + received / plan.bytes_per_second - monotonic(), 0))
         return requests, units, received, latencies

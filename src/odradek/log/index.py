@@ -23,13 +23,46 @@ from odradek.log.page_cache import CachedFile, ReadableFile
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
-BLOCK_ENTRIES = 128
+BLOCK_ENTRIES = 512  # A page or two: to open the file costs more than to read them.
 BLOCKS_MAX = 8  # As many readers at different places find theirs again.
 PENDING_ENTRIES_MAX = 128
 
 Entry = tuple[int, int]
 KEYS = (itemgetter(0), itemgetter(1))
-_BEFORE_ALL: tuple[int, list[Entry]] = (-BLOCK_ENTRIES, [])
+
+
+class Block:
+    """A run of entries as they are in the file: a search unpacks the few that it looks at."""
+
+    def __init__(self, layout: Struct, start: int, data: bytes) -> None:
+        self._layout = layout
+        self._data = data
+        self._count = len(data) // layout.size
+        self.start = start  # The number of the first.
+        self.first: Entry = self.entry(start) if self._count else (0, 0)
+        self.last: Entry = self.entry(start + self._count - 1) if self._count else (0, 0)
+
+    def has(self, number: int) -> bool:
+        return 0 <= number - self.start < self._count
+
+    def entry(self, number: int) -> Entry:
+        first, second = self._layout.unpack_from(self._data, (number - self.start) * self._layout.size)
+        return first, second
+
+    def spans(self, value: int, column: int) -> bool:
+        """True if the value's place is before the last entry, and not before the first."""
+        return self._count > 0 and self.first[column] <= value < self.last[column]
+
+    def count_at_or_below(self, value: int, column: int) -> int:
+        """Returns how many entries of the file are there up to the last in this block with at most `value`."""
+        low, high = self.start, self.start + self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[column] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 class Index:
@@ -40,7 +73,7 @@ class Index:
         self._layout = layout
         self._stored = stored_bytes // layout.size
         self._pending: list[Entry] = []
-        self._blocks: list[tuple[int, list[Entry]]] = []  # What was read last, with the number of its first entry.
+        self._blocks: list[Block] = []  # What was read last.
         self._is_longer = False  # The file has entries after the last that counts.
         self.is_unsynced = False
         self.path = path
@@ -61,9 +94,9 @@ class Index:
         assert 0 <= number < len(self), "a number is counted first"
         if number >= self._stored:
             return self._pending[number - self._stored]
-        for start, block in self._blocks:
-            if 0 <= number - start < len(block):
-                return block[number - start]
+        for block in self._blocks:
+            if block.has(number):
+                return block.entry(number)
         return self._read_entry(self._opened(cached), number)
 
     def last(self) -> Entry | None:
@@ -76,42 +109,40 @@ class Index:
             return self._stored + bisect_right(pending, value, key=KEYS[column])
         if not self._stored:
             return 0
-        for start, block in self._blocks:
-            if block[0][column] <= value < block[-1][column]:
-                return start + bisect_right(block, value, key=KEYS[column])
-        start, block = self._load_block(value, column, cached)
-        return start + bisect_right(block, value, key=KEYS[column])
+        for block in self._blocks:
+            if block.spans(value, column):
+                return block.count_at_or_below(value, column)
+        return self._load_block(value, column, cached).count_at_or_below(value, column)
 
     def _opened(self, cached: bool) -> ReadableFile:
         file = self._disk.open(self.path)
         return CachedFile(file, whole=True) if cached else file
 
-    def _load_block(self, value: int, column: int, cached: bool) -> tuple[int, list[Entry]]:
+    def _load_block(self, value: int, column: int, cached: bool) -> Block:
         file = self._opened(cached)
         # Who has come to the end of a block goes on with the next.
-        before = [known for known in self._blocks if known[1][-1][column] <= value]
-        known = max(before, default=_BEFORE_ALL)
-        start = known[0] + BLOCK_ENTRIES
-        if start < self._stored and (block := self._read_block(file, start)):
-            if block[0][column] <= value < block[-1][column]:
-                return self._keep(start, block)
-            if before and value < block[0][column]:
+        before = [known for known in self._blocks if known.last[column] <= value]
+        known = max(before, key=lambda known: known.start) if before else None
+        start = known.start + BLOCK_ENTRIES if known else 0
+        if start < self._stored:
+            block = self._read_block(file, start)
+            if block.spans(value, column):
+                return self._keep(block)
+            if known and known.has(start - 1) and block.has(start) and value < block.first[column]:
                 return known
         starts = range(0, self._stored, BLOCK_ENTRIES)
         following = bisect_right(starts, value, key=lambda start: self._read_entry(file, start)[column])
-        start = starts[max(following - 1, 0)]
-        return self._keep(start, self._read_block(file, start))
+        return self._keep(self._read_block(file, starts[max(following - 1, 0)]))
 
-    def _read_block(self, file: ReadableFile, start: int) -> list[Entry]:
+    def _read_block(self, file: ReadableFile, start: int) -> Block:
         data = file.pread(start * self._layout.size, min(BLOCK_ENTRIES, self._stored - start) * self._layout.size)
-        whole = len(data) - len(data) % self._layout.size
-        return list(self._layout.iter_unpack(data[:whole]))
+        return Block(self._layout, start, data)
 
-    def _keep(self, start: int, block: list[Entry]) -> tuple[int, list[Entry]]:
-        if block:
-            self._blocks.insert(0, (start, block))
-            del self._blocks[BLOCKS_MAX:]
-        return start, block
+    def _keep(self, block: Block) -> Block:
+        if block.has(block.start):
+            others = [known for known in self._blocks if known.start != block.start]  # Of it, from when it was shorter.
+            self._blocks = [block, *others[: BLOCKS_MAX - 1]]
+        return block
 
     def _read_entry(self, file: ReadableFile, number: int) -> Entry:
         data = file.pread(number * self._layout.size, self._layout.size)

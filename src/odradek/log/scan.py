@@ -83,6 +83,11 @@ def walk(file: ReadableFile, position: int, end: int, *, chunk_bytes: int = WALK
         position += place.size
 
 
+def batch_at(file: ReadableFile, position: int, end: int) -> FileBatch:
+    """Returns the batch that begins at `position`, by its header alone.  Raises as walk."""
+    return _parse(file.path, file.pread(position, min(HEADER_BYTES, end - position)), 0, position, end)
+
+
 def walk_checked(file: File, position: int, end: int) -> Iterator[FileBatch]:
     """Yields what walk does, and checks every checksum.  Raises as walk."""
     chunk, chunk_position = memoryview(b""), position

@@ -25,10 +25,10 @@ from odradek.log.failures import LogDamaged
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, segment_stem
 from odradek.log.page_cache import CachedFile, ReadableFile
-from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, walk
+from odradek.log.scan import CHECK_CHUNK_BYTES, WALK_CHUNK_BYTES, Damaged, FileBatch, batch_at, walk
 from odradek.log.search import SearchedSegment
 from odradek.log.transaction_index import TransactionIndex
-from odradek.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch
+from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
 RECENT_BATCHES_MAX = 512
 HINTS_MAX = 64
@@ -319,10 +319,10 @@ class Segment:
         if not 0 < position < self.size or self._is_known(position):
             return None
         try:
-            place = next(self._walk(position, HEADER_BYTES, cached=cached))
+            place = batch_at(self._opened(cached), position, self.size)
         except Damaged:
             return None
-        return position if place.base_offset == offset else None
+        return position if place.base_offset == offset and self.can_hold(place.last_offset) else None
 
     def find(self, offset: Offset, *, cached: bool = False) -> FileBatch | None:
         """Finds what locate does by the index and a walk.  Rebuilds a damaged index; a damaged log is DiskFailed."""

@@ -108,6 +108,19 @@ def test_who_reads_on_does_not_search_again(tmp_path: Path) -> None:
     assert disk.reads < 3 * (2 * 16 + 10), "again at its border, and some to find the first"
 
 
+def test_a_block_that_has_grown_since_is_read_again(tmp_path: Path) -> None:
+    index = OffsetIndex(RealDisk(), f"{tmp_path}/i", BASE, 0)
+    index.clear()
+    for number in range(1, 2 * BLOCK_ENTRIES + 1):
+        index.add(Offset(BASE + number), number * 100)
+        if number == 10:
+            index.write()
+            assert index.border_at_or_below(550) == 500
+    index.write()
+    for number in range(1, 2 * BLOCK_ENTRIES + 1):
+        assert index.border_at_or_below(number * 100 + 7) == number * 100
+
+
 def test_the_file_is_kafkas(tmp_path: Path) -> None:
     index = OffsetIndex(RealDisk(), f"{tmp_path}/i", BASE, 0)
     index.clear()
