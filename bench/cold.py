@@ -52,10 +52,15 @@ ALONE_SECONDS = 30  # In all.
 SECONDS_MAX = 900
 
 
-def fill(broker: Broker, topic: str, partitions: int, size: int) -> tuple[int, int, int]:
-    """Returns how many batches are in each partition, and the bytes and records of one."""
+def units_of_partition(arguments: argparse.Namespace) -> int:
+    """Returns how many batches are in each."""
+    data, _ = frames.batch(VALUE_BYTES, BATCH_BYTES)
+    return max(int(arguments.gb * 1e9) // arguments.consumers // len(data), 1)
+
+
+def fill(broker: Broker, topic: str, arguments: argparse.Namespace) -> None:
     data, records = frames.batch(VALUE_BYTES, BATCH_BYTES)
-    units = max(size // partitions // len(data), 1)
+    units = units_of_partition(arguments)
     works = [
         load_produce.Plan(
             port=broker.port,
@@ -67,13 +72,12 @@ def fill(broker: Broker, topic: str, partitions: int, size: int) -> tuple[int, i
             seconds=SECONDS_MAX,
             requests_max=units,
         ).work()
-        for partition in range(partitions)
+        for partition in range(arguments.consumers)
     ]
     with Crowd(works) as crowd:
         crowd.ready()
         if any(report.requests != units for report in crowd.go()):
             raise LoadFailed(f"{broker.name}: the topic could not be filled")
-    return units, len(data), records
 
 
 def files(broker: Broker, topic: str) -> list[Path]:
@@ -99,10 +103,13 @@ def fill_page_cache(path: Path, gb: float) -> None:
         os.fsync(file.fileno())
 
 
-def cached_percent(broker: Broker, topic: str, partition: int, first: int, end: int) -> float:
-    """Returns how much of these bytes of a partition is in the page cache; NaN where the system can't say."""
+def cached_percent(broker: Broker, plan: load_consume.Plan) -> float:
+    """Returns how much of what a consumer reads is in the page cache; NaN where the system can't say."""
+    first, end = plan.first * plan.unit_bytes, plan.units * plan.unit_bytes
     cached, at = 0.0, 0
-    for path in [path for path in files(broker, topic) if path.match(f"*-{partition}/*.log") or path.name == "bytes"]:
+    for path in files(broker, plan.topic):
+        if path.name != "bytes" and not path.match(f"*-{plan.partition}/*.log"):
+            continue
         size = path.stat().st_size
         start, stop = max(first - at, 0), min(end - at, size)
         if start < stop:
@@ -193,44 +200,48 @@ class Pass:
         return numbers
 
 
+def plans_of(stretch: int, broker: Broker, topic: str, arguments: argparse.Namespace) -> list[load_consume.Plan]:
+    """Returns what each consumer reads of a topic that `fill` has filled."""
+    data, records = frames.batch(VALUE_BYTES, BATCH_BYTES)
+    units = units_of_partition(arguments)
+    return [
+        load_consume.Plan(
+            port=broker.port,
+            topic=topic,
+            partition=partition,
+            units=units * (stretch + 1) // arguments.stretches,
+            first=units * stretch // arguments.stretches,
+            unit_bytes=len(data),
+            unit_records=records if broker.verifies else len(data),
+            verifies=broker.verifies,
+            warmup_seconds=0,
+            seconds=SECONDS_MAX,
+            passes=1,
+            bytes_per_second=int(arguments.mb_per_second * 1e6 / arguments.consumers),
+        )
+        for partition in range(arguments.consumers)
+    ]
+
+
 def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
     topic, other = new_topic(), new_topic()
     broker.create(topic, arguments.consumers, {})
-    units, unit_bytes, records = fill(broker, topic, arguments.consumers, int(arguments.gb * 1e9))
-    passes = {name: Pass() for name in ("alone", "cold", "again")}
+    fill(broker, topic, arguments)
+    alone, cold, again = Pass(), Pass(), Pass()
     with of_producer(broker) as producers:
         producers.create(other, 1, {})
         drop_page_cache(broker, topic)
         fill_page_cache(broker.folder / "filler", arguments.free_gb)
         for stretch in range(arguments.stretches):
-            plans = [
-                load_consume.Plan(
-                    port=broker.port,
-                    topic=topic,
-                    partition=partition,
-                    units=units * (stretch + 1) // arguments.stretches,
-                    first=units * stretch // arguments.stretches,
-                    unit_bytes=unit_bytes,
-                    unit_records=records if broker.verifies else unit_bytes,
-                    verifies=broker.verifies,
-                    warmup_seconds=0,
-                    seconds=SECONDS_MAX,
-                    passes=1,
-                    bytes_per_second=int(arguments.mb_per_second * 1e6 / arguments.consumers),
-                )
-                for partition in range(arguments.consumers)
-            ]
-            for name, seen in passes.items():
-                for plan in plans:
-                    ends = plan.first * unit_bytes, plan.units * unit_bytes
-                    seen.cached_percent.append(cached_percent(broker, topic, plan.partition, *ends))
+            plans = plans_of(stretch, broker, topic, arguments)
+            with alone.producing(producers, other, arguments.rate):
+                time.sleep(ALONE_SECONDS / arguments.stretches)
+            for seen in (cold, again):
+                seen.cached_percent += [cached_percent(broker, plan) for plan in plans]
                 with seen.producing(producers, other, arguments.rate):
-                    if name == "alone":
-                        time.sleep(ALONE_SECONDS / arguments.stretches)
-                    else:
-                        seen.read(broker, plans)
+                    seen.read(broker, plans)
     broker.delete(topic)
-    return {key: number for name, seen in passes.items() for key, number in seen.numbers(name).items()}
+    return alone.numbers("alone") | cold.numbers("cold") | again.numbers("again")
 
 
 def main() -> int:

@@ -54,15 +54,9 @@ class Block:
         return self._count > 0 and self.first[column] <= value < self.last[column]
 
     def count_at_or_below(self, value: int, column: int) -> int:
-        """Returns how many entries of the file are there up to the last in this block with at most `value`."""
-        low, high = self.start, self.start + self._count
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[column] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        """Returns how many entries of the file come up to the last in this block that has at most `value`."""
+        numbers = range(self.start, self.start + self._count)
+        return self.start + bisect_right(numbers, value, key=lambda number: self.entry(number)[column])
 
 
 class Index:
