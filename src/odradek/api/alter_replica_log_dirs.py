@@ -28,6 +28,7 @@ def _answer(call: Call, body: AlterReplicaLogDirsRequest) -> Parts[AlterReplicaL
     if not call.may(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(call, body, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[TopicPartition, str] = {}  # Of a partition that is named twice the last directory counts.
+    call.leave(wanted)
     for directory in body.dirs:
         for topic in directory.topics:
             for index in topic.partitions:

@@ -39,6 +39,7 @@ Asked: TypeAlias = dict[str, dict[int, Compaction | Refused]]
 def handle(call: Call, body: CompactPartitionsRequest) -> Slices:
     asked: Asked = {}
     compactions: list[Compaction] = []
+    call.leave((asked, compactions))
     count = 0
     for topic in body.topics:
         is_allowed = call.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic.name)

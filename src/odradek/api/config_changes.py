@@ -103,13 +103,13 @@ def _judged(
     call: Call, resources: Sequence[R], keys: Callable[[R], list[Key]], replaces_all: bool
 ) -> Parts[tuple[Judged[R], dict[ConfigOwner, ConfigEdit]]]:
     named: Counter[tuple[int, str]] = Counter()
-    call.leave(named)
+    judged: Judged[R] = []
+    edits: dict[ConfigOwner, ConfigEdit] = {}
+    call.leave((named, judged, edits))
     for number, resource in enumerate(resources, 1):
         named[resource.resource_type, resource.resource_name] += 1
         if not number % CHEAP:
             yield
-    judged: Judged[R] = []
-    edits: dict[ConfigOwner, ConfigEdit] = {}
     for resource in resources:
         try:
             if named[resource.resource_type, resource.resource_name] > 1:

@@ -28,6 +28,7 @@ _result = maker(DeletableGroupResult)
 def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
     results: list[DeletableGroupResult] = []
     deleted: list[tuple[DeletableGroupResult, Partition]] = []  # With the partition of the write.
+    written: dict[Partition, None] = {}
     seen: set[str] = set()
     for group_id in body.groups_names:
         if group_id in seen:
@@ -36,13 +37,15 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
         seen.add(group_id)
         result = _result(group_id=group_id, error_code=ErrorCode.NONE)
         try:
-            deleted.append((result, (yield from _delete(call, group_id))))
+            partition = yield from _delete(call, group_id)
+            deleted.append((result, partition))
+            written[partition] = None
             yield from pauses(WRITE_PARTS)
         except Refused as refused:
             result.error_code = refused.code
         results.append(result)
         yield PAUSE
-    writes = Settled(partition for _, partition in deleted)
+    writes = Settled(written)
     call.leave((deleted, seen))
 
     def answer() -> Parts[DeleteGroupsResponse]:

@@ -45,6 +45,7 @@ def handle(call: Call, body: DeleteRecordsRequest) -> Slices:
                 yield PAUSE
     waiting = AllAdvanced()
     outcomes: Outcomes = {}
+    call.leave((asked, waiting, outcomes))
     for name, offsets in asked.items():
         outcomes[name] = yield from _begin(call, TopicName(name), offsets, waiting)
     timeout_ms = max(body.timeout_ms, WRITE_TIMEOUT_MS)

@@ -47,6 +47,7 @@ def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
     found = yield from _found(call, _asked(call, body))
     doomed: dict[TopicName, Uuid] = {}
+    call.leave((found, doomed))
     for number, (_, topic) in enumerate(found, 1):
         if isinstance(topic, TopicInfo):
             doomed[topic.name] = topic.id

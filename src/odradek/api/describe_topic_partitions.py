@@ -6,6 +6,10 @@ next one starts.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import islice
+
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.metadata import leader_error
@@ -32,23 +36,25 @@ def handle(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTo
 def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeTopicPartitionsResponse]:
     first, from_partition = _start(body)
     view = call.broker.view
-    names = yield from in_order([topic.name for topic in body.topics] or list(view.topics))
+    asked: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
+    names = yield from in_order(asked)
+    begin = bisect_left(names, first)
+    call.leave(names)
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # With none, the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    names = [name for name in names if name >= first]
     hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Topics that were named and may not be described.
-    for name in names if body.topics else ():
+    for name in islice(names, begin, None) if body.topics else ():
         yield
         if not _may_describe(call, name):
             hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    for name in names:
+    for name in islice(names, begin, None):
         yield
         if not _may_describe(call, name):
             continue
         if room <= 0:
             cursor = Cursor(topic_name=name, partition_index=0)
-            return DescribeTopicPartitionsResponse(topics=topics + hidden, next_cursor=cursor)
+            return _page(topics, hidden, cursor)
         topic = view.topics.get(TopicName(name))
         if topic is None:
             topics.append(_unknown(call, name))
@@ -58,8 +64,17 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
         room -= len(topics[-1].partitions)
         if start + len(topics[-1].partitions) < len(topic.partitions):
             cursor = Cursor(topic_name=name, partition_index=start + len(topics[-1].partitions))
-            return DescribeTopicPartitionsResponse(topics=topics + hidden, next_cursor=cursor)
-    return DescribeTopicPartitionsResponse(topics=topics + hidden, next_cursor=None)
+            return _page(topics, hidden, cursor)
+    return _page(topics, hidden, None)
+
+
+def _page(
+    topics: list[DescribeTopicPartitionsResponseTopic],
+    hidden: list[DescribeTopicPartitionsResponseTopic],
+    cursor: Cursor | None,
+) -> DescribeTopicPartitionsResponse:
+    topics.extend(hidden)
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
 def refuse(call: Call, body: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:

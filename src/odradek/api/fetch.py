@@ -134,7 +134,8 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
 def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
     """Merges the request into its session.  Raises Refused."""
     by_id = call.version >= TOPIC_IDS_SINCE
-    wanted = {}
+    wanted: dict[FetchKey, Wanted] = {}
+    call.leave(wanted)
     for topic in body.topics:
         for part in topic.partitions:
             one = wanted_of(topic, part, by_id)

@@ -72,6 +72,7 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
     committed = body.isolation_level == READ_COMMITTED
     topics: Topics = []
     questions: list[Question] = []
+    call.leave((asked, topics, questions))
     for name, parts in asked.items():
         topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, committed, questions))))
     if not questions:

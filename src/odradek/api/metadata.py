@@ -10,12 +10,12 @@ tried again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.log_fields import of_call
-from odradek.api.outcome import Slices
+from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, in_order, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
@@ -43,8 +43,12 @@ CREATION_MS_MAX = 5 * SECOND_MS
 
 
 def handle(call: Call, body: MetadataRequest) -> Slices:
-    if call.version < ASKED_BY_ID_SINCE and any(_has_id(topic) for topic in body.topics or ()):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
+    if call.version < ASKED_BY_ID_SINCE:
+        for number, topic in enumerate(body.topics or (), 1):
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"version {call.version} can't ask for a topic by its id")
+            if not number % CHEAP:
+                yield PAUSE
     missing = yield from _to_create(call, body)
     if not missing:
         return (yield from _answer(call, body))
@@ -123,7 +127,9 @@ def _topics(call: Call, body: MetadataRequest) -> Parts[list[MetadataResponseTop
                 answers.append((yield from _described(call, known, with_operations)))
             yield
         return answers
-    for topic in (yield from _once_each(body.topics)):
+    once = yield from _once_each(body.topics)
+    call.leave(once)
+    for topic in once.values():
         answers.append((yield from _asked_for(call, topic, may_create, with_operations)))
         yield
     return answers
@@ -133,17 +139,13 @@ def _may_describe(call: Call, name: str) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _has_id(topic: MetadataRequestTopic) -> bool:
-    return topic.name is None or topic.topic_id != ZERO_UUID
-
-
-def _once_each(topics: Sequence[MetadataRequestTopic]) -> Parts[Iterable[MetadataRequestTopic]]:
+def _once_each(topics: Sequence[MetadataRequestTopic]) -> Parts[dict[tuple[Uuid, str | None], MetadataRequestTopic]]:
     once: dict[tuple[Uuid, str | None], MetadataRequestTopic] = {}
     for number, topic in enumerate(topics, 1):
         once[Uuid(topic.topic_id), topic.name] = topic
         if not number % CHEAP:
             yield
-    return once.values()
+    return once
 
 
 def _asked_for(

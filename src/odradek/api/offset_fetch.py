@@ -78,11 +78,14 @@ def handle(call: Call, body: OffsetFetchRequest) -> Slices:
     if len(body.groups) > describing.REPEATS_MAX:
         yield from describing.check_repeats(group.group_id for group in body.groups if group.topics is None)
     told, count = [], 0
+    read: dict[Partition, None] = {}
     for group in _groups(call, body):
         answer, partition = yield from _find(call, group, body.require_stable)
+        if partition is not None:
+            read[partition] = None
         told.append(_Told(group, answer, partition))
         count += 1 + sum(len(topic.partitions) for topic in answer.topics)
-    writes = Settled(one.partition for one in told if one.partition is not None)
+    writes = Settled(read)
     call.leave(told)
     return (yield from settled(writes, call.now, count, lambda: _answer(call, told, writes)))
 

@@ -70,6 +70,7 @@ def _write(
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
     marker = Marker(producer, one.transaction_result, one.coordinator_epoch, one.transaction_version)
     made: dict[TopicPartition, WritableTxnMarkerPartitionResult] = {}
+    call.leave(made)
     topics = []
     for topic in one.topics:
         results = []

@@ -35,6 +35,7 @@ from odradek.core.parked import ParkingLot
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+LISTED_PER_STEP = 8  # Next to nothing is done with each.
 EVICTION_MS = 2 * MINUTE_MS  # min.incremental.fetch.session.eviction.ms
 
 
@@ -220,7 +221,7 @@ class FetchSessions:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._close(session_id)
             session = None if epoch == FINAL_EPOCH else (yield from self._open(wanted, uses_ids, steady))
-            return FetchRound(list(wanted.values()), session, is_incremental=False)
+            return FetchRound((yield from _listed(wanted)), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         self.goes_on(session, steady)
         for key, one in wanted.items():
@@ -246,18 +247,21 @@ class FetchSessions:
         if not session.wanted:
             self._close(session.id)
             # What is wanted and forgotten at once is answered this once, as Apache Kafka does.
-            return FetchRound(list(wanted.values()), None, is_incremental=False)
+            return FetchRound((yield from _listed(wanted)), None, is_incremental=False)
         return FetchRound([], session, is_incremental=True)
 
     def _open(
         self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int
     ) -> Generator[None, object, Session | None]:
+        if len(wanted) > PARTITIONS_PER_FETCH_SESSION_MAX:
+            return None
         session = Session(self._lot, steady, uses_ids=uses_ids)
         for one in wanted.values():
             one.session = session
             session.due[one] = None
             yield
         if not self._make_room(steady) or len(wanted) > self._room_in(session):
+            session.due = {}  # Its partitions lead to it, and it to them.
             return None
         session.id = self._new_id()
         session.wanted = wanted
@@ -311,3 +315,12 @@ class FetchSessions:
         while (session_id := self._random_int31()) in self._sessions or session_id == SESSIONLESS:
             pass
         return session_id
+
+
+def _listed(wanted: dict[FetchKey, Wanted]) -> Generator[None, object, list[Wanted]]:
+    listed = []
+    for number, one in enumerate(wanted.values(), 1):
+        listed.append(one)
+        if not number % LISTED_PER_STEP:
+            yield
+    return listed

@@ -22,8 +22,7 @@ class Settled:
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self._ends: dict[Partition, Offset] = {
-            partition: partition.log.end_offset if partition.is_online else _NEVER
-            for partition in dict.fromkeys(partitions)  # Very many groups are in few partitions.
+            partition: partition.log.end_offset if partition.is_online else _NEVER for partition in partitions
         }
 
     @property
