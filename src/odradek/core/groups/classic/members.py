@@ -170,7 +170,8 @@ class Members:
 
     def chosen_protocol(self) -> str:
         """Elects the protocol: each member votes for the first in its list that all support."""
-        return elected(list(self))
+        common = [name for name, count in self._supporters.items() if count == len(self._members)]
+        return common[0] if len(common) == 1 else elected(list(self))
 
     # Waiting.
 

@@ -197,8 +197,8 @@ class Rebalancing:
         self._set_timer(members.rebalance_timeout_ms, self._sync_timed_out, now)
         leader = members.get(told.leader)
         assert leader is not None, "a generation has a leader"
-        tell(leader, now)  # First: the leader has work to do, and its answer may be as large as all others.
-        self.telling.begin([member for member in members if member is not leader], tell, now)
+        # The leader first: it has work to do.
+        self.telling.begin([leader, *(member for member in members if member is not leader)], tell, now)
 
     def _become_empty(self, now: Moment) -> None:
         self.move(Event.ALL_LEFT, now)

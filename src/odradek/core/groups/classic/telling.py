@@ -21,6 +21,7 @@ class Telling:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self.left: deque[Member] = deque()  # Who has not been told yet.
+        self._portion = 0  # How many are told next.
         self._tell: Tell | None = None
         self._timer: Timer | None = None
 
@@ -30,6 +31,7 @@ class Telling:
         self.left.extend(members)
         self._tell = tell
         if len(self.left) > MEMBERS_PER_TURN:
+            self._portion = 1  # A leader's answer may be as large as all others.
             self._pause(now)  # What led here took some time already.
         else:
             self.finish(now)
@@ -50,7 +52,8 @@ class Telling:
         self._timer = self._timers.at(now.steady + PAUSE_MS, self._go_on)
 
     def _go_on(self, now: Moment) -> None:
-        self._tell_next(min(len(self.left), MEMBERS_PER_TURN), now)
+        self._tell_next(min(len(self.left), self._portion), now)
+        self._portion = MEMBERS_PER_TURN
         if self.left:
             self._pause(now)
         else:
