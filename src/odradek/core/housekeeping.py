@@ -22,9 +22,10 @@ from odradek.log.durability import needs_flush
 
 _LOG = logging.getLogger(__name__)
 
-# Each takes far less than 2 ms on a slow machine: a look at a partition costs some microseconds; whether segments may
-# go costs a dozen, more where an index has to be read for it; letting them go some hundred.
-LOOKED_AT_PER_SLICE = 256
+# Each takes far less than 2 ms on a slow machine: a look at a partition costs some microseconds, and dozens where its
+# memory was not touched for a second; whether segments may go costs as much again, more where an index has to be read
+# for it; letting them go some hundred.
+LOOKED_AT_PER_SLICE = 32
 JUDGED_PER_SLICE = 16
 PRODUCERS_PER_LOOK = 32
 
