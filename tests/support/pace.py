@@ -1,8 +1,14 @@
-"""How fast this machine is now, for tests that bound the processor time a broker takes."""
+"""How fast this machine is now, for tests that bound the processor time a broker takes.
+
+A processor that loops as fast as ever may wait long for memory: of a machine that shares its memory with others, a page
+that nobody touched for a second may cost 30 µs at its next touch, charged to who touches it.
+"""
 
 from __future__ import annotations
 
+import random
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -12,6 +18,26 @@ USUAL_SECONDS = 0.012  # What the loop takes on a machine where the bounds in th
 
 USUAL_START_SECONDS = 0.15  # What an interpreter takes there that imports these.
 IMPORTS = "import asyncio, concurrent.futures, dataclasses, logging, multiprocessing, sqlite3, ssl, urllib.request"
+
+
+OBJECTS = 50_000
+SPREAD_BYTES = 200  # An object and its like: few of them share a page, none a cache line.
+IDLE_SECONDS = 1.0  # As between two rounds of housekeeping.
+USUAL_TOUCH_SECONDS = 150e-9  # What the first touch of one takes on a usual machine after that.
+
+
+def memory_slowness() -> float:
+    """By what a bound has to be multiplied here on who goes through much that was not touched for a while."""
+    objects = [bytearray(SPREAD_BYTES) for _ in range(OBJECTS)]
+    random.Random(0).shuffle(objects)
+    return max(1.0, statistics.median(_touch(objects) for _ in range(3)) / (USUAL_TOUCH_SECONDS * OBJECTS))
+
+
+def _touch(objects: list[bytearray]) -> float:
+    time.sleep(IDLE_SECONDS)
+    began = time.thread_time()
+    list(objects)
+    return time.thread_time() - began
 
 
 def slowness() -> float:
