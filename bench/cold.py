@@ -178,9 +178,9 @@ class Pass:
     cpu_s: float = 0
 
     @contextmanager
-    def producing(self, broker: Broker, topic: str, rate: int) -> Iterator[None]:
+    def producing(self, broker: Broker, topic: str, arguments: argparse.Namespace) -> Iterator[None]:
         steal = dict[str, float]()
-        with machine.stolen(steal, "of"), sampled(broker, topic, rate, self.samples):
+        with machine.stolen(steal, "of"), sampled(broker, topic, arguments.rate, self.samples, arguments.batch_bytes):
             yield
         self.steal_percent += steal.values()
 
@@ -234,11 +234,11 @@ def measured(broker: Broker, arguments: argparse.Namespace) -> dict[str, float]:
         fill_page_cache(broker.folder / "filler", arguments.free_gb)
         for stretch in range(arguments.stretches):
             plans = plans_of(stretch, broker, topic, arguments)
-            with alone.producing(producers, other, arguments.rate):
+            with alone.producing(producers, other, arguments):
                 time.sleep(ALONE_SECONDS / arguments.stretches)
             for seen in (cold, again):
                 seen.cached_percent += [cached_percent(broker, plan) for plan in plans]
-                with seen.producing(producers, other, arguments.rate):
+                with seen.producing(producers, other, arguments):
                     seen.read(broker, plans)
     broker.delete(topic)
     return alone.numbers("alone") | cold.numbers("cold") | again.numbers("again")
@@ -250,7 +250,8 @@ def main() -> int:
     parser.add_argument("--gb", type=float, default=10, help="of records, in all partitions")
     parser.add_argument("--consumers", type=int, default=1, help="each with a partition of its own")
     parser.add_argument("--mb-per-second", type=float, default=0, help="of all consumers together, if not all they can")
-    parser.add_argument("--rate", type=int, default=500, help="records a second of the other producer")
+    parser.add_argument("--rate", type=int, default=500, help="requests a second of the other producer")
+    parser.add_argument("--batch-bytes", type=int, default=1, help="of its records of 100 bytes in each, at least one")
     parser.add_argument("--free-gb", type=float, default=0, help="of memory that is left to all others; if not all")
     parser.add_argument("--stretches", type=int, default=10, help="of the topic, each read twice")
     parser.add_argument("--rounds", type=int, default=1)

@@ -137,11 +137,13 @@ def send(
 
 
 @contextmanager
-def sampled(broker: Broker, topic: str, rate: int, samples: list[tuple[float, int]]) -> Iterator[None]:
-    """Has a producer send meanwhile, and adds how long its requests took; not those of the first 0.1 s."""
+def sampled(
+    broker: Broker, topic: str, rate: int, samples: list[tuple[float, int]], batch_bytes: int = 1
+) -> Iterator[None]:
+    """Has a producer send a batch after the other, and adds how long they took; not those of the first 0.1 s."""
     fork = multiprocessing.get_context("fork")
     over, found = fork.Event(), fork.Queue()
-    frame = frames.produce(topic, 0, 1, frames.batch(100, 1).data)
+    frame = frames.produce(topic, 0, 1, frames.batch(100, batch_bytes).data)
     process = fork.Process(target=send, args=(broker.port, frame, rate, over, found), daemon=True)
     process.start()
     try:
