@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import islice
 
 from odradek.api import authorized
 from odradek.api.call import Call
@@ -38,17 +37,17 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
     view = call.broker.view
     asked: Iterable[str] = (topic.name for topic in body.topics) if body.topics else list(view.topics)
     names = yield from in_order(asked)
-    begin = bisect_left(names, first)
     call.leave(names)
+    places = range(bisect_left(names, first), len(names))
     limit = min(body.response_partition_limit, call.broker.configs.int("max.request.partition.size.limit"))
     room = max(limit, 1)  # With none, the client would never get on.
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     hidden: list[DescribeTopicPartitionsResponseTopic] = []  # Topics that were named and may not be described.
-    for name in islice(names, begin, None) if body.topics else ():
+    for place in places if body.topics else ():
         yield
-        if not _may_describe(call, name):
-            hidden.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    for name in islice(names, begin, None):
+        if not _may_describe(call, names[place]):
+            hidden.append(_refused(names[place], ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    for name in (names[place] for place in places):
         yield
         if not _may_describe(call, name):
             continue
