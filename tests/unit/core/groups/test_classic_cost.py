@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from odradek.core.groups.classic.telling import MEMBERS_PER_TURN
 from odradek.core.parked import Parked
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupResponse
@@ -70,3 +71,18 @@ def test_two_hundred_members_cost_each_what_twenty_do(tmp_path: Path) -> None:
     few, many = of_each(tmp_path / "few", FEW), of_each(tmp_path / "many", MANY)
     assert many[0] < 1.2 * few[0], (few, many)
     assert many[1] < 1.2 * few[1], (few, many)
+
+
+def test_the_leader_of_many_is_told_in_a_turn_of_its_own(tmp_path: Path) -> None:
+    harness = coordinator(tmp_path, group_initial_rebalance_delay_ms="1000")
+    waiting = [parked(harness.send(joining(), OLD)) for _ in range(MANY)]
+    harness.pass_time(1000)
+    harness.pass_time(1000)
+    left = []
+    while group_of(harness).telling.left:
+        left.append(len(group_of(harness).telling.left))
+        harness.pass_time(1)
+    assert left == [MANY, MANY - 1, MANY - 1 - MEMBERS_PER_TURN]
+    joined = [harness.decoded(one.then(), OLD, JoinGroupResponse) for one in waiting]
+    assert {one.leader for one in joined} == {joined[0].member_id}
+    assert [len(one.members) for one in joined] == [MANY, *[0] * (MANY - 1)]
