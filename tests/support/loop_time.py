@@ -58,9 +58,9 @@ class Hold(NamedTuple):
         return f"{self.ms:.1f} ms in {self.callback}{collected}\n{self.stack or f'{STACKS_VARIABLE}=1 shows where'}"
 
 
-def is_too_long(ms: float) -> bool:
-    """True if a callback took longer than it may on this machine, as it is now."""
-    return ms > HOLD_MS_MAX * slowness() and ms > HOLD_MS_MAX * memory_slowness()
+def hold_ms_max() -> float:
+    """The same on this machine, as it is now."""
+    return HOLD_MS_MAX * slowness()
 
 
 class LoopTime:
@@ -240,9 +240,11 @@ class Timing(Protocol):
 def nobody_is_held_up(timing: Timing) -> Iterator[None]:
     timing.begin()
     yield
-    holds = timing.holds()
-    too_long = [str(hold) for hold in holds if hold.ms > HOLD_MS_MAX]
-    assert not holds or not is_too_long(holds[0].ms), "\n".join(too_long)
+    holds, most = timing.holds(), hold_ms_max()
+    if holds and holds[0].ms > most:  # It takes seconds to find out, and there is no second try of this.
+        most = max(most, HOLD_MS_MAX * memory_slowness())
+    too_long = [str(hold) for hold in holds if hold.ms > most]
+    assert not too_long, "\n".join(too_long)
 
 
 @contextmanager

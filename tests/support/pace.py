@@ -20,17 +20,19 @@ USUAL_START_SECONDS = 0.15  # What an interpreter takes there that imports these
 IMPORTS = "import asyncio, concurrent.futures, dataclasses, logging, multiprocessing, sqlite3, ssl, urllib.request"
 
 
+MEMORY_SLOWNESS_MAX = 3.0  # Beyond it a bound says nothing any more.
 OBJECTS = 50_000
 SPREAD_BYTES = 200  # An object and its like: few of them share a page, none a cache line.
 IDLE_SECONDS = 1.0  # As between two rounds of housekeeping.
-USUAL_TOUCH_SECONDS = 150e-9  # What the first touch of one takes on a usual machine after that.
+USUAL_TOUCH_SECONDS = 150e-9  # Twice what the first touch of one took where only a tenth of a second had passed.
 
 
 def memory_slowness() -> float:
     """By what a bound has to be multiplied here on who goes through much that was not touched for a while."""
     objects = [bytearray(SPREAD_BYTES) for _ in range(OBJECTS)]
     random.Random(0).shuffle(objects)
-    return max(1.0, statistics.median(_touch(objects) for _ in range(3)) / (USUAL_TOUCH_SECONDS * OBJECTS))
+    found = statistics.median(_touch(objects) for _ in range(3)) / (USUAL_TOUCH_SECONDS * OBJECTS)
+    return min(max(1.0, found), MEMORY_SLOWNESS_MAX)
 
 
 def _touch(objects: list[bytearray]) -> float:

@@ -47,8 +47,9 @@ def _answer(call: Call, body: DescribeTopicPartitionsRequest) -> Parts[DescribeT
         yield
         if not _may_describe(call, names[place]):
             hidden.append(_refused(names[place], ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    for name in (names[place] for place in places):
+    for place in places:
         yield
+        name = names[place]
         if not _may_describe(call, name):
             continue
         if room <= 0:
