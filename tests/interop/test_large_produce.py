@@ -20,7 +20,7 @@ from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.log.retention import advance_start, delete_old_segments
 from odradek.log.truncation import truncate_to
-from odradek.net import intake
+from odradek.net import heard
 from odradek.net.movers import Movers
 from odradek.record.builder import encode_batch
 from odradek.record.compression import Codec
@@ -219,12 +219,12 @@ def test_the_loop_receives_what_comes_from_the_only_one_that_sends(
     for number in range(2):
         produced(client, "t", value(seed=number))
     assert ways.begun == 1
-    monkeypatch.setattr(intake, "ALONE_MS", 0)
+    monkeypatch.setattr(heard, "ALONE_MS", 0)
     assert produced(client, "t", value(seed=2)) == 2
     assert ways.begun == 1
     assert produced(client, "t", value(3_000_000)) == 3
     assert ways.begun == 2
-    monkeypatch.setattr(intake, "ALONE_MS", NEVER_MS)  # That is: another was heard just now.
+    monkeypatch.setattr(heard, "ALONE_MS", NEVER_MS)  # That is: another was heard just now.
     assert produced(client, "t", value(seed=4)) == 4
     assert ways.begun == ways.done == 3
     assert values(client)[2:] == [value(seed=2), value(3_000_000), value(seed=4)]
@@ -232,15 +232,15 @@ def test_the_loop_receives_what_comes_from_the_only_one_that_sends(
 
 def test_another_that_is_heard_ends_being_alone(broker: Here, client: RawClient) -> None:
     with RawClient(broker.port) as other:
-        heard = []
+        seen = []
         for one in (client, other, other, client):
             produced(one, "t", b"x")
-            heard.append(broker.on_loop(lambda running: (running.shell.heard, running.shell.heard_another_at)))
-    assert heard[0][0] is heard[3][0] is not heard[1][0]
-    assert heard[1] == heard[2]
-    assert heard[0][1] <= heard[1][1] <= heard[3][1]
+            seen.append(broker.on_loop(lambda running: (running.shell.heard.last, running.shell.heard.another_at)))
+    assert seen[0][0] is seen[3][0] is not seen[1][0]
+    assert seen[1] == seen[2]
+    assert seen[0][1] <= seen[1][1] <= seen[3][1]
     client.close()
-    until(lambda: broker.on_loop(lambda running: running.shell.heard) is None)
+    until(lambda: broker.on_loop(lambda running: running.shell.heard.last) is None)
 
 
 def test_a_client_that_has_sent_all_it_will_gets_its_answer(client: RawClient, broker: Here, ways: Ways) -> None:

@@ -18,7 +18,7 @@ from odradek.app.building import Running
 from odradek.app.config import settings
 from odradek.base.errors import ErrorCode
 from odradek.base.uuids import Uuid
-from odradek.net import intake
+from odradek.net import heard
 from odradek.net.connection import ClientConnection
 from odradek.net.intake import Intake
 from odradek.net.movers import Movers
@@ -37,7 +37,7 @@ NEVER_MS = 1 << 40
 # For Serving: nobody is taken to be alone, so what is large is received by a mover.
 WITH_COMPANY = (
     "-c",
-    f"from odradek.net import intake; intake.ALONE_MS = {NEVER_MS}; from odradek.app.main import main; main()",
+    f"from odradek.net import heard; heard.ALONE_MS = {NEVER_MS}; from odradek.app.main import main; main()",
 )
 
 
@@ -50,7 +50,7 @@ class Ways:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
-        monkeypatch.setattr(intake, "ALONE_MS", NEVER_MS)
+        monkeypatch.setattr(heard, "ALONE_MS", NEVER_MS)
         begin = Intake.begin.__func__  # type: ignore[attr-defined]
         monkeypatch.setattr(Intake, "begin", classmethod(self._counted("begun", begin)))
         monkeypatch.setattr(Movers, "send", self._counted("sent", Movers.send))

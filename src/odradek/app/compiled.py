@@ -18,8 +18,8 @@ PARTS = {
         "core": "broker changes coordinating fetch_sessions flushes hosting ingress lookups parked partition positions"
         " promise staging timers",
         "log": "arrival durability index log segment slices",
-        "net": "connection descriptors door gathering listener outbox readers receiving secure secure_outbox shell"
-        " traffic",
+        "net": "connection descriptors door gathering heard listener outbox readers receiving secure secure_outbox"
+        " shell traffic",
         "record": "batch",
         "wire": "budget connection request response template varint",
     },

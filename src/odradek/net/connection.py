@@ -75,8 +75,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._has_left = True
-        if self._shell.heard is self:
-            self._shell.heard = None
+        self._shell.heard.forget(self)
         self._drop_intake()
         if self._unmute is not None:
             self._unmute.cancel()
@@ -153,10 +152,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Takes one turn: handles requests until none is left, the time is over, or the peer is too far behind."""
         now, began = self._shell.now(), time.monotonic()
         self.last_active = now.steady
-        shell = self._shell
-        if shell.heard is not self:
-            shell.heard, shell.heard_another_at = self, now.steady
-        talk = self._talk
+        shell, talk = self._shell, self._talk
+        shell.heard.hear(self, now.steady)
         if self._is_behind:
             self._outbox.look()
         if not self._is_behind:

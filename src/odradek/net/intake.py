@@ -27,14 +27,12 @@ log = logging.getLogger(__name__)
 LEFT_BYTES_MIN = 64 * 1024  # Less is here before a thread has been woken.
 # A mover keeps what is large from making others wait, and receives beside the loop.  Who is alone waits for nobody, and
 # the loop receives batches of 500 KB 1.4 times as fast.
-ALONE_MS = 300
 ALONE_BYTES_MAX = 2 * 1024 * 1024  # More is not held in memory, whoever is there.
 
 
 def is_for_mover(shell: Shell, left_bytes: int, steady: int) -> bool:
     """True if a mover should receive the rest of a request, of so many bytes, of the connection that was heard last."""
-    is_alone = steady - shell.heard_another_at >= ALONE_MS
-    return shell.movers.can_store and (left_bytes > ALONE_BYTES_MAX or not is_alone)
+    return shell.movers.can_store and (left_bytes > ALONE_BYTES_MAX or not shell.heard.is_one(steady))
 
 
 class Owner(Protocol):

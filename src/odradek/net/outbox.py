@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.base.limits import SEND_BUFFERS_MAX, SEND_BYTES_PER_TURN, SEND_CHUNK_BYTES
 from odradek.core.access import ANONYMOUS, Principal
+from odradek.core.moment import Moment
 from odradek.net.descriptors import are_left
+from odradek.net.heard import Heard
 from odradek.net.movers import Movers
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import IN_MEMORY, Chunk
@@ -106,6 +108,11 @@ class Loop(Protocol):
     @property
     def copies(self) -> Copies: ...
 
+    @property
+    def heard(self) -> Heard: ...
+
+    def now(self) -> Moment: ...
+
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None: ...
 
     def soon(self, work: Callable[[], None]) -> None: ...
@@ -133,6 +140,7 @@ class Outbox:
         self._is_watched = False  # The loop calls when the socket has room.
         self._is_full = False  # The socket takes no more.
         self._is_busy = False  # A thread reads, a mover sends, or other connections have their turn.
+        self._has_made_way = False  # The next slice is large, and others had their turn before it.
         self._transfer: Transfer | None = None
         self._transferred = 0  # How much the transfer had moved when it was last asked.
         self._closes_when_empty = False
@@ -272,6 +280,10 @@ class Outbox:
         records = cast(FileBytes, self._chunks[0])
         if records.size < MOVED_BYTES_MIN or records.file.fileno() < 0:
             return False
+        if not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
+            self._make_way(head)
+            return True
+        self._has_made_way = False
         end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], IN_MEMORY) else b""
         transfer = self._loop.movers.send(
             self._descriptor,
@@ -291,6 +303,16 @@ class Outbox:
         self._is_busy = True
         self._traffic.bytes_out += len(head) + records.size + len(end)
         return True
+
+    def _make_way(self, head: bytes) -> None:
+        """Lets what others have sent meanwhile be handled before a mover begins.
+
+        The mover and the peer that it wakes take the processors, and would have the loop wait.
+        """
+        if head:
+            self._chunks.appendleft(head)
+        self._is_busy = self._has_made_way = True
+        self._loop.soon(lambda: self._loop.soon(self._its_turn))  # The loop looks at its sockets between the two.
 
     def _was_moved(self, transfer: Transfer) -> None:
         self._transfer = None

@@ -56,6 +56,7 @@ from odradek.net.busy_poll import BusyPoll
 from odradek.net.cleaning import CleanerThrottle
 from odradek.net.descriptors import are_short, has_run_out
 from odradek.net.gathering import Gathered
+from odradek.net.heard import Heard
 from odradek.net.movers import Movers
 from odradek.net.outbox import Copies
 from odradek.net.pools import Closed, Pool, Pools
@@ -112,8 +113,7 @@ class Shell:
         self.gate: Gate = OpenGate()
         self.around_entries: AbstractContextManager[None] = nullcontext()  # Entered around each turn of accepting.
         self.busy_poll: BusyPoll | None = None  # Set in a process that has nothing else to do.
-        self.heard: object | None = None  # The connection that sent last,
-        self.heard_another_at = 0  # and when that was another one than before, on the steady clock.
+        self.heard = Heard()
         self.traffic = Traffic()
         self.answered = self.traffic.answered
         self.copies = Copies()

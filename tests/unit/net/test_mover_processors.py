@@ -1,10 +1,14 @@
-"""Which thread sends: the one for the processor that the peer's bytes come from, unless it has much more to do."""
+"""Which thread sends: the one for the processor that the peer's bytes come from.
+
+Unless it has much more to do, or the loop is there: then one that keeps to no processor.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,17 +26,27 @@ if len(processors.usable()) < 2:  # pragma: no cover
 
 HERE, THERE = sorted(processors.usable())[:2]
 GROUPS = [{HERE}, {THERE}]
-OF_HERE, OF_THERE = THREADS, THREADS + 1
+OF_NONE, OF_HERE, OF_THERE = 0, THREADS, THREADS + 1
+
+
+def on(processor: int, work: Callable[[], object]) -> None:
+    def keep_and_work() -> None:
+        assert processors.keep_to({processor})
+        done.append(work())
+
+    done: list[object] = []
+    working = threading.Thread(target=keep_and_work)
+    working.start()
+    working.join()
+    assert done, "it failed"
 
 
 def ask_from(processor: int, theirs: socket.socket) -> None:
-    def ask() -> None:
-        assert processors.keep_to({processor})
-        theirs.sendall(b"?")
+    on(processor, lambda: theirs.sendall(b"?"))
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    asking.join()
+
+def send_from(processor: int, mover: Moving, ours: socket.socket, file: Held) -> None:
+    on(processor, lambda: mover.send(ours.fileno(), b"", file, 0, 1000, b"", False, nothing))
 
 
 @pytest.fixture
@@ -42,13 +56,18 @@ def file(tmp_path: Path) -> Held:
     return held
 
 
-@pytest.mark.parametrize(("processor", "thread"), [(HERE, OF_HERE), (THERE, OF_THERE)])
-def test_who_asks_from_a_processor_is_answered_by_its_thread(file: Held, processor: int, thread: int) -> None:
+@pytest.mark.parametrize(
+    ("processor", "loops", "thread"),
+    [(HERE, THERE, OF_HERE), (THERE, HERE, OF_THERE), (HERE, HERE, OF_NONE), (THERE, THERE, OF_NONE)],
+)
+def test_who_asks_from_a_processor_is_answered_by_its_thread_but_not_where_the_loop_is(
+    file: Held, processor: int, loops: int, thread: int
+) -> None:
     mover = Moving(GROUPS, running=[thread])
     with tcp_pair() as (ours, theirs):
         ask_from(processor, theirs)
-        begun = mover.send(ours.fileno(), b"", file, 0, 1000, b"", False, nothing)
-        assert mover.wait() == [begun]
+        send_from(loops, mover, ours, file)
+        mover.wait()
     mover.end()
 
 
@@ -58,7 +77,7 @@ def test_a_thread_that_has_much_to_do_leaves_some_to_the_others(file: Held) -> N
     for one in pairs:
         ours, theirs = one.__enter__()
         ask_from(HERE, theirs)
-        assert mover.send(ours.fileno(), b"", file, 0, 1000, b"", False, nothing)
+        send_from(THERE, mover, ours, file)
     assert len(mover.wait()) == 1, "the others wait for a thread that does not run"
     for one in pairs:
         one.__exit__(None, None, None)

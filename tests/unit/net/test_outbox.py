@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +17,11 @@ import pytest
 import uvloop
 
 from odradek.base.limits import SEND_BYTES_PER_TURN
+from odradek.core.moment import Moment
 from odradek.log.disk import DiskFailed, File, FileSlice, RealDisk
-from odradek.net.movers import Movers
-from odradek.net.outbox import COPIED_BYTES_MAX, Copies, Outbox
+from odradek.net.heard import Heard
+from odradek.net.movers import HAS_MOVER, Movers
+from odradek.net.outbox import COPIED_BYTES_MAX, MOVED_BYTES_MIN, Copies, Outbox
 from odradek.net.traffic import Traffic
 from odradek.wire.primitives import Chunk
 from support.limits import descriptors
@@ -32,6 +35,7 @@ class Loop:
         self.loop = asyncio.get_running_loop()
         self.movers = Movers(self.loop, 2)
         self.copies = Copies()
+        self.heard = Heard()
         self._threads = ThreadPoolExecutor(2)
         self.unreadable: list[str] = []
 
@@ -40,6 +44,9 @@ class Loop:
 
     def soon(self, work: Callable[[], None]) -> None:
         self.loop.call_soon(work)
+
+    def now(self) -> Moment:
+        return Moment(0, time.monotonic_ns() // 1_000_000)
 
     def read_failed(self, path: str, error: OSError) -> None:
         self.unreadable.append(path)
@@ -87,7 +94,7 @@ def file(tmp_path: Path) -> File:
     return RealDisk().open(str(tmp_path / "file"))
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
+def run(work: Coroutine[Any, Any, None], runner: Callable[[Coroutine[Any, Any, None]], None] = uvloop.run) -> None:
     async def on_a_loop() -> None:
         Protocol.loop = Loop()
         try:
@@ -95,7 +102,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         finally:
             Protocol.loop.movers.stop()
 
-    uvloop.run(on_a_loop())
+    runner(on_a_loop())
 
 
 async def connected() -> tuple[Protocol, socket.socket]:
@@ -230,6 +237,75 @@ def test_what_many_are_sent_is_read_once(file: File) -> None:
         assert CountedSlice.reads == 2
     assert copies.of(CountedSlice(file, 4, 100)) == bytes(range(4, 104))
     assert CountedSlice.reads == 3, "nothing is kept for later"
+
+
+class Other(asyncio.Protocol):
+    """Another connection, which has said something that the loop has not heard yet."""
+
+    def __init__(self, heard: list[str]) -> None:
+        self.heard = heard
+
+    def data_received(self, data: bytes) -> None:
+        self.heard.append("other")
+
+
+@pytest.mark.skipif(not HAS_MOVER, reason="the mover was built without a compiler")
+@pytest.mark.parametrize("head", [(), (b"head",)])
+@pytest.mark.parametrize("runner", [uvloop.run, asyncio.run])
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_what_is_large_makes_way_for_what_others_have_sent(
+    file: File,
+    head: tuple[bytes, ...],
+    runner: Callable[[Coroutine[Any, Any, None]], None],
+    is_alone: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[str] = []
+    send = Movers.send
+
+    def begun(*arguments: Any, **keywords: Any) -> Any:
+        heard.append("begun")
+        return send(*arguments, **keywords)
+
+    async def work() -> None:
+        monkeypatch.setattr(Movers, "send", begun)
+        protocol, peer = await connected()
+        ours, other = socket.socketpair()
+        ours.setblocking(False)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: Other(heard), ours)
+        await asyncio.sleep(0.05)
+        if not is_alone:
+            protocol.loop.heard.hear(protocol, protocol.loop.now().steady)
+        other.sendall(b"?")
+        size = MOVED_BYTES_MIN
+        protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
+        protocol.outbox.put([*head, FileSlice(file, 5, size), b"end"])
+        assert heard == ["begun"] * is_alone
+        protocol.outbox.close_when_empty()
+        received = await asyncio.to_thread(read_to_the_end, peer)
+        first, second = (b"".join(head) + slice_bytes(FileSlice(file, at, size)) + b"end" for at in (3, 5))
+        assert received == first + second
+        assert sorted(heard) == ["begun", "begun", "other"]
+        assert heard[0] == ("begun" if is_alone else "other")
+        other.close()
+
+    run(work(), runner)
+
+
+def test_who_is_gone_before_his_turn_is_sent_nothing(file: File) -> None:
+    async def work() -> None:
+        protocol, peer = await connected()
+        protocol.loop.heard.hear(protocol, protocol.loop.now().steady)
+        protocol.outbox.put([b"head", FileSlice(file, 0, MOVED_BYTES_MIN)])
+        assert protocol.outbox.is_backed_up
+        protocol.outbox.drop()
+        await asyncio.sleep(0.05)
+        peer.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            peer.recv(1)
+        peer.close()
+
+    run(work())
 
 
 def test_a_peer_that_does_not_read_is_known_to_be_behind(file: File) -> None:

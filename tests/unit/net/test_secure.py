@@ -16,8 +16,10 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from odradek.core.moment import Moment
 from odradek.log.disk import FileSlice, RealDisk
 from odradek.net import secure
+from odradek.net.heard import Heard
 from odradek.net.outbox import outbox_of
 from odradek.net.secure import Entrance, SecureFront, SecureTransport
 from odradek.net.traffic import Traffic
@@ -38,6 +40,7 @@ class Shell:
         self.loop = asyncio.get_running_loop()
         self.traffic = Traffic()
         self.movers: Any = None
+        self.heard = Heard()
         self._pool = ThreadPoolExecutor(1)
 
     def in_thread(self, work: Callable[[], bytes], then: Callable[[Future[bytes]], None]) -> None:
@@ -45,6 +48,9 @@ class Shell:
 
     def soon(self, work: Callable[[], None]) -> None:
         self.loop.call_soon(work)
+
+    def now(self) -> Moment:
+        return Moment(0, int(self.loop.time() * 1000))
 
     def read_failed(self, path: str, error: OSError) -> None: ...
 

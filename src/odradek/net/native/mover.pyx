@@ -9,13 +9,18 @@
 A transfer stays with one thread: whoever waits for a socket that is nearly always ready is woken for each piece, and if
 another thread is, the two meet at the transfer's lock.  A store is the thread's that had the fewest.  What is sent goes
 through the thread whose processors the peer's last bytes came from: on one machine that is where the peer runs, and it
-need not be woken from afar for each piece; from elsewhere, where the card's interrupts are served.
+need not be woken from afar for each piece; from elsewhere, where the card's interrupts are served.  But if that is
+where the loop is, which would have to wait, one of those that store sends: they keep to no processor.
 
 Nobody waits for a disk who has hot transfers.  One whose next step is not in the page cache goes over to the threads
 for those, the cold.  They share an epoll set, so that each may go on with any of them: a disk that gives nothing holds
 up others only when it has all of these threads.  They wait for it with a descriptor of their own and without the
-transfer's lock, so that it can be cancelled meanwhile, and send what has come.  Whoever comes to the
-last of what Linux has read ahead has it begin with more, a hot thread too: that waits only for the disk's queue.
+transfer's lock, so that it can be cancelled meanwhile, and send what has come.
+
+What a peer will ask for next is read ahead, in pieces.  Linux would do that itself, as much at once as the disk's
+read_ahead_kb says: where that is 8 MB, and memory is short, one call of the system has a processor for 20 ms.
+Whoever comes near to the last of what was read ahead has the disk begin with more, a hot thread too: that waits only
+for the disk's queue.  Whoever jumps about in a file has no more read than he asks for.
 
 A transfer has a slot.  Slots are never freed, and a thread that comes with an event of an earlier generation goes away
 again: so a transfer can be cancelled at any time, and when `cancel` returns nobody touches its descriptors any more.
@@ -24,6 +29,7 @@ again: so a transfer can be cancelled at any time, and when `cancel` returns nob
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOSPC, errno
 from posix.fcntl cimport O_CLOEXEC, O_WRONLY, fcntl, open as open_file
+from posix.stat cimport fstat, struct_stat
 from posix.time cimport clock_gettime, timespec
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -91,8 +97,11 @@ cdef extern from "<sys/vfs.h>" nogil:
         long f_type
     int fstatfs(int file, FileSystem *found)
 
+cdef extern from "<sched.h>" nogil:
+    int sched_getcpu()
+
 cdef extern from "<fcntl.h>" nogil:
-    int F_DUPFD_CLOEXEC, POSIX_FADV_SEQUENTIAL
+    int F_DUPFD_CLOEXEC, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED
     int posix_fadvise(int file, int64_t position, int64_t size, int advice)
 
 cdef extern from "<unistd.h>" nogil:
@@ -110,7 +119,10 @@ cdef enum:
     THREADS_MAX = 64
     PIECE_BYTES = 128 * 1024  # What passes a processor's cache while it is received, summed and written.
     STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
+    SENT_BYTES = 256 * 1024  # In one call: many kernels interrupt a thread between two calls only.
     COLD_STEP_BYTES = 256 * 1024  # What is waited for before some of it is sent.
+    AHEAD_BYTES = 4 * 1024 * 1024  # What a disk needs to be at work all the time.
+    AHEAD_PIECE_BYTES = 256 * 1024  # Takes 50 us.
     STRETCH_BYTES = 512 * 1024  # Pages are read ahead and dropped in stretches; a look at each costs a microsecond.
     HOT_MS = 100  # So long what was in the page cache is taken to be there still.
     OVERLAY = 0x794C7630  # Of <linux/magic.h>.
@@ -153,6 +165,8 @@ cdef struct Slot:
     int64_t moved  # Of the file's bytes.
     int64_t hot_upto  # That far the page cache had the file
     int64_t hot_at_ms  # at that time.
+    bint is_begun
+    bint is_onward  # What is before its bytes was there: its peer reads on.
     const unsigned char *head
     int64_t head_left
     const unsigned char *after
@@ -323,18 +337,25 @@ cdef class Mover:
         slot.socket, slot.file = socket, file.fileno()
         slot.position, slot.left, slot.moved = position, size, 0
         slot.hot_upto = 0
+        slot.is_begun = False
         slot.error, slot.is_files_error = 0, False
         return transfer
 
     cdef int _sender(self, int socket):
-        cdef int processor = -1, nearest = -1, least = self._least_loaded(self._senders_from, self._threads)
+        cdef int processor = -1, nearest = -1
+        cdef int least = self._least_loaded(self._senders_from, self._threads)
         cdef socklen_t size = sizeof(processor)
         if not getsockopt(socket, SOL_SOCKET, SO_INCOMING_CPU, &processor, &size):
-            if 0 <= processor < PROCESSORS_MAX:
-                nearest = self._nearest[processor]
+            nearest = self._of(processor)
         if nearest < 0 or self._loads[nearest] > self._loads[least] + AHEAD_MAX:
             return least
+        if nearest == self._of(sched_getcpu()):
+            return self._least_loaded(0, self._stores_upto)
         return nearest
+
+    cdef int _of(self, int processor):
+        """The thread that sends from a processor; -1 if there is none."""
+        return self._nearest[processor] if 0 <= processor < PROCESSORS_MAX else -1
 
     cdef int _least_loaded(self, int start, int stop):
         cdef int index, least = start
@@ -491,7 +512,7 @@ cdef class Mover:
                         self._end(slot, event.data.u64)
                 elif not _is_hot(slot):
                     self._wait(slot, event.data.u64, self._cold, EPOLLOUT | EPOLLONESHOT)
-                elif _send(slot, min(slot.hot_upto - slot.position, <int64_t>STEP_BYTES)):
+                elif _send(slot, min(slot.hot_upto - slot.position, <int64_t>SENT_BYTES)):
                     self._end(slot, event.data.u64)
             is_ended, has_failed = slot.is_ended, slot.error != 0
             pthread_mutex_unlock(&slot.lock)
@@ -503,6 +524,7 @@ cdef class Mover:
         """Waits for the disk and sends what has come; the transfer's own thread goes on if what follows is there."""
         cdef int64_t loaded = 0
         if slot.left and not _is_known_hot(slot):
+            _begin_to_read(slot)
             loaded = self._load(slot)
             if slot.generation != number >> 32:
                 return  # It was cancelled meanwhile.
@@ -521,11 +543,12 @@ cdef class Mover:
     cdef int64_t _load(self, Slot *slot) noexcept nogil:
         """Reads the next bytes into the page cache, as _read_in.  The slot's lock is not held meanwhile."""
         cdef int64_t position = slot.position, size = min(slot.left, <int64_t>COLD_STEP_BYTES)
+        cdef int64_t ahead_upto = _ahead_upto(slot)
         cdef int file = fcntl(slot.file, F_DUPFD_CLOEXEC, 0)
         if file < 0:  # No descriptor is left: then whoever cancels it has to wait.
-            return _read_in(slot.file, position, size, self._nowhere)
+            return _read_in(slot.file, position, size, ahead_upto, self._nowhere)
         pthread_mutex_unlock(&slot.lock)
-        size = _read_in(file, position, size, self._nowhere)
+        size = _read_in(file, position, size, ahead_upto, self._nowhere)
         close(file)
         pthread_mutex_lock(&slot.lock)
         return size
@@ -565,9 +588,11 @@ cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
 cdef bint _is_hot(Slot *slot) noexcept nogil:
     """True if the disk need not be waited for before `hot_upto`, as far as one can know."""
     if slot.left and not _is_known_hot(slot):
+        _begin_to_read(slot)
         if _look(slot) == ABSENT:
             return False
         _take_as_hot(slot, STEP_BYTES)
+        _read_ahead(slot.file, slot.position + min(slot.left, <int64_t>STEP_BYTES), _ahead_upto(slot))
     return True
 
 
@@ -600,6 +625,14 @@ cdef bint _is_absent(int file, int64_t position, int64_t size) noexcept nogil:
     return not _is_in_overlay(file)
 
 
+cdef bint _is_told(int file) noexcept nogil:
+    """True if the system says what the page cache has of the file."""
+    cdef CacheStat pages
+    cdef Stretch stretch
+    stretch.position, stretch.size = 0, 1
+    return not syscall(CACHESTAT, file, &stretch, &pages, 0) and not _is_in_overlay(file)
+
+
 cdef bint _is_in_overlay(int file) noexcept nogil:
     """True in a container's own file system, which has no pages: they are those of the one below."""
     cdef FileSystem found
@@ -619,15 +652,47 @@ cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
     return CACHED
 
 
-cdef int64_t _read_in(int file, int64_t position, int64_t size, int nowhere) noexcept nogil:
+cdef void _begin_to_read(Slot *slot) noexcept nogil:
+    """Finds out, when a transfer begins, whether its peer reads on."""
+    if not slot.is_begun:
+        slot.is_begun = True
+        slot.is_onward = slot.position == 0 or not _is_absent(slot.file, slot.position - 1, 1)
+
+
+cdef int64_t _ahead_upto(Slot *slot) noexcept nogil:
+    """How far the file should be read for this transfer now."""
+    cdef int64_t end = slot.position + AHEAD_BYTES
+    return end if slot.is_onward else min(end, slot.position + slot.left)
+
+
+cdef void _read_ahead(int file, int64_t position, int64_t end) noexcept nogil:
+    """Has the disk begin with what of this part the page cache has not.  It was asked for in order: that is the rest."""
+    cdef struct_stat found
+    cdef int64_t start
+    if position >= end or not _is_absent(file, end - 1, 1):
+        return
+    if fstat(file, &found) or found.st_size <= position:
+        return
+    end = start = min(end, <int64_t>found.st_size)
+    while start > position and _is_absent(file, start - 1, 1):
+        start = max(start - AHEAD_PIECE_BYTES, position)
+    while start < end:
+        posix_fadvise(file, start, min(<int64_t>AHEAD_PIECE_BYTES, end - start), POSIX_FADV_WILLNEED)
+        start += AHEAD_PIECE_BYTES
+
+
+cdef int64_t _read_in(int file, int64_t position, int64_t size, int64_t ahead_upto, int nowhere) noexcept nogil:
     """Waits until the page cache has this part, without a copy, while the disk goes on with what follows.
 
-    Linux's own reading ahead takes a tenth of the processor that POSIX_FADV_WILLNEED does: it works with large folios.
     Returns how many bytes there are, 0 at the end of the file, or minus errno.
     """
     cdef int64_t end = position, left = size
     cdef ssize_t sent
-    posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL)  # Twice as far ahead.
+    if _is_absent(file, position, size):
+        posix_fadvise(file, position, size, POSIX_FADV_WILLNEED)
+        _read_ahead(file, position + size, ahead_upto)
+    elif not _is_told(file):
+        posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL)  # Then the system reads ahead itself, and twice as far.
     while left:
         sent = sendfile(nowhere, file, &end, left)
         if sent < 0 and errno == EINTR:
