@@ -280,7 +280,7 @@ def test_what_is_large_makes_way_for_what_others_have_sent(
         size = MOVED_BYTES_MIN
         protocol.outbox.put([*head, FileSlice(file, 3, size), b"end"])
         protocol.outbox.put([*head, FileSlice(file, 5, size), b"end"])
-        assert heard == ["begun"] * is_alone
+        assert bool(heard) == is_alone  # The first may have been sent already, and the second begun.
         protocol.outbox.close_when_empty()
         received = await asyncio.to_thread(read_to_the_end, peer)
         first, second = (b"".join(head) + slice_bytes(FileSlice(file, at, size)) + b"end" for at in (3, 5))
