@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from odradek.base.limits import SHORT_LIVED_FILES
 from odradek.log.failures import DirectoryInUse, DiskFailed, is_out_of_files
 from odradek.log.lock import RealLock
-from odradek.log.page_cache import is_absent, is_cached, read_cached, read_on
+from odradek.log.page_cache import begin_to_read, is_absent, is_cached, read_cached
 
 __all__ = [
     "EMPTY_SLICE",
@@ -137,7 +137,7 @@ class FileSlice:
 
     def read(self) -> bytes:
         """Reads the whole slice, from the disk if need be.  Raises DiskFailed if the file has become shorter."""
-        read_on(self.file.fileno())
+        begin_to_read(self.file.fileno(), self.position, self.size)
         data = self.file.pread(self.position, self.size)
         if len(data) != self.size:
             raise DiskFailed(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)

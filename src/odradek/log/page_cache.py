@@ -20,6 +20,8 @@ READ_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 READ_AHEAD_BYTES = 128 * 1024  # Linux's default.
 LOADED_BYTES_MIN = 1024 * 1024  # A fetch takes as much of a partition, unless it says otherwise: one wait is for all.
+AHEAD_BYTES = 4 * 1024 * 1024  # What a disk needs to be at work all the time.
+AHEAD_PIECE_BYTES = 256 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _CACHESTAT = 451  # On every processor that Linux runs on, but Alpha.
 _OVERLAY = 0x794C7630  # Of <linux/magic.h>.
@@ -51,8 +53,9 @@ class NotCached(Exception):
 
     def load(self) -> None:
         """Waits for the bytes and some more, while the disk goes on with what follows.  Raises DiskFailed."""
-        read_on(self._file.fileno())
-        self._file.pread(self.position, max(self._size, LOADED_BYTES_MIN))
+        size = max(self._size, LOADED_BYTES_MIN)
+        begin_to_read(self._file.fileno(), self.position, size)
+        self._file.pread(self.position, size)
 
 
 class CachedFile:
@@ -96,13 +99,30 @@ class CachedFile:
         return NotCached(self._file, position, size)
 
 
-def read_on(descriptor: int) -> None:
-    """Has Linux read twice as far ahead as it would: who reads old records asks for the next ones next.
+def begin_to_read(descriptor: int, position: int, size: int) -> None:
+    """Has the disk begin with this part of a file, and with what follows if it was read on up to here.
 
-    POSIX_FADV_WILLNEED takes ten times the processor, in stretches in which nobody else has it: it works page by page.
+    In pieces, as the movers do: Linux's own reading ahead takes as much at once as the disk's read_ahead_kb says.  That
+    is left to it, and twice as much, where it does not say what the page cache has.
     """
-    if descriptor >= 0:
+    if descriptor < 0:
+        return
+    if cached_pages(descriptor, position, 1) is None or _is_in_overlay(descriptor):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        return
+    end = position + size
+    _ask_for(descriptor, position, end)
+    if position and is_absent(descriptor, position - 1, 1):
+        return
+    start = ahead = min(end + AHEAD_BYTES, os.fstat(descriptor).st_size)
+    while start > end and is_absent(descriptor, start - 1, 1):  # It was asked for in order.
+        start = max(start - AHEAD_PIECE_BYTES, end)
+    _ask_for(descriptor, start, ahead)
+
+
+def _ask_for(descriptor: int, start: int, end: int) -> None:
+    for at in range(start, end, AHEAD_PIECE_BYTES):
+        os.posix_fadvise(descriptor, at, min(AHEAD_PIECE_BYTES, end - at), os.POSIX_FADV_WILLNEED)
 
 
 class _Stretch(ctypes.Structure):

@@ -14,11 +14,19 @@ from odradek.base.units import Offset
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, FileSlice, RealDisk, RealFile
 from odradek.log.log import Log
-from odradek.log.page_cache import PAGE_BYTES, CachedFile, NotCached, is_absent, is_cached
+from odradek.log.page_cache import (
+    AHEAD_BYTES,
+    LOADED_BYTES_MIN,
+    PAGE_BYTES,
+    CachedFile,
+    NotCached,
+    is_absent,
+    is_cached,
+)
 from support.logs import T0, put
 
 DISK = RealDisk()
-SIZE = 1_000_000
+SIZE, MIB = 1_000_000, 1 << 20
 LOADS_MAX = 6
 
 
@@ -71,6 +79,29 @@ def test_what_is_missing_is_loaded_and_then_read(tmp_path: Path) -> None:
         cached.pread(500_000, 8)
     missing.value.load()
     assert cached.pread(500_000, 8) == data[500_000:500_008]
+
+
+def begin(file: RealFile, position: int) -> None:
+    with pytest.raises(NotCached) as missing:
+        CachedFile(file).pread(position, 8)
+    missing.value.load()
+
+
+def test_who_reads_on_has_some_of_what_follows_read_and_who_jumps_about_nothing(tmp_path: Path) -> None:
+    file = made(f"{tmp_path}/f", bytes(16 * MIB))
+    dropped(file)
+    if not is_absent(file.fileno(), 0, 16 * MIB):
+        pytest.skip("the system can't say")
+    for position in (5 * MIB, 12 * MIB):
+        begin(file, position)
+        assert is_cached(file.fileno(), position, LOADED_BYTES_MIN)
+        assert is_absent(file.fileno(), position - 1, 1)
+        assert is_absent(file.fileno(), position + LOADED_BYTES_MIN, 1)
+    begin(file, 5 * MIB + LOADED_BYTES_MIN)
+    read = 5 * MIB + 2 * LOADED_BYTES_MIN
+    assert not is_absent(file.fileno(), read, AHEAD_BYTES)
+    assert is_absent(file.fileno(), read + AHEAD_BYTES, 1), "what the disk's read_ahead_kb says is far too much"
+    begin(file, 15 * MIB)
 
 
 def test_to_ask_does_not_begin_to_read(tmp_path: Path) -> None:
