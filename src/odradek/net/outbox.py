@@ -140,7 +140,7 @@ class Outbox:
         self._is_watched = False  # The loop calls when the socket has room.
         self._is_full = False  # The socket takes no more.
         self._is_busy = False  # A thread reads, a mover sends, or other connections have their turn.
-        self._has_made_way = False  # The next slice is large, and others had their turn before it.
+        self._has_made_way = False  # Others had their turn since a mover last began.
         self._transfer: Transfer | None = None
         self._transferred = 0  # How much the transfer had moved when it was last asked.
         self._closes_when_empty = False
@@ -283,7 +283,6 @@ class Outbox:
         if not self._has_made_way and not self._loop.heard.is_one(self._loop.now().steady):
             self._make_way(head)
             return True
-        self._has_made_way = False
         end = self._chunks[1] if len(self._chunks) == 2 and isinstance(self._chunks[1], IN_MEMORY) else b""
         transfer = self._loop.movers.send(
             self._descriptor,
@@ -300,7 +299,7 @@ class Outbox:
         if end:
             del self._chunks[1]
         self._transfer, self._transferred = transfer, 0
-        self._is_busy = True
+        self._is_busy, self._has_made_way = True, False
         self._traffic.bytes_out += len(head) + records.size + len(end)
         return True
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.log.page_cache import is_absent
+from odradek.log.page_cache import AHEAD_BYTES, is_absent
 from odradek.net.movers import HAS_MOVER
 
 if not HAS_MOVER:  # pragma: no cover
@@ -18,7 +18,6 @@ from support.moving import Held, Moving, nothing, pair, read, until
 
 MIB = 1 << 20
 FILE_BYTES = 16 * MIB
-AHEAD_BYTES = 4 * MIB
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ from libc.stdlib cimport calloc, free, malloc
 
 import os
 
+from odradek.log import page_cache
+
 cdef extern from "../../record/kernels/crc32c.h" nogil:
     int crc32c_is_here()
     void crc32c_prepare()
@@ -121,8 +123,6 @@ cdef enum:
     STEP_BYTES = 1024 * 1024  # Then it is another transfer's turn.
     SENT_BYTES = 256 * 1024  # In one call: many kernels interrupt a thread between two calls only.
     COLD_STEP_BYTES = 256 * 1024  # What is waited for before some of it is sent.
-    AHEAD_BYTES = 4 * 1024 * 1024  # What a disk needs to be at work all the time.
-    AHEAD_PIECE_BYTES = 256 * 1024  # Takes 50 us.
     STRETCH_BYTES = 512 * 1024  # Pages are read ahead and dropped in stretches; a look at each costs a microsecond.
     HOT_MS = 100  # So long what was in the page cache is taken to be there still.
     OVERLAY = 0x794C7630  # Of <linux/magic.h>.
@@ -132,7 +132,9 @@ cdef enum:
     AHEAD_MAX = 4  # So many more transfers than another thread may that of the nearest processor have.
 
 cdef uint64_t STOP = <uint64_t>-1
-cdef int64_t PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+cdef int64_t PAGE_BYTES = page_cache.PAGE_BYTES
+cdef int64_t AHEAD_BYTES = page_cache.AHEAD_BYTES
+cdef int64_t AHEAD_PIECE_BYTES = page_cache.AHEAD_PIECE_BYTES
 
 cdef enum Known:
     ABSENT
@@ -165,7 +167,6 @@ cdef struct Slot:
     int64_t moved  # Of the file's bytes.
     int64_t hot_upto  # That far the page cache had the file
     int64_t hot_at_ms  # at that time.
-    bint is_begun
     bint is_onward  # What is before its bytes was there: its peer reads on.
     const unsigned char *head
     int64_t head_left
@@ -337,7 +338,6 @@ cdef class Mover:
         slot.socket, slot.file = socket, file.fileno()
         slot.position, slot.left, slot.moved = position, size, 0
         slot.hot_upto = 0
-        slot.is_begun = False
         slot.error, slot.is_files_error = 0, False
         return transfer
 
@@ -524,7 +524,7 @@ cdef class Mover:
         """Waits for the disk and sends what has come; the transfer's own thread goes on if what follows is there."""
         cdef int64_t loaded = 0
         if slot.left and not _is_known_hot(slot):
-            _begin_to_read(slot)
+            _note_onward(slot)
             loaded = self._load(slot)
             if slot.generation != number >> 32:
                 return  # It was cancelled meanwhile.
@@ -588,7 +588,7 @@ cdef bint _failed(Slot *slot, bint is_files) noexcept nogil:
 cdef bint _is_hot(Slot *slot) noexcept nogil:
     """True if the disk need not be waited for before `hot_upto`, as far as one can know."""
     if slot.left and not _is_known_hot(slot):
-        _begin_to_read(slot)
+        _note_onward(slot)
         if _look(slot) == ABSENT:
             return False
         _take_as_hot(slot, STEP_BYTES)
@@ -652,10 +652,9 @@ cdef Known _have_come(int file, int64_t position, int64_t size) noexcept nogil:
     return CACHED
 
 
-cdef void _begin_to_read(Slot *slot) noexcept nogil:
-    """Finds out, when a transfer begins, whether its peer reads on."""
-    if not slot.is_begun:
-        slot.is_begun = True
+cdef void _note_onward(Slot *slot) noexcept nogil:
+    """Finds out, as long as a transfer has not moved anything, whether its peer reads on."""
+    if not slot.moved:
         slot.is_onward = slot.position == 0 or not _is_absent(slot.file, slot.position - 1, 1)
 
 
@@ -677,7 +676,7 @@ cdef void _read_ahead(int file, int64_t position, int64_t end) noexcept nogil:
     while start > position and _is_absent(file, start - 1, 1):
         start = max(start - AHEAD_PIECE_BYTES, position)
     while start < end:
-        posix_fadvise(file, start, min(<int64_t>AHEAD_PIECE_BYTES, end - start), POSIX_FADV_WILLNEED)
+        posix_fadvise(file, start, min(AHEAD_PIECE_BYTES, end - start), POSIX_FADV_WILLNEED)
         start += AHEAD_PIECE_BYTES
 
 
@@ -688,10 +687,10 @@ cdef int64_t _read_in(int file, int64_t position, int64_t size, int64_t ahead_up
     """
     cdef int64_t end = position, left = size
     cdef ssize_t sent
-    if _is_absent(file, position, size):
+    if _is_told(file):
         posix_fadvise(file, position, size, POSIX_FADV_WILLNEED)
         _read_ahead(file, position + size, ahead_upto)
-    elif not _is_told(file):
+    else:
         posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL)  # Then the system reads ahead itself, and twice as far.
     while left:
         sent = sendfile(nowhere, file, &end, left)
