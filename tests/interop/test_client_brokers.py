@@ -240,7 +240,9 @@ def test_a_long_poll_brings_what_comes(cluster: Cluster, topic: str) -> None:
         produce(cluster, {partition: encode_batch([(None, b"x", (), 0)])})
         started = time.monotonic()
         (fetched,) = fetcher.poll(60_000)
-        assert (fetched.fetch_offset, fetched.high_watermark) == (number, number + 1)
+        assert [record.offset for batch in fetched.batches() for record in decode(batch)] == [number]
+        # The fetch was under way before the record: Kafka may have read its high watermark before, too.
+        assert fetched.fetch_offset == number <= fetched.high_watermark <= number + 1
         assert time.monotonic() - started < 30
 
 
