@@ -24,7 +24,7 @@ from control import Control
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
-sys.path.append(str(ROOT / "tests" / "interop"))
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "interop")]
 
 READY_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 30

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from kafka_peer import KafkaBroker, free_port
+from kafka_peer import KafkaBroker
 
 from odradek.core.access import ResourceType
+from support.ports import free_port
 from support.raw_client import RawClient, raw_frame
 from support.rights import Rule
 

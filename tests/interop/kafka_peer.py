@@ -10,7 +10,6 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 
 import pytest
+
+from support.ports import free_port
 
 VERSION = "4.3.0"
 CACHE = Path(os.environ.get("ODRADEK_PEERS", Path.home() / ".cache" / "odradek-peers"))
@@ -120,22 +121,22 @@ def dump_log(folder: Path, *files: Path, options: tuple[str, ...] = ("--deep-ite
     return run_tool(folder, DUMP_LOG, *options, "--files", ",".join(map(str, files)))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class KafkaBroker:
     """A broker on its own folder, for `with`.  stop() and start() may follow each other; the data stays."""
 
-    def __init__(self, folder: Path, *, version: str = VERSION, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: str = VERSION,
+        settings: Mapping[str, str] | None = None,
+        port: int | None = None,
+    ) -> None:
         self._folder = folder
         self._version = version
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self.data = folder / "data"
         self.output = folder / "output.txt"
         self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -155,6 +156,11 @@ class KafkaBroker:
         self.stop()
 
     def start(self) -> None:
+        self.launch()
+        self.await_started()
+
+    def launch(self) -> None:
+        """Starts the process; a node of a cluster is not ready before others run, too."""
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data / "meta.properties").exists():
@@ -162,7 +168,6 @@ class KafkaBroker:
         command = _java(self._version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder)
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
-        self._wait_until_ready()
 
     def _format(self, properties: Path) -> None:
         """What Kafka's tool leaves depends on version and node only, and each run of it is a Java of its own."""
@@ -193,7 +198,7 @@ class KafkaBroker:
             "group.initial.rebalance.delay.ms": "0",
         } | self._settings
 
-    def _wait_until_ready(self) -> None:
+    def await_started(self) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
         while b"Kafka Server started" not in self.output.read_bytes():
             ended = self._process is None or self._process.poll() is not None
@@ -217,6 +222,15 @@ class KafkaBroker:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+    def pause(self) -> None:
+        """Has it answer nobody, though it is there, until resume() or kill()."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         if self._process is not None:

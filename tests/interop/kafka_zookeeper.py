@@ -8,14 +8,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from kafka_peer import LOG_FORMAT, START_SECONDS_MAX, STOP_SECONDS_MAX, fetched, free_port, missing, printed
+from kafka_peer import LOG_FORMAT, START_SECONDS_MAX, STOP_SECONDS_MAX, fetched, missing, printed
+
+from support.ports import free_port
 
 V3, V0 = "3.9.1", "0.11.0.3"
 OLD_KAFKA = [
@@ -39,15 +41,17 @@ def old_jars(version: str) -> Path:
     return fetched(f"kafka-{version}", (kafka, "kafka_2.13", version), tools, ("org.slf4j", "slf4j-reload4j", "1.7.36"))
 
 
-def old_java(version: str, main_class: str, *arguments: str, level: str, folder: Path) -> list[str]:
+def old_java(
+    version: str, main_class: str, *arguments: str, level: str, folder: Path, options: Iterable[str] = ()
+) -> list[str]:
     logging = folder / "log4j.properties"
     logging.write_text(
         f"log4j.rootLogger={level}, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
         f"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
         f"log4j.appender.out.layout.ConversionPattern={LOG_FORMAT}\n"
     )
-    options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
-    return ["java", *options, "-cp", f"{old_jars(version)}/*", main_class, *arguments]
+    own = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
+    return ["java", *own, *options, "-cp", f"{old_jars(version)}/*", main_class, *arguments]
 
 
 def old_dump_log(version: str, folder: Path, *files: Path, options: tuple[str, ...] = ("--deep-iteration",)) -> str:
@@ -79,10 +83,12 @@ class _Java:
 
 
 class ZooKeeper:
-    """A ZooKeeper server on its own folder, for `with`."""
+    """A ZooKeeper server on its own folder, for `with`.  `settings` are more of zoo.cfg, `options` those of Java."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, options: Iterable[str] = ()) -> None:
         self.port = free_port()
+        self._settings = dict(settings or {})
+        self._options = tuple(options)
         self._folder = folder
         self._server: _Java | None = None
 
@@ -92,10 +98,12 @@ class ZooKeeper:
         config.write_text(
             f"dataDir={self._folder / 'zookeeper'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             "admin.enableServer=false\ntickTime=500\n"
+            + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = old_java(V3, main, str(config), level="INFO", folder=self._folder)
-        self._server = _Java(command, self._folder / "zookeeper.txt", b"binding to port")
+        command = old_java(V3, main, str(config), level="INFO", folder=self._folder, options=self._options)
+        # It listens before it serves, and never answers who connects between.
+        self._server = _Java(command, self._folder / "zookeeper.txt", b"(org.apache.zookeeper.server.ContainerManager)")
         return self
 
     def __exit__(
@@ -110,9 +118,16 @@ class OldKafka:
     """A broker with ZooKeeper on its own folder, for `with`.  stop(), kill() and start() may follow each other."""
 
     def __init__(
-        self, folder: Path, version: str, settings: Mapping[str, str] | None = None, *, zookeeper: str | None = None
+        self,
+        folder: Path,
+        version: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        zookeeper: str | None = None,
+        awaits_controller: bool = True,
+        options: Iterable[str] = (),
     ) -> None:
-        """`zookeeper` is the address of another one's, which must run."""
+        """`zookeeper` is the address of another one's, which must run; `options` are Java's."""
         self.version = version
         self.data = folder / "data"
         self.port = free_port()
@@ -121,6 +136,8 @@ class OldKafka:
         self.zookeeper_address = zookeeper or f"127.0.0.1:{own.port}/kafka"
         self._folder = folder
         self._settings = dict(settings or {})
+        self._awaits_controller = awaits_controller
+        self._options = tuple(options)
         self._broker: _Java | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -144,9 +161,12 @@ class OldKafka:
     def start(self) -> None:
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        command = old_java(self.version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder)
+        command = old_java(
+            self.version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder, options=self._options
+        )
         self._broker = _Java(command, self._folder / "output.txt", b"started (kafka.server.KafkaServer)")
-        self._await_controller()
+        if self._awaits_controller:
+            self._await_controller()
 
     def _await_controller(self) -> None:
         """librdkafka waits for a minute if the first answer it gets names none."""

@@ -17,8 +17,8 @@ from types import TracebackType
 
 import pytest
 from clients.dialogue import CACHE
-from kafka_peer import free_port
 
+from support.ports import free_port
 from support.waiting import until
 
 VERSION = "v1.8.0"

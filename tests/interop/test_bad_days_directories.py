@@ -223,8 +223,12 @@ def test_one_fails_while_it_is_served(
         faults.repair()
         capfd.readouterr()
         assert main(["doctor", failing.address, "--json"]) == 1
-        (finding,) = (one for one in json.loads(capfd.readouterr().out)["findings"] if "offline, with" in one["says"])
+        found = json.loads(capfd.readouterr().out)["findings"]
+        (finding,) = (one for one in found if ", with all partitions in it: " in one["says"])
         assert finding["check"] == "log dirs" and finding["says"].endswith(f"{tmp_path}/b")
+        assert main(["cluster", "status", "-b", failing.address, "--json"]) == 0
+        (status,) = json.loads(capfd.readouterr().out)["brokers"]
+        assert status["offline_log_dirs"] == [f"{tmp_path}/b"]
         (metrics,) = re.findall(r"metrics are at (http:\S+)", failing.errors())
         counted = urlopen(metrics).read().decode()
         assert "kafka_log_log_manager_offline_log_directory_count 1.0" in counted

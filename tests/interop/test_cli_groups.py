@@ -20,6 +20,7 @@ from confluent_kafka import Consumer
 from kafka_peer import REAL_KAFKA, run_tool
 
 from odradek.app.main import main
+from support.terminals import own
 from support.waiting import SECONDS_MAX, until
 
 ODRADEK = [sys.executable, "-m", "odradek"]
@@ -38,11 +39,11 @@ class Terminal:
         """Standard output; where a status other than 0 is expected, the sentence on standard error."""
         returned = main([*arguments, "--bootstrap-server", self.address])
         captured = self._capfd.readouterr()
-        self.errors = captured.err
+        self.errors = own(captured.err)
         assert returned == status, captured.err
         if status:
-            assert captured.err.count("\n") == 1, captured.err
-        return captured.err if status else captured.out
+            assert self.errors.count("\n") == 1, self.errors
+        return self.errors if status else captured.out
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--json"))

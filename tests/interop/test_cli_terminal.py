@@ -19,7 +19,7 @@ from client_peers import odradek
 
 from odradek.app.main import main
 from odradek.testing import Broker
-from support.terminals import all_shown
+from support.terminals import all_shown, own
 from support.waiting import SECONDS_MAX, until
 
 COLUMNS = 60
@@ -114,7 +114,7 @@ def test_topics_of_kafka_itself_are_deleted_only_after_a_second_word(
     delete = ["topic", "delete", "t", "__consumer_offsets", "-b", own_topics]
     assert main(delete) == 2
     holds = "odradek: __consumer_offsets holds the committed offsets of all groups"
-    assert capfd.readouterr().err == f"{holds}: say --internal if that is to be deleted\n"
+    assert own(capfd.readouterr().err) == f"{holds}: say --internal if that is to be deleted\n"
     piped = subprocess.run(
         [*ODRADEK, *delete, "--internal"], input=b"y\n", capture_output=True, timeout=SECONDS_MAX, check=False
     )

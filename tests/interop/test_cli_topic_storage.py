@@ -18,10 +18,11 @@ from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
-from odradek.client.log_dirs import by_leader, replicas_of
+from odradek.client.log_dirs import replicas_of
 from support.asking import produce, produced
 from support.raw_client import RawClient
 from support.serving import Serving, serving
+from support.terminals import own
 from support.waiting import until
 
 HOUR_MS = 3_600_000
@@ -47,7 +48,7 @@ def runner(address: str, capfd: pytest.CaptureFixture[str]) -> Run:
         returned = main([*arguments, *at])
         captured = capfd.readouterr()
         assert returned == status, captured.err
-        return captured.out, captured.err
+        return captured.out, own(captured.err)
 
     return run_one
 
@@ -117,8 +118,7 @@ def folder_of(address: str, topic: str) -> Path:
     name = TopicPartition(TopicName(topic), 0)
     with Cluster(ClientConfig(address)) as cluster:
         cluster.partitions([topic])
-        ((broker, partitions),) = by_leader(cluster, [name]).items()
-        return Path(replicas_of(cluster, broker, partitions)[name].log_dir)
+        return Path(replicas_of(cluster, cluster.leader(name), [name])[name].log_dir)
 
 
 def test_trim_shows_it_then_does_it(run: Run, address: str) -> None:

@@ -25,6 +25,7 @@ from odradek.client.sequences import Sequences
 from odradek.client.transactional import TransactionalProducer
 from odradek.record.builder import encode_batch
 from odradek.testing import Broker
+from support.terminals import own
 from support.waiting import SECONDS_MAX, until
 
 ODRADEK = [sys.executable, "-m", "odradek"]
@@ -41,9 +42,10 @@ class Terminal:
         """Standard output; where a status other than 0 is expected, the sentence on standard error."""
         returned = main([*arguments, "--bootstrap-server", self.address])
         captured = self._capfd.readouterr()
-        assert returned == status, captured.err
-        assert captured.err.count("\n") == (1 if status else 0), captured.err
-        return captured.err if status else captured.out
+        errors = own(captured.err)
+        assert returned == status, errors
+        assert errors.count("\n") == (1 if status else 0), errors
+        return errors if status else captured.out
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--json"))

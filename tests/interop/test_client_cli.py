@@ -16,7 +16,7 @@ import pytest
 from client_peers import BROKERS, STARTERS
 
 from odradek.app.main import main
-from support.terminals import all_shown
+from support.terminals import all_shown, own
 from support.waiting import SECONDS_MAX, readable, until
 
 ODRADEK = [sys.executable, "-m", "odradek"]
@@ -38,9 +38,10 @@ def run(address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeyp
             monkeypatch.setattr(sys, "stdin", given)
             returned = main([*arguments, "--bootstrap-server", address])
         captured = capfd.readouterr()
-        assert returned == status, captured.err
-        assert captured.err.count("\n") == (1 if status else 0), captured.err
-        return captured.err if status else captured.out
+        errors = own(captured.err)
+        assert returned == status, errors
+        assert errors.count("\n") == (1 if status else 0), errors
+        return errors if status else captured.out
 
     return run_one
 

@@ -19,6 +19,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.client.errors import TlsRefused
 from support.certificates import PASSWORD, Authority, written
+from support.terminals import own
 
 BROKERS = [pytest.param(behind_proxies, id="ours"), pytest.param(apache_kafka, id="kafka", marks=REAL_KAFKA)]
 
@@ -51,9 +52,10 @@ class Terminal:
             self._monkeypatch.setattr(sys, "stdin", stream)
             returned = main([*arguments, "--bootstrap-server", address, *more])
         captured = self._capfd.readouterr()
-        assert returned == status, captured.err
-        assert captured.err.count("\n") == (1 if status else 0), captured.err
-        return captured.err if status else captured.out
+        errors = own(captured.err)
+        assert returned == status, errors
+        assert errors.count("\n") == (1 if status else 0), errors
+        return errors if status else captured.out
 
 
 @pytest.fixture

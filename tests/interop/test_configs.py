@@ -12,13 +12,13 @@ from typing import Any
 import confluent_kafka.admin as confluent
 import kafka.admin as kafka_python
 import pytest
-from kafka_peer import free_port
 
 from odradek.base.errors import ErrorCode
 from odradek.wire.messages.produce import ProduceResponse
 from support.asking import created, fetch, produce, produce_request, produced
 from support.certificates import PASSWORD, Authority
 from support.configuring import APPEND, BROKER, DELETE, SET, TOPIC, altered, described
+from support.ports import free_port
 from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import until

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_peer import free_port
 
 from odradek.base.errors import ErrorCode
 from support.certificates import PASSWORD, Authority, Known, written
 from support.configuring import BROKER, DELETE, SET, altered
+from support.ports import free_port
 from support.raw_client import RawClient
 from support.serving import Serving
 

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from client_peers import BROKERS, STARTERS
-from kafka_peer import REAL_KAFKA, KafkaBroker, free_port
+from kafka_peer import REAL_KAFKA, KafkaBroker
 
 from odradek.app.main import main
+from support.ports import free_port
 from support.serving import Serving, serving
+from support.terminals import own
 
 Told = dict[str, str]
 
@@ -31,7 +33,7 @@ class Report:
         capfd.readouterr()
         self.status = main(["doctor", address, "--json", "--timeout", TIMEOUT_SECONDS])
         captured = capfd.readouterr()
-        assert not captured.err
+        assert not own(captured.err)
         self.findings: list[Told] = json.loads(captured.out)["findings"]
 
     def wrong(self) -> Told:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
 from odradek.base.units import BrokerId, LeaderEpoch
-from odradek.core.cluster import PartitionInfo
+from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controller import elections
 from odradek.core.controller.elections import Elected
 
@@ -40,15 +40,15 @@ class Case(NamedTuple):
 
     @property
     def elected(self) -> str:
-        info, stopping = PartitionInfo(LEADER, EPOCH, self.replicas, self.isr), frozenset(self.stopping)
+        state, replicas, stopping = LeaderAndIsr(LEADER, EPOCH, self.isr), self.replicas, frozenset(self.stopping)
         alive = frozenset(self.alive)
         staying = alive - stopping
         found = [
-            elections.for_offline(info, staying, may_be_unclean=False),
-            elections.for_offline(info, staying, may_be_unclean=True),
-            elections.for_preferred(info, staying),
-            elections.for_controlled_shutdown(info, alive, stopping),
-            elections.for_reassignment(info, self.targets, staying),
+            elections.for_offline(state, replicas, staying, may_be_unclean=False),
+            elections.for_offline(state, replicas, staying, may_be_unclean=True),
+            elections.for_preferred(state, replicas, staying),
+            elections.for_controlled_shutdown(state, replicas, alive, stopping),
+            elections.for_reassignment(state, self.targets, staying),
         ]
         return "|".join(map(told, found))
 
@@ -56,8 +56,8 @@ class Case(NamedTuple):
 def told(elected: Elected | None) -> str:
     if elected is None:
         return "-"
-    info = elected.info
-    return f"{info.leader} {info.leader_epoch} {','.join(map(str, info.isr))}"
+    state = elected.state
+    return f"{state.leader} {state.leader_epoch} {','.join(map(str, state.isr))}"
 
 
 def subsets(brokers: Iterable[BrokerId]) -> Iterator[Numbers]:

@@ -1,4 +1,7 @@
-"""Apache Kafka's own classes make the same bytes of the records of the internal topics, and of what consumers say."""
+"""Apache Kafka's own classes make the same bytes of the records of the internal topics, and of what consumers say.
+
+Those of 3.9.1 do of what brokers and a controller with ZooKeeper say to each other: no client has that.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kafka_peer import REAL_KAFKA, jars
+from kafka_zookeeper import OLD_KAFKA, V3, old_jars
 
 from odradek.record.internal.codec import GROUP_RECORDS, TRANSACTION_RECORDS, decode_value, encode
 from odradek.record.internal.consumer_protocol import (
@@ -19,16 +23,29 @@ from odradek.record.internal.consumer_protocol import (
     encode_subscription,
 )
 from odradek.record.internal.offsets import LegacyOffsetCommitKey
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.catalog import APIS
+from odradek.wire.compile import encode as encode_message
 from odradek.wire.primitives import UUID
 from odradek.wire.schema import schema_of
 from unit.wire.wire_support import Maker
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, *OLD_KAFKA]
 
 PROGRAM = Path(__file__).parent / "java" / "InternalRecords.java"
 GROUPS = "org.apache.kafka.coordinator.group.generated"
 TRANSACTIONS = "org.apache.kafka.coordinator.transaction.generated"
-CONSUMERS = "org.apache.kafka.common.message"
+MESSAGES = "org.apache.kafka.common.message"
+BETWEEN_BROKERS = (
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+)
+OTHER_NAMES = {"is_kraft_controller": "isKRaftController"}
 ROUNDS = 20
 SECONDS_MAX = 300
 
@@ -58,13 +75,25 @@ def test_kafka_makes_the_same_bytes_of_what_consumers_say(version: int) -> None:
         assignment = maker.message(ConsumerProtocolAssignment, version)
         assert isinstance(subscription, ConsumerProtocolSubscription)
         assert isinstance(assignment, ConsumerProtocolAssignment)
-        lines += [line(CONSUMERS, subscription, version), line(CONSUMERS, assignment, version)]
+        lines += [line(MESSAGES, subscription, version), line(MESSAGES, assignment, version)]
         expected += [encode_subscription(subscription, version), encode_assignment(assignment, version)]
     assert [data.hex() for data in expected] == told(lines)
 
 
-def told(lines: list[str]) -> list[str]:
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(PROGRAM)]
+def test_kafka_makes_the_same_bytes_of_what_brokers_say() -> None:
+    lines, expected = list[str](), list[bytes]()
+    for cls in (each for key in BETWEEN_BROKERS for each in APIS[key]):
+        for version in schema_of(cls).versions:
+            maker = Maker(f"brokers {cls.__name__} {version}")
+            for _ in range(ROUNDS):
+                message = maker.message(cls, version)
+                lines.append(line(MESSAGES, message, version, "Data"))
+                expected.append(version.to_bytes(2) + encode_message(message, version))
+    assert [data.hex() for data in expected] == told(lines, old_jars(V3))
+
+
+def told(lines: list[str], folder: Path | None = None) -> list[str]:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{folder or jars()}/*", str(PROGRAM)]
     done = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )
@@ -72,8 +101,8 @@ def told(lines: list[str]) -> list[str]:
     return done.stdout.split()
 
 
-def line(package: str, message: object, version: int) -> str:
-    return f"{package}.{type(message).__name__}\t{version}\t{json.dumps(as_json(message, max(version, 0)))}"
+def line(package: str, message: object, version: int, suffix: str = "") -> str:
+    return f"{package}.{type(message).__name__}{suffix}\t{version}\t{json.dumps(as_json(message, max(version, 0)))}"
 
 
 def as_json(message: object, version: int) -> dict[str, object]:
@@ -82,7 +111,7 @@ def as_json(message: object, version: int) -> dict[str, object]:
     for field in schema_of(type(message)).fields:
         if field.exists_in(version):
             value = getattr(message, field.name)
-            found[camel_case(field.name)] = (
+            found[OTHER_NAMES.get(field.name) or camel_case(field.name)] = (
                 [plain(item, field.type is UUID, version) for item in value]
                 if isinstance(value, list)
                 else plain(value, field.type is UUID, version)

@@ -51,6 +51,11 @@ def crash(name: str, folder: Path, seconds: float, seed: int) -> None:
         create_topics(running.address, TOPICS)
         with workload(running.address, history, seconds, seed):
             kills = kill_for(seconds, running, BETWEEN_SECONDS[name], seed)
+    check_history(history, kills, seconds)
+
+
+def check_history(history: Path, kills: int, seconds: float) -> None:
+    """Has the checker look at what the clients of a workload did."""
     done = operations(read_history(history))
     verdict = check(done)
     counts = Counter((one.kind, one.outcome) for one in done)

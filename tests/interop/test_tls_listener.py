@@ -18,7 +18,7 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka_peer import free_port, missing, run_tool
+from kafka_peer import missing, run_tool
 
 from odradek.app.main import main
 from odradek.client.cluster import Cluster
@@ -26,6 +26,7 @@ from odradek.client.config import ClientConfig
 from odradek.tls.config import TlsConfig
 from odradek.tls.contexts import client_context
 from support.certificates import PASSWORD, Authority, Known, written
+from support.ports import free_port
 from support.serving import Serving
 from support.waiting import until
 

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_peer import KafkaBroker, free_port
+from kafka_peer import KafkaBroker
 
 from odradek.tls.config import TlsConfig
 from support.certificates import PASSWORD, Authority, Known
+from support.ports import free_port
 from support.serving import Serving
 from support.tls_proxy import TlsProxy
 

@@ -74,10 +74,10 @@ class Side(Harness):
         partition = self.broker.partitions.get(at)
         if partition is not None and partition.is_online:
             epoch = ProducerEpoch(0)
-            partition.end_transaction(ProducerId(1), epoch, 0, commit=commit, now=self.now.wall)
+            partition.leader().end_transaction(ProducerId(1), epoch, 0, commit=commit, now=self.now)
             flush = begin_flush(partition.log)
             flush.run()
-            partition.flushed(flush, self.now.wall)
+            partition.flushed(flush, self.now)
 
     def fetch(self, request: FetchRequest, meanwhile: list[Happens]) -> tuple[int, int, Told]:
         """The error, the session's id, and what is told of each partition."""

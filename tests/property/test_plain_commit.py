@@ -382,7 +382,7 @@ def test_a_commit_is_answered_when_it_is_safe(side: Side) -> None:
     )
     waiting = side.send_frame(framed(OffsetCommitRequest(group_id=SIMPLE, topics=[topic]), 9))
     assert isinstance(waiting, Parked)
-    side.broker.groups.shard_of(SIMPLE).log.partition.take_offline()
+    side.broker.groups.shard_of(SIMPLE).log.leading.partition.take_offline()
     answer = side.finished(waiting)
     assert answer is not None
     (chunk,) = answer

@@ -76,8 +76,8 @@ class Side(Harness):
         partition = self.broker.partitions.get(name)
         if partition is not None:
             epoch = ProducerEpoch(0)
-            partition.end_transaction(ProducerId(producer), epoch, 0, commit=commit, now=self.now.wall)
-            partition.flushed(_flushed(begin_flush(partition.log)), self.now.wall)
+            partition.leader().end_transaction(ProducerId(producer), epoch, 0, commit=commit, now=self.now)
+            partition.flushed(_flushed(begin_flush(partition.log)), self.now)
 
     def play(self, frame: bytes, meanwhile: Meanwhile | None = None) -> tuple[bool, bytes | str]:
         """If it had to wait, and the answer.  `meanwhile` happens if it waits."""

@@ -64,7 +64,7 @@ class Side(Harness):
     def end_transactions(self) -> None:
         for partition in self.broker.partitions.values():
             for producer in list(partition.log.producers):
-                partition.end_transaction(producer.id, producer.epoch, 0, commit=True, now=self.now.wall)
+                partition.leader().end_transaction(producer.id, producer.epoch, 0, commit=True, now=self.now)
 
     def logs(self) -> dict[str, object]:
         return {

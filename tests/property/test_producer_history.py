@@ -18,6 +18,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, Offset, ProducerEpoch, Pro
 from odradek.base.units import TopicPartition as Name
 from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.moment import Moment
 from odradek.core.partition import Append, Partition
 from odradek.log.config import LogConfig
 from odradek.log.durability import begin_flush, flush_now
@@ -27,6 +28,7 @@ from odradek.log.retention import advance_start, delete_old_segments
 from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch, iter_batches
 from odradek.record.builder import encode_batch
+from support.without_followers import MANAGER
 
 DIRECTORY = "/data/t-0"
 NAME = Name(TopicName("t"), 0)
@@ -179,6 +181,10 @@ class Story:
         self.open(clean=False)
         self.known = known_by([])
 
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, self.now)
+
     def open(self, *, clean: bool) -> None:
         recovery_point, start = self.checkpoint
         self.log = Log.open(
@@ -192,7 +198,8 @@ class Story:
         )
         self.log.on_recovery_point_lowered = lambda _: self.write_checkpoint()
         flush_now(self.log)
-        self.partition = Partition(NAME, self.log, INFO, CONFIGS)
+        self.partition = Partition(NAME, self.log, INFO, CONFIGS, MANAGER)
+        self.partition.lead(INFO, self.moment)
 
     # ---------------------------------------------------------------- what a broker does
 
@@ -208,7 +215,7 @@ class Story:
             if kept is not None:
                 known.setdefault(batch.producer_id, Known()).note(kept)
         self.disk.room = room
-        self.partition.commit(self.now)
+        self.partition.leader().commit(self.moment)
         self.disk.room = None
         refused = {append.refused is not None for append, _ in staged}
         if refused == {False}:
@@ -221,7 +228,7 @@ class Story:
     def stage(self, batch: Batch, expected: ErrorCode | int, staged: list[tuple[Append, Kept]]) -> Kept | None:
         """What is new of it."""
         try:
-            append = self.partition.stage(batch, self.now, all_replicas=self.random.random() < 0.7)
+            append = self.partition.leader().stage(batch, self.moment, all_replicas=self.random.random() < 0.7)
         except Refused as refused:
             assert refused.code is expected
             return None
@@ -255,8 +262,8 @@ class Story:
             max(known.coordinator_epoch, 0) + self.random.choice([0, 0, 1]),
             self.random.random() < 0.4,
         )
-        append = self.partition.end_transaction(
-            ProducerId(writer.id), ProducerEpoch(epoch), coordinator_epoch, commit=commit, now=self.now
+        append = self.partition.leader().end_transaction(
+            ProducerId(writer.id), ProducerEpoch(epoch), coordinator_epoch, commit=commit, now=self.moment
         )
         assert append.needs_sync
         kept = Kept(append.base_offset, append.end - 1, writer.id, epoch, -1, True, self.now, commit, coordinator_epoch)
@@ -266,7 +273,7 @@ class Story:
     def flush(self) -> None:
         flush = begin_flush(self.log)
         flush.run()
-        self.partition.flushed(flush, self.now)
+        self.partition.flushed(flush, self.moment)
 
     def roll(self) -> None:
         self.log.roll(self.now)
@@ -280,7 +287,8 @@ class Story:
         truncate_to(self.log, end, self.now)
         self.batches = [batch for batch in self.batches if batch.last < end]
         flush_now(self.log)
-        self.partition = Partition(NAME, self.log, INFO, CONFIGS)
+        self.partition = Partition(NAME, self.log, INFO, CONFIGS, MANAGER)
+        self.partition.lead(INFO, self.moment)
         self.relearn()
 
     def delete_records(self) -> None:

@@ -30,6 +30,7 @@ from odradek.coordination.tree import (
     Watch,
     WatchEvent,
     check_path,
+    get_each,
     parent_of,
 )
 from sim.simclock import MILLISECOND_US, WALL_BEGIN_MS, SimClock
@@ -185,6 +186,11 @@ class SimTree:
         znode = self._znodes(path).find(path)
         self._watch("data", path, watch)
         return znode.data, znode.stat
+
+    def get_all(
+        self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        return get_each(self, paths, watch)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         stat: Stat | None = None

@@ -97,6 +97,7 @@ def forge_for(random: Random, topics: Mapping[str, bytes]) -> Forge:
         "partition": [0],
         "partition_index": [0],
         "current_leader_epoch": [-1, 0],
+        "leader_epoch": [-1, 0, 1],
         "last_fetched_epoch": [-1, 0],
         "fetch_offset": [0, 1, 3, 4],
         "partition_max_bytes": [0, 1, 100, 1 << 20],

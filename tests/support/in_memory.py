@@ -102,6 +102,7 @@ class Harness:
         self.broker = self._open()
         self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
+        self._completed: list[Parked[object]] = []  # Whose answers nobody has asked for yet.
         self.longest_ns = 0  # Of the thread's processor time, in what a loop would do in one callback.
 
     @contextmanager
@@ -206,13 +207,15 @@ class Harness:
         if not isinstance(outcome, Parked):
             return outcome
         self.settle()
-        completed = self.broker.lot.take_completed()
+        completed = self._completed
+        completed += self.broker.lot.take_completed()
         while outcome not in completed:
             due = self.broker.next_due()
             assert due is not None, "a parked request has a deadline"
             self.pass_time(due - self.now.steady)
             self.settle()
-            completed = self.broker.lot.take_completed()
+            completed += self.broker.lot.take_completed()
+        completed.remove(outcome)
         talk = outcome.owner
         assert isinstance(talk, Conversation)
         talk.answer_parked(outcome, self.now)

@@ -107,6 +107,13 @@ def check_partition(partition: Partition) -> None:
     for wanted in partition.watchers:
         assert wanted._watched is partition.watchers, "who watches it watches nothing else"
         assert wanted.session is not None, "who was forgotten would be told for ever"
+    leading = partition.leading
+    if leading is not None:
+        assert partition.is_online, "who leads has the log"
+        assert leading.partition is partition
+        assert leading.ended is None
+        assert leading.positions is partition.positions
+        assert leading.epoch == partition.info.leader_epoch
     if partition.is_online:
         log, positions = partition.log, partition.positions
         check(log)
@@ -155,8 +162,8 @@ def check_lot(lot: ParkingLot) -> None:
 def check_shards(shards: Shards) -> None:  # type: ignore[type-arg]
     assert not shards._loading.keys() & shards._shards.keys(), "a shard is loading or serving, never both"
     assert shards._without_files <= shards._loading.keys()
-    assert shards._loading.keys() | shards._shards.keys() <= shards._partitions.keys()
-    assert all(partition.topic_partition.partition == index for index, partition in shards._partitions.items())
+    assert shards._loading.keys() | shards._shards.keys() <= shards._led.keys()
+    assert all(leading.name.partition == index for index, leading in shards._led.items())
 
 
 @check.register

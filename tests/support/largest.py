@@ -65,6 +65,11 @@ from odradek.wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from odradek.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from odradek.wire.messages.txn_offset_commit import (
@@ -119,6 +124,22 @@ def _list_offsets(known: Known) -> list_offsets.ListOffsetsRequest:
     parts = [list_offsets.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ELEMENTS)]
     topics = [list_offsets.ListOffsetsTopic(name=known.topic, partitions=parts)]
     return list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics)
+
+
+def _ends_of_epochs(known: Known) -> OffsetForLeaderEpochRequest:
+    parts = [OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(ELEMENTS)]
+    return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=known.topic, partitions=parts)])
+
+
+def _ends_of_known_epochs(known: Known) -> OffsetForLeaderEpochRequest:
+    parts = [OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in _indexes(known)]
+    return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=known.topic, partitions=parts)])
+
+
+def _ends_of_epochs_of_topics(known: Known) -> OffsetForLeaderEpochRequest:
+    parts = [OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+    topics = [OffsetForLeaderTopic(topic=name, partitions=parts) for name in names(ELEMENTS // 2)]
+    return OffsetForLeaderEpochRequest(topics=topics)
 
 
 def _metadata(known: Known) -> MetadataRequest:
@@ -460,6 +481,11 @@ _REQUESTS: dict[ApiKey, dict[str, _Way]] = {
         "groups": (_fetch_groups, 8),
         "partitions": (_fetch_offsets, 8),
         "topics of one": (_fetch_offsets_of_one, 7),
+    },
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: {
+        "partitions": (_ends_of_epochs, 4),
+        "known": (_ends_of_known_epochs, 2),
+        "topics": (_ends_of_epochs_of_topics, 4),
     },
     ApiKey.OFFSET_DELETE: {"partitions": (_delete_offsets, 0)},
     ApiKey.LIST_GROUPS: {"filters": (lambda _: ListGroupsRequest(states_filter=names()), 4)},

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from odradek.api.table import BY_KEY, Api
+from odradek.api.table import BY_KEY, IN_CLUSTER, Api
 
 INTRODUCTION = """\
 # Protocol
@@ -15,16 +16,28 @@ What the broker answers. This page is printed by `python -m odradek.api` from th
 notes are those at the head of each API's file. Where answers differ from those of Apache Kafka, DIFFERENCES.md says how
 and why.
 
+"""
+
+BETWEEN_BROKERS = """
+Brokers of a cluster (CLUSTER.md) answer each other, and brokers of Apache Kafka, these too.
+
+"""
+
+HEAD = """\
 | API | key | versions |
 |---|---|---|
 """
 
 
 def main() -> int:
-    rows = "".join(f"| {api.key.title} | {api.key} | {_versions(api)} |\n" for api in BY_KEY.values())
-    notes = "".join(f"\n## {api.key.title}\n\n{_notes(api)}\n" for api in BY_KEY.values())
-    sys.stdout.write(INTRODUCTION + rows + notes)
+    between = [api for key, api in IN_CLUSTER.items() if key not in BY_KEY]
+    notes = "".join(f"\n## {api.key.title}\n\n{_notes(api)}\n" for api in (*BY_KEY.values(), *between))
+    sys.stdout.write(INTRODUCTION + _table(BY_KEY.values()) + BETWEEN_BROKERS + _table(between) + notes)
     return 0
+
+
+def _table(apis: Iterable[Api]) -> str:
+    return HEAD + "".join(f"| {api.key.title} | {api.key} | {_versions(api)} |\n" for api in apis)
 
 
 def _versions(api: Api) -> str:

@@ -106,7 +106,8 @@ def _add(call: Call, transaction: AddPartitionsToTxnTransaction) -> Parts[_Added
     try:
         producer = ProducerIdAndEpoch(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch))
         if transaction.verify_only:
-            return _Added(transaction, (yield from _verified(call, transaction.transactional_id, producer, names)))
+            codes = yield from _verified(call, transaction.transactional_id, producer, names)
+            return _Added(transaction, codes, call.broker.transactions.unsafe_join(transaction.transactional_id))
         version = EPOCH_PER_TRANSACTION if call.version >= MANY_SINCE else WITHOUT_EPOCHS
         touch = call.broker.transactions.touch
         written = touch(transaction.transactional_id, producer, names.keys(), version, call.now)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from odradek.api.call import Call
-from odradek.api.table import ADVERTISED
+from odradek.api.table import ADVERTISED, ADVERTISED_IN_CLUSTER
 from odradek.base.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import (
@@ -43,7 +43,7 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=list(ADVERTISED),
+        api_keys=list(ADVERTISED if call.broker.controller_asks is None else ADVERTISED_IN_CLUSTER),
         supported_features=_SUPPORTED if call.version >= FROM_ZERO_SINCE else [],
         finalized_features_epoch=0,
         finalized_features=_FINALIZED,

@@ -11,7 +11,7 @@ from odradek.api.fetch_template import FetchTemplate
 from odradek.api.gate import Admission
 from odradek.api.produce_template import ProduceTemplates
 from odradek.api.templates import NumbersTemplates
-from odradek.base.errors import Refused
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import COMMIT_TEMPLATES_MAX, FETCH_TEMPLATES_MAX
 from odradek.base.units import CorrelationId
 from odradek.core.access import (
@@ -127,6 +127,11 @@ class Call:
         if self.rights is EVERYTHING:
             return None
         return partial(self.rights.allows, Operation.DESCRIBE, ResourceType.TOPIC)
+
+    def check_controller(self) -> None:
+        """Raises Refused(NOT_CONTROLLER) where another broker is the one to ask."""
+        if self.broker.view.controller != self.broker.id:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
     def endpoint_of(self, broker: BrokerInfo) -> Endpoint | None:
         """The address under which this client finds a broker; None if it has none on this client's listener."""

@@ -71,8 +71,8 @@ def _ask(call: Call, topic: TopicName, index: int, *, is_allowed: bool) -> Compa
     if not is_allowed:
         return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
-        partition = call.broker.partition(topic, index)
-        if partition.info.leader != call.broker.id:  # Replicas compact by themselves; the leader's is told of.
+        partition = call.broker.replica(topic, index)
+        if partition.is_online and partition.leading is None:  # Followers compact by themselves; the leader's is told.
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except Refused as refused:
         return Refused(refused.code)

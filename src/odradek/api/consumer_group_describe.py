@@ -19,7 +19,7 @@ from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.assignors.spec import Assignment
 from odradek.core.groups.consumer import ConsumerGroup, steps
 from odradek.core.groups.consumer.member import Member
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 from odradek.wire.messages import consumer_group_describe as wire
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 
@@ -32,21 +32,21 @@ def handle(call: Call, body: ConsumerGroupDescribeRequest) -> Slices:
     if len(body.group_ids) > describing.REPEATS_MAX:
         yield from describing.check_repeats(body.group_ids)
     found, count = [], 0
-    partitions: dict[Partition, None] = {}
+    led: dict[Leading, None] = {}
     for group_id in body.group_ids:
         group, where = yield from _find(call, group_id, body)
         found.append((group, where))
         if where is not None:
-            partitions[where] = None
+            led[where] = None
         count += 1 + len(group.members)
         yield PAUSE
-    writes = Settled(partitions)
+    writes = Settled(led)
     call.leave(found)
 
     def answer() -> Parts[Response]:
         groups = []
-        for group, partition in found:
-            groups.append(_settled(group, partition, writes))
+        for group, leading in found:
+            groups.append(_settled(group, leading, writes))
             if not len(groups) % CHEAP:
                 yield
         return Response(throttle_time_ms=0, groups=groups)
@@ -60,7 +60,7 @@ def refuse(call: Call, body: ConsumerGroupDescribeRequest, code: ErrorCode) -> R
 
 def _find(
     call: Call, group_id: str, body: ConsumerGroupDescribeRequest
-) -> Parts[tuple[wire.DescribedGroup, Partition | None]]:
+) -> Parts[tuple[wire.DescribedGroup, Leading | None]]:
     """Returns the group and the partition its state is written to; None if no write has to be waited for."""
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -76,11 +76,11 @@ def _find(
         text = "The group has topics assigned that the client may not describe."
         return _refused(group_id, Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)), None
     described.rebalances = describing.rebalances_of(group.rebalances, body.include_rebalances)
-    return described, shard.log.partition
+    return described, shard.log.leading
 
 
-def _settled(group: wire.DescribedGroup, partition: Partition | None, writes: Settled) -> wire.DescribedGroup:
-    code = ErrorCode.NONE if partition is None else writes.code_of(partition)
+def _settled(group: wire.DescribedGroup, leading: Leading | None, writes: Settled) -> wire.DescribedGroup:
+    code = ErrorCode.NONE if leading is None else writes.code_of(leading)
     return _refused(group.group_id, Refused(code)) if code else group
 
 

@@ -28,6 +28,7 @@ Plans = dict[TopicName, Growth | Refused]
 
 
 def handle(call: Call, body: CreatePartitionsRequest) -> Slices:
+    call.check_controller()
     plans, growth = yield from _plans(call, body)
     if body.validate_only or not growth:
         return (yield from _answer(plans, lambda name: None))

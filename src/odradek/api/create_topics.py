@@ -34,6 +34,7 @@ Told = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
 def handle(call: Call, body: CreateTopicsRequest) -> Slices:
+    call.check_controller()
     if (yield from _partitions(call, body)) > PARTITIONS_PER_REQUEST_MAX:
         return (yield from _too_many(body))
     plans = yield from _plans(call, body)

@@ -55,6 +55,7 @@ class DelayedFetch:
         for wanted, partition, data in read:
             has_changed = (
                 partition is None
+                or partition.leading is None
                 or partition.positions.high_watermark != data.high_watermark
                 or partition.last_stable_offset != data.last_stable_offset
                 or self._fetch.partition(wanted) is not partition

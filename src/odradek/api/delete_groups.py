@@ -18,7 +18,7 @@ from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.effects import Work
 from odradek.core.groups.offset_delete import AT_ONCE_MAX, LongDelete, delete_group
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 from odradek.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.wire.schema import maker
 
@@ -27,8 +27,8 @@ _result = maker(DeletableGroupResult)
 
 def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
     results: list[DeletableGroupResult] = []
-    deleted: list[tuple[DeletableGroupResult, Partition]] = []  # With the partition of the write.
-    written: dict[Partition, None] = {}
+    deleted: list[tuple[DeletableGroupResult, Leading]] = []  # With the partition of the write.
+    written: dict[Leading, None] = {}
     seen: set[str] = set()
     for group_id in body.groups_names:
         if group_id in seen:
@@ -37,9 +37,9 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
         seen.add(group_id)
         result = _result(group_id=group_id, error_code=ErrorCode.NONE)
         try:
-            partition = yield from _delete(call, group_id)
-            deleted.append((result, partition))
-            written[partition] = None
+            leading = yield from _delete(call, group_id)
+            deleted.append((result, leading))
+            written[leading] = None
             yield from pauses(WRITE_PARTS)
         except Refused as refused:
             result.error_code = refused.code
@@ -49,8 +49,8 @@ def handle(call: Call, body: DeleteGroupsRequest) -> Slices:
     call.leave((deleted, seen))
 
     def answer() -> Parts[DeleteGroupsResponse]:
-        for number, (result, partition) in enumerate(deleted):
-            result.error_code = writes.code_of(partition)
+        for number, (result, leading) in enumerate(deleted):
+            result.error_code = writes.code_of(leading)
             if number % CHEAP == CHEAP - 1:
                 yield
         return _answer(results)
@@ -62,18 +62,18 @@ def refuse(call: Call, body: DeleteGroupsRequest, code: ErrorCode) -> DeleteGrou
     return _answer([_result(group_id=group_id, error_code=code) for group_id in dict.fromkeys(body.groups_names)])
 
 
-def _delete(call: Call, group_id: str) -> Generator[Wait, Any, Partition]:
+def _delete(call: Call, group_id: str) -> Generator[Wait, Any, Leading]:
     """Deletes the group and returns the partition its deletion was written to.  Raises Refused."""
     call.check(Operation.DELETE, ResourceType.GROUP, group_id)
     shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
     if shard.offsets.count_of_group(group_id) <= AT_ONCE_MAX:
         delete_group(shard, group_id, call.now)
-        return shard.log.partition
+        return shard.log.leading
     deletion = LongDelete(shard, group_id, call.now)
     yield Work(deletion.encode)
     shard = call.broker.groups.shard_of(group_id, may_be_empty=True)
     deletion.finish(shard, call.now)
-    return shard.log.partition
+    return shard.log.leading
 
 
 def _answer(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:

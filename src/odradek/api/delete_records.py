@@ -71,7 +71,7 @@ def _begin(
         try:
             if not is_allowed:
                 raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partition = call.broker.partition(topic, index)
+            partition = call.broker.leader(topic, index).partition
             begun[index] = call.broker.log_starts.ask(partition, _start(partition, offset), waiting)
         except Refused as refused:
             begun[index] = Refused(refused.code)
@@ -112,7 +112,7 @@ def _told(call: Call, topic: TopicName, index: int, outcome: Advance | Refused) 
         return _result(index, outcome.code)
     try:
         outcome.check()
-        partition = call.broker.partition(topic, index)
+        partition = call.broker.leader(topic, index).partition
         if partition is not outcome.partition:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _result(index, ErrorCode.NONE, partition.log.start_offset)

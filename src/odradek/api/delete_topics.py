@@ -42,6 +42,7 @@ Found = list[tuple[_Asked, TopicInfo | Refused]]
 
 
 def handle(call: Call, body: DeleteTopicsRequest) -> Slices:
+    call.check_controller()
     if not call.broker.configs.bool("delete.topic.enable"):
         is_known = call.version >= DISABLED_SINCE
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)

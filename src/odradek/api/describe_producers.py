@@ -52,7 +52,7 @@ def _partition(call: Call, topic: TopicName, index: int) -> Parts[PartitionRespo
         if topic not in call.broker.view.topics:
             topic_names.checked(topic)
         call.check(Operation.READ, ResourceType.TOPIC, topic)
-        log = call.broker.partition(topic, index).log
+        log = call.broker.replica(topic, index).log
     except Refused as refused:
         return _refused(index, refused)
     states = []

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from odradek.api import authorized
 from odradek.api.call import Call
-from odradek.api.metadata import leader_error
+from odradek.api.metadata import leader_error, offline
 from odradek.api.parts import Parts, in_order
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import TopicName
+from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core import topic_names
 from odradek.core.access import Operation, ResourceType
@@ -123,13 +123,13 @@ def _described(call: Call, topic: TopicInfo, start: int, end: int) -> DescribeTo
 def _partition(call: Call, index: int, info: PartitionInfo) -> DescribeTopicPartitionsResponsePartition:
     alive = call.broker.view.brokers
     return DescribeTopicPartitionsResponsePartition(
-        error_code=leader_error(call, info.leader),
+        error_code=(error := leader_error(call, info.leader)),
         partition_index=index,
-        leader_id=info.leader,
+        leader_id=NO_BROKER if error else info.leader,
         leader_epoch=info.leader_epoch,
         replica_nodes=list(info.replicas),
         isr_nodes=list(info.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[replica for replica in info.replicas if replica not in alive],
+        offline_replicas=offline(info, alive),
     )

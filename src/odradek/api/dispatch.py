@@ -31,7 +31,7 @@ from odradek.api.outcome import (
     has_slices,
     slice_of,
 )
-from odradek.api.table import BY_KEY, Api
+from odradek.api.table import BY_KEY, IN_CLUSTER, Api
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId
@@ -85,7 +85,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
             plain = take_plain(broker, peer, request, now)
             if plain is not None:
                 return plain
-    api = BY_KEY.get(request.api_key)
+    api = _apis(broker).get(request.api_key)
     if api is None or request.api_version not in api.versions:
         return _unsupported(request)
     received = request.body
@@ -97,6 +97,10 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
     except TooManyElements:
         return _read_beside(_Asked(api, call, request, received))
     return _Asked(api, call, request, received).handle(body)
+
+
+def _apis(broker: Broker) -> dict[int, Api]:
+    return BY_KEY if broker.controller_asks is None else IN_CLUSTER
 
 
 def _read_beside(asked: _Asked) -> Steps:

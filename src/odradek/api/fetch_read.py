@@ -153,7 +153,7 @@ class FetchRead:
         session = self.session
         if session is None or wanted.session is not session or self._is_follower or self._max_bytes < 0:
             return False
-        if partition is None or not partition.is_online:
+        if partition is None or partition.leading is None:
             return False
         log = partition.log
         if wanted.is_news(partition.positions.high_watermark, log.start_offset) or wanted.max_bytes < 0:
@@ -184,7 +184,7 @@ class FetchRead:
             if self._is_follower:
                 # No broker is a follower here, so far.
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
-            partition.check_leader_epoch(wanted.current_leader_epoch)
+            partition.check_leader(wanted.current_leader_epoch)
             return _read_partition(partition, wanted, left, at_least_one, self._read_committed, cached)
         except Refused as refused:
             data = failed(index, refused.code)
@@ -213,7 +213,7 @@ class FetchRead:
         if name is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         try:
-            self.broker.partition(name, key.partition)
+            self.broker.replica(name, key.partition)
         except Refused as refused:
             return refused
         raise AssertionError("it is here")

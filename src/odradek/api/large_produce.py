@@ -15,8 +15,9 @@ from odradek.base.errors import Refused
 from odradek.base.units import NO_OFFSET, NO_TIMESTAMP
 from odradek.core import ingress
 from odradek.core.broker import Broker
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Arrival, Partition
+from odradek.core.partition import Arrival
 from odradek.core.staging import Append
 from odradek.record.batch import CHECKSUMMED_FROM
 from odradek.record.crc import crc32c
@@ -31,23 +32,25 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     template, start = _known(peer, request, body_bytes)
     if template is None:
         return None
-    partition = template.partitions[0].find(broker)
-    if partition is None:
+    leading = template.partitions[0].find_leader(broker)
+    if leading is None:
         return None
     size = body_bytes - start - template.known.end_bytes
     front = memoryview(bytearray(body[start : start + size]))  # Stamped; what was received stays as it came.
-    batch = ingress.announced(partition, front, size, now)
+    batch = ingress.announced(leading.partition, front, size, now)
     if batch is None:
         return None
     try:
         produce.check_allowed(template.version, template.transactional_id, batch)
     except Refused:
         return None
-    arrival = partition.begin_arrival(batch, now.wall)
+    if batch.is_transactional and not broker.transactions.all_joined(template.transactional_id):
+        return None
+    arrival = leading.begin_arrival(batch, now.wall)
     if arrival is None:
         return None
     request.body = _NOTHING
-    return LargeProduce(broker, request, template, partition, arrival, crc32c(front[CHECKSUMMED_FROM:]))
+    return LargeProduce(broker, request, template, leading, arrival, crc32c(front[CHECKSUMMED_FROM:]))
 
 
 def _known(peer: Peer, request: Request, body_bytes: int) -> tuple[ProduceTemplate | None, int]:
@@ -67,13 +70,13 @@ class LargeProduce:
         broker: Broker,
         request: Request,
         template: ProduceTemplate,
-        partition: Partition,
+        leading: Leading,
         arrival: Arrival,
         crc: int,
     ) -> None:
         self._broker = broker
         self._template = template
-        self._partition = partition
+        self._leading = leading
         self.request = request
         self.arrival = arrival
         self.crc = crc
@@ -87,30 +90,30 @@ class LargeProduce:
 
         Or if the topic has come to ask something of the records, which were not read.
         """
-        if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._partition.configs):
+        if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._leading.partition.configs):
             return None
         try:
             all_replicas = self._template.acks == produce.ACKS_ALL
-            append = self._broker.arrived(self._partition, self.arrival, all_replicas=all_replicas)
+            append = self._broker.arrived(self._leading, self.arrival, now, all_replicas=all_replicas)
             return self._staged(append, now)
         except Refused:
             return None
 
     def failed(self, error: OSError, now: Moment) -> plain_produce.PlainStaged:
         """It could not be written."""
-        append = Append(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
-        append.refused = self._partition.arrival_failed(self.arrival, error)
-        self._broker.lot.happened(self._partition.topic_partition)
+        append = Append(self._leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False)
+        append.refused = self._leading.arrival_failed(self.arrival, error)
+        self._broker.lot.happened(self._leading.name)
         return self._staged(append, now)
 
     def forget(self) -> None:
         """It will not be completed."""
-        self._partition.forget_arrival(self.arrival)
+        self._leading.forget_arrival(self.arrival)
 
     def withdrawn(self) -> None:
         """The log wanted its end for another batch."""
-        self._partition.withdrawn()
+        self._leading.withdrawn()
 
     def _staged(self, append: Append, now: Moment) -> plain_produce.PlainStaged:
-        start = self._partition.log.start_offset if self._partition.is_online else NO_OFFSET
-        return plain_produce.PlainStaged(self._broker, self.request, self._template, [append], [start], now)
+        start = self._leading.log.start_offset if self._leading.ended is None else NO_OFFSET
+        return plain_produce.PlainStaged(self.request, self._template, [append], [start], now)

@@ -130,8 +130,8 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, committ
 
 
 def _led_here(call: Call, topic: TopicName, part: ListOffsetsPartition) -> Partition:
-    partition = call.broker.partition(topic, part.partition_index)
-    partition.check_leader_epoch(part.current_leader_epoch)
+    partition = call.broker.replica(topic, part.partition_index)
+    partition.check_leader(part.current_leader_epoch)
     return partition
 
 

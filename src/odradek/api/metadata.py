@@ -10,7 +10,7 @@ tried again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
@@ -19,11 +19,11 @@ from odradek.api.outcome import PAUSE, Slices
 from odradek.api.parts import CHEAP, Parts, in_order, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import SECOND_MS, BrokerId, TopicName
+from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core import topic_names
 from odradek.core.access import Operation, ResourceType
-from odradek.core.cluster import INTERNAL_TOPICS, TopicInfo
+from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
@@ -75,7 +75,7 @@ def _to_create(call: Call, body: MetadataRequest) -> Parts[list[TopicInfo]]:
         yield
         try:
             _check_create(call, name)
-            spec = state_topics.spec(TopicName(name), broker.configs, broker.view)
+            spec = state_topics.spec(TopicName(name), broker.configs)
             topic = broker.planner.new_topic(spec, broker.view)
         except Refused:
             continue  # The answer says why, topic by topic.
@@ -208,6 +208,8 @@ def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePart
     answers = []
     for index, info in enumerate(topic.partitions):
         leader, replicas = info.leader, info.replicas
+        if not replicas:
+            continue  # The controller has not told of it yet.
         error = errors.get(leader)
         if error is None:
             error = errors[leader] = leader_error(call, leader)
@@ -215,15 +217,20 @@ def _partitions(call: Call, topic: TopicInfo) -> Parts[list[MetadataResponsePart
             MetadataResponsePartition(
                 error_code=error,
                 partition_index=index,
-                leader_id=leader,
+                leader_id=NO_BROKER if error else leader,
                 leader_epoch=info.leader_epoch,
                 replica_nodes=list(replicas),
                 isr_nodes=list(info.isr),
-                offline_replicas=[replica for replica in replicas if replica not in alive],
+                offline_replicas=offline(info, alive),
             )
         )
         yield
     return answers
+
+
+def offline(info: PartitionInfo, alive: Container[BrokerId]) -> list[int]:
+    """Returns the replicas that can't be had."""
+    return [replica for replica in info.replicas if replica in info.offline or replica not in alive]
 
 
 def leader_error(call: Call, leader: BrokerId) -> ErrorCode:

@@ -26,7 +26,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.settled import Settled
 from odradek.core.groups.offset_fetch import Fetched, GroupReader, nothing_for
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -66,24 +66,24 @@ class _Group(NamedTuple):
 class _Told(NamedTuple):
     """The answer about a group.
 
-    It counts once all that was written to `partition` is safe; at once if that is None.
+    It counts once all that was written to `leading` is safe; at once if that is None.
     """
 
     group: _Group
     answer: OffsetFetchResponseGroup
-    partition: Partition | None
+    leading: Leading | None
 
 
 def handle(call: Call, body: OffsetFetchRequest) -> Slices:
     if len(body.groups) > describing.REPEATS_MAX:
         yield from describing.check_repeats(group.group_id for group in body.groups if group.topics is None)
     told, count = [], 0
-    read: dict[Partition, None] = {}
+    read: dict[Leading, None] = {}
     for group in _groups(call, body):
-        answer, partition = yield from _find(call, group, body.require_stable)
-        if partition is not None:
-            read[partition] = None
-        told.append(_Told(group, answer, partition))
+        answer, leading = yield from _find(call, group, body.require_stable)
+        if leading is not None:
+            read[leading] = None
+        told.append(_Told(group, answer, leading))
         count += 1 + sum(len(topic.partitions) for topic in answer.topics)
     writes = Settled(read)
     call.leave(told)
@@ -113,7 +113,7 @@ def _asked(topic: Topic) -> Asked:
     return Asked(topic.name, Uuid(topic.topic_id)) if isinstance(topic, OffsetFetchRequestTopics) else Asked(topic.name)
 
 
-def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetchResponseGroup, Partition | None]]:
+def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetchResponseGroup, Leading | None]]:
     try:
         call.check(Operation.DESCRIBE, ResourceType.GROUP, group.id)
         shard = call.broker.groups.shard_of(group.id, may_be_empty=True)
@@ -131,7 +131,7 @@ def _find(call: Call, group: _Group, is_stable: bool) -> Parts[tuple[OffsetFetch
     else:
         found = whole(topics)
         yield from pauses(1 + count)
-    return _told(group, found), shard.log.partition
+    return _told(group, found), shard.log.leading
 
 
 def _all(call: Call, reader: GroupReader) -> Parts[list[OffsetFetchResponseTopics]]:
@@ -193,8 +193,8 @@ def _nothing(asked: Asked, partitions: list[int], code: ErrorCode) -> Parts[Offs
 
 def _answer(call: Call, told: list[_Told], writes: Settled) -> Parts[OffsetFetchResponse]:
     answers = []
-    for group, answer, partition in told:
-        code = ErrorCode.NONE if partition is None else writes.code_of(partition)
+    for group, answer, leading in told:
+        code = ErrorCode.NONE if leading is None else writes.code_of(leading)
         answers.append((yield from _refused(call, group, code)) if code else answer)
         if not len(answers) % CHEAP:
             yield

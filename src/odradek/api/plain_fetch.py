@@ -199,11 +199,11 @@ class _Asked:
 
 
 def _partition(broker: Broker, template: FetchTemplate, number: int) -> Partition | None:
-    partition = template.partitions[number].find(broker)
-    if partition is None:
+    leading = template.partitions[number].find_leader(broker)
+    if leading is None:
         return None
     epoch = template.wanted[number].current_leader_epoch
-    return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
+    return leading.partition if epoch in (NO_EPOCH, leading.epoch) else None
 
 
 def _has_all(session: Session, template: FetchTemplate) -> bool:

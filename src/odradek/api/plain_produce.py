@@ -19,9 +19,9 @@ from odradek.core import ingress
 from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.durable import Written
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.core.partition import Partition
 from odradek.core.staging import Append
 from odradek.record.batch import Batch
 from odradek.wire.messages.produce import ProduceRequest
@@ -36,50 +36,50 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
     template, records = found
     if len(records) > 1:
         return _stage_several(broker, request, template, records, now)
-    partition = template.partitions[0].find(broker)
-    if partition is None:
+    leading = template.partitions[0].find_leader(broker)
+    if leading is None:
         return None
     try:
-        batch = ingress.admitted(partition, records[0], now, at_once=True)
+        batch = ingress.admitted(leading.partition, records[0], now, at_once=True)
         join = None
         if batch.attributes:  # Most batches have none set.
-            join = produce.admit(broker, partition, batch, template.version, template.transactional_id, now)
-        append = broker.stage(partition, batch, now, all_replicas=template.acks == produce.ACKS_ALL)
+            join = produce.admit(broker, leading, batch, template.version, template.transactional_id, now)
+        append = broker.stage(leading, batch, now, all_replicas=template.acks == produce.ACKS_ALL)
     except Refused:
         return None
     request.body = NO_BODY
-    return PlainStaged(broker, request, template, [append], [partition.log.start_offset], now, join)
+    return PlainStaged(request, template, [append], [leading.log.start_offset], now, join)
 
 
 def _stage_several(
     broker: Broker, request: Request, template: ProduceTemplate, records: list[memoryview], now: Moment
 ) -> PlainStaged | None:
     """Stages several batches; returns None if one is transactional, as those join their transaction together."""
-    staged: list[tuple[Partition, Batch]] = []
+    staged: list[tuple[Leading, Batch]] = []
     for known, one in zip(template.partitions, records, strict=True):
-        partition = known.find(broker)
-        if partition is None:
+        leading = known.find_leader(broker)
+        if leading is None:
             return None
         try:
-            batch = ingress.admitted(partition, one, now, at_once=True)
+            batch = ingress.admitted(leading.partition, one, now, at_once=True)
             if batch.attributes:
                 if batch.is_transactional:
                     return None
                 produce.check_allowed(template.version, template.transactional_id, batch)
         except Refused:
             return None
-        staged.append((partition, batch))
+        staged.append((leading, batch))
     request.body = NO_BODY
     appends, starts, all_replicas = [], [], template.acks == produce.ACKS_ALL
-    for partition, batch in staged:
+    for leading, batch in staged:
         try:
-            append, start = broker.stage(partition, batch, now, all_replicas=all_replicas), partition.log.start_offset
+            append, start = broker.stage(leading, batch, now, all_replicas=all_replicas), leading.log.start_offset
         except Refused as refused:
-            append, start = Append(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False), NO_OFFSET
+            append, start = Append(leading, NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, needs_sync=False), NO_OFFSET
             append.refused = refused
         appends.append(append)
         starts.append(start)
-    return PlainStaged(broker, request, template, appends, starts, now)
+    return PlainStaged(request, template, appends, starts, now)
 
 
 def learn(
@@ -108,7 +108,6 @@ class PlainStaged(Staged):
 
     def __init__(  # noqa: PLR0917
         self,
-        broker: Broker,
         request: Request,
         template: ProduceTemplate,
         appends: list[Append],
@@ -117,7 +116,6 @@ class PlainStaged(Staged):
         join: Written | None = None,
     ) -> None:
         """`join` is the write that makes the only partition part of its transaction."""
-        self.broker = broker
         self.request = request
         self.template = template
         self.appends = appends
@@ -135,7 +133,7 @@ class PlainStaged(Staged):
             produce.Appended(known.name, append, part, self.join)
             for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
         ]
-        general = produce.PendingProduce(self.broker, self.now, template.acks, template.timeout_ms, response, appended)
+        general = produce.PendingProduce(self.now, template.acks, template.timeout_ms, response, appended)
         return encoded(self.request, general.settle())
 
     def _rows(self) -> list[tuple[int, ...]]:
@@ -146,15 +144,12 @@ class PlainStaged(Staged):
 
     def _is_done(self) -> bool:
         """True if every batch was appended without an error and need not wait for a sync or for replicas."""
+        waits_for_all = self.template.acks == produce.ACKS_ALL
+        if waits_for_all and self.join is not None:
+            return False
         for append in self.appends:
             if append.refused is not None or append.needs_sync:
                 return False
-        if self.template.acks != produce.ACKS_ALL:
-            return True
-        if self.join is not None:
-            return False
-        for known, append in zip(self.template.partitions, self.appends, strict=True):
-            partition = self.broker.partitions.get(known.name)
-            if partition is None or append.end > partition.positions.high_watermark:
+            if waits_for_all and not (append.is_safe and append.leading.has_min_isr):
                 return False
         return True

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from odradek.api import txn_verification
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices, Wait
 from odradek.api.parts import pauses
@@ -29,11 +30,13 @@ from odradek.core.broker import Broker
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.effects import Work
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition
 from odradek.core.staging import Append
-from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, admit_batch
+from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE, admit_batch, admit_verified
+from odradek.core.transactions.verification import Verification
 from odradek.record.batch import Batch, BatchHeader
 from odradek.record.compression import Codec
 from odradek.record.validation import RecordsRefused
@@ -64,16 +67,14 @@ _topic_answer = maker(TopicProduceResponse)
 class PendingProduce:
     """A produce whose batches have their offsets; after the broker's commit, `settle` answers it."""
 
-    def __init__(  # noqa: PLR0917
+    def __init__(
         self,
-        broker: Broker,
         now: Moment,
         acks: int,
         timeout_ms: int,
         response: ProduceResponse,
         appended: list[Appended],
     ) -> None:
-        self._broker = broker
         self._now = now
         self._acks = acks
         self._timeout_ms = timeout_ms
@@ -85,7 +86,7 @@ class PendingProduce:
 
         Raises ConnectionAbortedError if there is an error and no answer to carry it.
         """
-        response, waiting = self._response, Acknowledgement(self._broker)
+        response, waiting = self._response, Acknowledgement(self._acks)
         for appended in self.appended:
             refused = appended.append.refused
             if refused is not None:
@@ -129,10 +130,24 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
     wrong = _wrong_as_a_whole(call, body, transactional)
     if wrong is not None:
         return refuse(call, body, wrong)
+    if transactional and txn_verification.asks_elsewhere(call, body, transactional):
+        return _after_asking(call, body, transactional)
     _join(call, body, transactional)
+    return _staged(call, body)
+
+
+def _staged(call: Call, body: ProduceRequest, verified: Verification | None = None) -> PendingProduce:
     appended: list[Appended] = []
-    response = _answer(responses=[_stage_topic(call, body, topic, appended) for topic in body.topic_data])
-    return PendingProduce(call.broker, call.now, body.acks, body.timeout_ms, response, appended)
+    response = _answer(responses=[_stage_topic(call, body, topic, appended, verified) for topic in body.topic_data])
+    return PendingProduce(call.now, body.acks, body.timeout_ms, response, appended)
+
+
+def _after_asking(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
+    """As `handle`, once the transaction's coordinator, which is another broker, has answered."""
+    verified = yield from txn_verification.asked(call, body, transactional)
+    if not _takes_long(call, body):  # A topic's configuration may have changed meanwhile.
+        return _staged(call, body, verified)
+    return (yield from _staged_in_slices(call, body, verified))
 
 
 def _takes_long(call: Call, body: ProduceRequest) -> bool:
@@ -151,9 +166,13 @@ def _are_some_new(call: Call, body: ProduceRequest) -> bool:
         with suppress(Refused):
             name = topic_name(call, topic)
             found = (call.broker.partitions.get(TopicPartition(name, part.index)) for part in topic.partition_data)
-            if any(partition is not None and partition.is_new_to_leader for partition in found):
+            if any(map(_is_new, found)):
                 return True
     return False
+
+
+def _is_new(partition: Partition | None) -> bool:
+    return partition is not None and partition.leading is not None and partition.leading.is_new
 
 
 def _in_slices(call: Call, body: ProduceRequest) -> Slices:
@@ -168,11 +187,17 @@ def _in_slices(call: Call, body: ProduceRequest) -> Slices:
         if body.acks == ACKS_NONE:
             return None
         raise Refused(wrong)
-    _join(call, body, transactional)
-    waiting = Acknowledgement(call.broker)
+    verified = yield from txn_verification.asked(call, body, transactional)
+    if verified is None:
+        _join(call, body, transactional)
+    return (yield from _staged_in_slices(call, body, verified))
+
+
+def _staged_in_slices(call: Call, body: ProduceRequest, verified: Verification | None) -> Slices:
+    waiting = Acknowledgement(body.acks)
     topics = []
     for topic in body.topic_data:
-        topics.append((yield from _stage_topic_in_slices(call, body, topic, waiting)))  # noqa: PERF401
+        topics.append((yield from _stage_topic_in_slices(call, body, topic, waiting, verified)))  # noqa: PERF401
     return (yield from _settled_in_slices(call, body, _answer(responses=topics), waiting))
 
 
@@ -190,7 +215,11 @@ def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceRespon
 
 
 def _stage_topic_in_slices(
-    call: Call, body: ProduceRequest, topic: TopicProduceData, waiting: Acknowledgement
+    call: Call,
+    body: ProduceRequest,
+    topic: TopicProduceData,
+    waiting: Acknowledgement,
+    verified: Verification | None,
 ) -> Generator[Wait, object, TopicProduceResponse]:
     """Stages and commits a topic's batches one by one.
 
@@ -205,9 +234,9 @@ def _stage_topic_in_slices(
             parts.append(_refused(part.index, refused, named_max))
         else:
             partition = call.broker.partitions.get(TopicPartition(name, part.index))
-            is_new = partition is not None and partition.is_new_to_leader
+            is_new = _is_new(partition)
             appended: list[Appended] = []
-            parts.append(_stage_partition(call, body, name, part, appended, named_max, looked_into))
+            parts.append(_stage_partition(call, body, name, part, appended, named_max, looked_into, verified))
             call.broker.commit(call.now)  # Nothing is staged while others have their turn.
             for one in appended:
                 if one.append.refused is not None:
@@ -233,7 +262,7 @@ def _looked_into_beside(
     done: Batch | None = None
     configs = None
     while True:
-        partition = call.broker.partition(topic, part.index)
+        partition = call.broker.leader(topic, part.index).partition
         if partition.configs is configs:
             return done
         configs = partition.configs
@@ -305,7 +334,11 @@ def refuse(call: Call, body: ProduceRequest, code: ErrorCode) -> ProduceResponse
 
 
 def _stage_topic(
-    call: Call, body: ProduceRequest, topic: TopicProduceData, appended: list[Appended]
+    call: Call,
+    body: ProduceRequest,
+    topic: TopicProduceData,
+    appended: list[Appended],
+    verified: Verification | None,
 ) -> TopicProduceResponse:
     try:
         name = topic_name(call, topic)
@@ -313,7 +346,10 @@ def _stage_topic(
         parts = [_refused(part.index, refused) for part in topic.partition_data]
     else:
         named_max = _named_max(body, topic)
-        parts = [_stage_partition(call, body, name, part, appended, named_max) for part in topic.partition_data]
+        parts = [
+            _stage_partition(call, body, name, part, appended, named_max, None, verified)
+            for part in topic.partition_data
+        ]
     return _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
 
 
@@ -324,19 +360,21 @@ def _stage_partition(  # noqa: PLR0917
     part: PartitionProduceData,
     appended: list[Appended],
     named_max: int,
-    looked_into: Batch | None = None,
+    looked_into: Batch | None,
+    verified: Verification | None,
 ) -> PartitionProduceResponse:
     broker = call.broker
     try:
-        partition = broker.partition(topic, part.index)
+        leading = broker.leader(topic, part.index)
+        partition = leading.partition
         if looked_into is None:
             batch = ingress.admitted(partition, part.records, call.now)
         else:
             batch = ingress.fitting(partition, looked_into)
         join = None
         if batch.attributes:  # Most batches have none set.
-            join = admit(broker, partition, batch, call.version, body.transactional_id, call.now)
-        append = broker.stage(partition, batch, call.now, all_replicas=body.acks == ACKS_ALL)
+            join = admit(broker, leading, batch, call.version, body.transactional_id, call.now, verified)
+        append = broker.stage(leading, batch, call.now, all_replicas=body.acks == ACKS_ALL)
     except Refused as refused:
         return _refused(part.index, refused, named_max)
     answer = _partition_answer(
@@ -361,24 +399,35 @@ def check_allowed(version: int, transactional_id: str | None, batch: Batch) -> N
 
 
 def admit(  # noqa: PLR0917
-    broker: Broker, partition: Partition, batch: Batch, version: int, transactional_id: str | None, now: Moment
+    broker: Broker,
+    leading: Leading,
+    batch: Batch,
+    version: int,
+    transactional_id: str | None,
+    now: Moment,
+    verified: Verification | None = None,
 ) -> Written | None:
     """Raises Refused if the version (check_allowed) or the transaction does not allow the batch.
 
-    Returns the write that makes the partition part of the transaction, if it is not safe yet.
+    `verified` is the answer of a coordinator on another broker, if one had to be asked.  Returns the write that makes
+    the partition part of the transaction, if it is not safe yet.
     """
     check_allowed(version, transactional_id, batch)
     if not batch.is_transactional or not batch.has_producer_id:
         return None
     assert transactional_id is not None, "it is checked"
-    if not partition.has_open_transaction(batch.producer_id, batch.producer_epoch):
-        partition.check_producer_epoch(batch)  # A late batch must not become part of another transaction.
+    transactions = broker.transactions
+    if not leading.has_open_transaction(batch.producer_id, batch.producer_epoch):
+        leading.check_producer_epoch(batch)  # A late batch must not become part of another transaction.
         adds = version >= PRODUCE_ADDS_SINCE
-        if adds or broker.configs.bool("transaction.partition.verification.enable"):
-            partition.await_first(batch, now.wall, from_zero=adds)
-    elif not broker.transactions.may_hang:
-        return broker.transactions.unsafe_join(transactional_id)
-    return admit_batch(broker.transactions, partition, batch, transactional_id, version, now)
+        if verified is None and transactions.verifies(adds=adds):
+            leading.await_first(batch, now.wall, from_zero=adds)
+    elif verified is None and not transactions.may_hang and not transactions.joins.lost:
+        return transactions.unsafe_join(transactional_id)
+    if verified is not None:
+        admit_verified(verified, leading, version)
+        return None
+    return admit_batch(transactions, leading, batch, transactional_id, version, now)
 
 
 def _named_max(body: ProduceRequest, topic: TopicProduceData) -> int:
@@ -403,13 +452,15 @@ def _refused(index: int, refused: Refused, named_max: int = 0) -> PartitionProdu
 class Acknowledgement:
     """The condition of a produce: every appended batch is in sync, or on the disk."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, acks: int) -> None:
+        self._acks = acks
         self.pending: list[Appended] = []
         self._left: list[Appended] = []  # Those of `pending` that were not settled when last looked at.
 
     def add(self, appended: Appended) -> None:
-        if not self._try_settle(appended):
+        if self._try_settle(appended):
+            _forget_place(appended)
+        else:
             self.pending.append(appended)
             self._left.append(appended)
 
@@ -430,18 +481,16 @@ class Acknowledgement:
 
     def _try_settle(self, appended: Appended) -> bool:
         append, join = appended.append, appended.join
-        partition = self._broker.partitions.get(appended.name)
         if join is not None and not join.is_settled:
             return False
         if join is not None and not join.is_safe:
             appended.answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
-        elif partition is None:
-            appended.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif not partition.is_online:
-            appended.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        else:
-            positions = partition.positions
-            return append.end <= (positions.durable_end if append.needs_sync else positions.high_watermark)
+        elif append.failure is not None:
+            appended.answer.error_code = append.failure
+        elif not append.is_safe:
+            return False
+        elif self._acks == ACKS_ALL and not append.leading.has_min_isr:
+            appended.answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return True
 
     def _settle(self, response: Response) -> Response:
@@ -453,9 +502,13 @@ class Acknowledgement:
 
     def settle(self, appended: Appended) -> None:
         """Puts the outcome, or that the time is over, into the partition's answer."""
-        answer = appended.answer
         if not self._try_settle(appended):
-            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        if answer.error_code:
-            answer.base_offset = NO_OFFSET
-            answer.log_append_time_ms = NO_TIMESTAMP
+            appended.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        _forget_place(appended)
+
+
+def _forget_place(appended: Appended) -> None:
+    """Leaves out of an answer with an error where the batch lies."""
+    if appended.answer.error_code:
+        appended.answer.base_offset = NO_OFFSET
+        appended.answer.log_append_time_ms = NO_TIMESTAMP

@@ -11,7 +11,7 @@ from odradek.base.units import TopicName
 from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -48,19 +48,19 @@ def join_together(call: Call, body: ProduceRequest, producer: ProducerIdAndEpoch
     staged (produce.admit).
     """
     joining = [
-        partition.topic_partition
+        leading.name
         for topic in body.topic_data
-        for partition in _written_to(call, topic)
-        if not call.broker.transactions.has_joined(partition, producer)
+        for leading in _written_to(call, topic)
+        if not call.broker.transactions.has_joined(leading, producer)
     ]
     if len(joining) > 1 and body.transactional_id is not None:
         with suppress(Refused):
             call.broker.transactions.touch(body.transactional_id, producer, joining, EPOCH_PER_TRANSACTION, call.now)
 
 
-def _written_to(call: Call, topic: TopicProduceData) -> Iterator[Partition]:
+def _written_to(call: Call, topic: TopicProduceData) -> Iterator[Leading]:
     with suppress(Refused):
         name = topic_name(call, topic)
         for part in filter(is_transactional, topic.partition_data):
             with suppress(Refused):
-                yield call.broker.partition(name, part.index)
+                yield call.broker.leader(name, part.index)

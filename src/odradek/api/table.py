@@ -6,7 +6,7 @@ needed, so that a broker is there before its code for everything is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import import_module
 from typing import Any, cast
@@ -108,11 +108,30 @@ _APIS = (
     Api(ApiKey.OFFSET_COMMIT, 2, 10),
     Api(ApiKey.OFFSET_FETCH, 1, 10),
     Api(ApiKey.OFFSET_DELETE, 0, 0),
+    # Kafka 4 says 2, and so do we; older brokers ask in versions 0 and 1 without having been told.
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, advertised_from=2),
     Api(ApiKey.LIST_GROUPS, 0, 5),
     Api(ApiKey.DELETE_GROUPS, 0, 2),
     Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
     Api(ApiKey.COMPACT_PARTITIONS, 0, 0),
 )
 
-BY_KEY: dict[int, Api] = {int(api.key): api for api in sorted(_APIS, key=lambda api: api.key)}
+# What brokers of a cluster ask each other; a broker that is alone has none of them.
+_INTER_BROKER = (
+    Api(ApiKey.LEADER_AND_ISR, 0, 7),
+    Api(ApiKey.STOP_REPLICA, 0, 4),
+    Api(ApiKey.UPDATE_METADATA, 0, 8),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3),
+    Api(ApiKey.ALTER_PARTITION, 0, 3),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0),
+)
+
+
+def _by_key(apis: Iterable[Api]) -> dict[int, Api]:
+    return {int(api.key): api for api in sorted(apis, key=lambda api: api.key)}
+
+
+BY_KEY = _by_key(_APIS)
+IN_CLUSTER = _by_key((*_APIS, *_INTER_BROKER))
 ADVERTISED = [api.advertisement for api in BY_KEY.values() if not api.is_own]
+ADVERTISED_IN_CLUSTER = [api.advertisement for api in IN_CLUSTER.values() if not api.is_own]

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.broker import Broker
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 from odradek.wire.request import Request
 from odradek.wire.template import NumbersTemplate
 
@@ -33,11 +33,12 @@ class TemplatePartition:
         self.topic_id = topic_id
         self.has_topic_id = topic_id != ZERO_UUID
 
-    def find(self, broker: Broker) -> Partition | None:
-        """Returns the partition, None if it is gone; a topic that was made anew has another id."""
+    def find_leader(self, broker: Broker) -> Leading | None:
+        """Returns its leader, None if it is gone or led elsewhere; a topic that was made anew has another id."""
         if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
             return None
-        return broker.partitions.get(self.name)
+        partition = broker.partitions.get(self.name)
+        return None if partition is None else partition.leading
 
 
 class Templates(Generic[Meaning]):

@@ -18,6 +18,7 @@ from odradek.api.known_partitions import Asked, Partitions
 from odradek.api.offsets_to_commit import made_ready, offsets_of
 from odradek.api.outcome import Slices, Wait
 from odradek.api.parts import CHEAP, Parts, settled
+from odradek.api.txn_verification import answered
 from odradek.base.errors import ErrorCode, Refused, fenced_as
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.units import ProducerEpoch, ProducerId
@@ -27,6 +28,8 @@ from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.groups.long_commit import LongCommit
 from odradek.core.groups.offset_commit import Committed, Committer, commit
 from odradek.core.groups.shard import GroupShard
+from odradek.core.transactions.additions import Question
+from odradek.core.transactions.verification import Verification
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -40,6 +43,13 @@ LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 JOINS_SINCE = 5
 FENCED_NEVER = JOINS_SINCE + 1
+
+# What a transaction's coordinator elsewhere is the reason for, as clients are told it; they try all of it again.
+_TOLD_AS = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
 
 _partition = maker(TxnOffsetCommitResponsePartition)
 
@@ -113,19 +123,49 @@ def _commit(
         call.version,
         producer,
     )
+    verified = yield from _verified(call, body, shard, producer)
+    shard = call.broker.groups.shard_of(body.group_id)
     if len(partitions.known) <= SLICE_ELEMENTS:
-        join = _join(call, body, shard, producer)
+        join = _join(call, body, shard, producer, verified)
         return join, commit(shard, committer, list(offsets_of(partitions)), call.now)
     long = yield from made_ready(partitions, LongCommit(shard, committer, call.now))
     shard = call.broker.groups.shard_of(body.group_id)
-    join = _join(call, body, shard, producer)  # Last: a transaction may be over by then.
+    join = _join(call, body, shard, producer, verified)  # Last: a transaction may be over by then.
     return join, long.finish(shard, call.now)
 
 
-def _join(call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch) -> Written | None:
+def _verified(
+    call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch
+) -> Generator[Wait, Any, Verification | None]:
+    """Asks the transaction's coordinator if that is another broker; None if it has not to be asked."""
+    transactions, leading = call.broker.transactions, shard.log.leading
+    transactional_id, adds = body.transactional_id, call.version >= JOINS_SINCE
+    if not transactional_id or transactions.shards.elsewhere(transactional_id) is None:
+        return None
+    if not transactions.verifies(adds=adds) or transactions.is_sure(leading, transactional_id, producer):
+        return None
+    question = Question(transactional_id, producer, adds)
+    verification = Verification(question)
+    verification.add(leading)
+    yield from answered(call, verification, retries=False)
+    return verification
+
+
+def _join(
+    call: Call,
+    body: TxnOffsetCommitRequest,
+    shard: GroupShard,
+    producer: ProducerIdAndEpoch,
+    verified: Verification | None,
+) -> Written | None:
+    if verified is not None:
+        try:
+            verified.check(shard.log.leading)
+        except Refused as refused:
+            raise Refused(_TOLD_AS.get(refused.code, refused.code), refused.detail) from refused
+        return None
     adds = call.version >= JOINS_SINCE
-    broker, partition = call.broker, call.broker.partitions[shard.log.name]
-    return broker.transactions.admit(partition, producer, body.transactional_id, call.now, adds=adds)
+    return call.broker.transactions.admit(shard.log.leading, producer, body.transactional_id, call.now, adds=adds)
 
 
 def _answer(

@@ -16,7 +16,7 @@ from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartit
 from odradek.core.access import Operation, ResourceType
 from odradek.core.coordinators.durable import AllWritten, Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 from odradek.core.transactions.markers import Marker
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -39,7 +39,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
         call.check(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     results: list[WritableTxnMarkerResult] = []
     ends: Ends = []
-    last: dict[Partition, Written] = {}  # The last marker of each partition.
+    last: dict[Leading, Written] = {}  # The last marker of each partition.
     count = 0
     for one in body.markers:
         count += 1 + sum(1 + len(topic.partition_indexes) for topic in one.topics)
@@ -64,7 +64,7 @@ def refuse(call: Call, body: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTx
 
 
 def _write(
-    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Partition, Written]
+    call: Call, one: WritableTxnMarker, ends: Ends, last: dict[Leading, Written]
 ) -> Parts[WritableTxnMarkerResult]:
     """Writes one marker to each of its partitions; the results of written ones are also added to `ends`."""
     producer = ProducerIdAndEpoch(ProducerId(one.producer_id), ProducerEpoch(one.producer_epoch))
@@ -82,7 +82,7 @@ def _write(
                 end = _end(call, name, marker)
                 if isinstance(end, Written):
                     ends.append((result, end))
-                    last[end.partition] = end
+                    last[end.leading] = end
                     yield from pauses(WRITE_PARTS)
                 else:
                     result.error_code = end

@@ -17,7 +17,7 @@ from pathlib import Path
 from odradek.app.kraft_topics import KnownTopic, UnreadableMetadata, read_topics
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.cluster import ClusterView, PartitionInfo, TopicInfo
+from odradek.core.cluster import PartitionInfo, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators import state_topics
 from odradek.core.storage import FoundTopic
@@ -60,8 +60,7 @@ class Adoption:
                 compacted |= {name.topic for name in read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}")}
             except (BadCheckpoint, DiskFailed):
                 continue  # Who opens the directory reports it.
-        nobody = ClusterView("")
-        return cls(known, compacted, lambda name: state_topics.spec(name, configs, nobody).configs)
+        return cls(known, compacted, lambda name: state_topics.spec(name, configs).configs)
 
     def configs(self, name: TopicName) -> Mapping[str, str]:
         """Returns the configuration that a topic gets."""

@@ -15,8 +15,8 @@ PARTS = {
         "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_read fetch_template gate"
         " large_produce outcome parts plain_commit plain_fetch plain_produce produce produce_template templates",
         "app": "request_log",
-        "core": "broker changes coordinating fetch_sessions flushes hosting ingress lookups parked partition positions"
-        " promise staging timers",
+        "core": "alter_partition broker changes coordinating fetch_sessions flushes followers in_sync ingress"
+        " leadership leading lookups parked partition positions promise replicas staging timers",
         "log": "arrival durability index log segment slices",
         "net": "connection descriptors door gathering heard listener outbox readers receiving secure secure_outbox"
         " shell traffic",

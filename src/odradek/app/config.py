@@ -51,6 +51,7 @@ class Settings(NamedTuple):
     `metrics` is where Prometheus finds them, if anywhere.
     `without_effect` names the keys that are set, known to Kafka, and change nothing here.
     `insecure` allows a listener that lets anyone on the network in.
+    `is_member` is true of a broker that shares its metadata with others.
     """
 
     configs: BrokerConfigs
@@ -74,6 +75,7 @@ class Settings(NamedTuple):
     without_effect: tuple[str, ...]
     metrics: Endpoint | None = None
     insecure: bool = False
+    is_member: bool = False
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), *, insecure: bool = False) -> Settings:
@@ -125,6 +127,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         without_effect=tuple(_without_effect(configs, tls)),
         metrics=metrics,
         insecure=insecure,
+        is_member=bool(configs.optional_str("zookeeper.connect")),
     )
 
 
@@ -148,11 +151,6 @@ def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
 
 def _check_promises(configs: BrokerConfigs) -> None:
     """Raises ConfigError for settings that would promise more than is kept: they are refused, not ignored."""
-    if configs.optional_str("zookeeper.connect"):
-        raise ConfigError(
-            "zookeeper.connect is set, but this broker can't join a ZooKeeper cluster yet: "
-            "without it the metadata is kept in a local file."
-        )
     _check_groups(configs)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if configs.optional_int(name) == 0:

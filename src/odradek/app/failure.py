@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from odradek.app.output import remark
 from odradek.base.errors import Refused
 from odradek.client.errors import ClientError, ConfigurationError, ConnectionLost, KafkaUnavailable, UnknownTopic
 
@@ -18,6 +21,14 @@ class CommandFailed(Exception):
 
 def status_of(error: Exception) -> int:
     return MISUNDERSTOOD if isinstance(error, ConfigurationError | UnicodeEncodeError) else FAILED
+
+
+def told(failures: Iterable[ClientError]) -> int:
+    """Tells in a sentence each what a command could not do while it did the rest; returns the exit status."""
+    sentences = dict.fromkeys(sentence_of(failure) or str(failure) for failure in failures)
+    for sentence in sentences:
+        remark(sentence)
+    return FAILED if sentences else 0
 
 
 def sentence_of(error: Exception) -> str | None:

@@ -38,6 +38,7 @@ def install(format_: str, levels: Iterable[str]) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format_ == JSON else TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)  # It has a line for each connection.
     for name, level in chosen.items():
         logging.getLogger(name).setLevel(level)
 

@@ -63,6 +63,8 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     yield _histogram(table.FLUSH_TIME, [((), s.syncs)])
     yield _one(table.PARTITIONS, s.partitions)
     yield _one(table.LEADERS, s.leaders)
+    yield _one(table.ACTIVE_CONTROLLER, s.is_controller)
+    yield _one(table.ACTIVE_BROKERS, s.brokers)
     yield _one(table.OFFLINE, s.offline)
     yield _one(table.OFFLINE_DIRECTORIES, sum(s.directories.values()))
     yield _family(table.OFFLINE_DIRECTORY, [((path,), is_offline) for path, is_offline in s.directories.items()])

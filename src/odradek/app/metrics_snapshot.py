@@ -24,6 +24,7 @@ from odradek.core.groups.classic.states import State as ClassicState
 from odradek.core.groups.group import CLASSIC, CONSUMER
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import TransactionState
+from odradek.log.log import Log
 from odradek.net.listener import Listener
 from odradek.net.shell import Shell
 from odradek.net.traffic import Latencies
@@ -66,6 +67,8 @@ class Snapshot:
 
     broker_id: int
     cluster_id: str
+    is_controller: bool
+    brokers: int
     requests: Mapping[tuple[str, str], Histogram]
     syncs: Histogram
     bytes_in: int
@@ -108,23 +111,19 @@ def _counted(known: Iterable[Labels], found: Iterable[Labels]) -> dict[Labels, i
 class Ends:
     """Where each log ended when the broker started: what came later is what clients wrote.
 
-    Logs are known by topic id, since a topic that is deleted and made again begins anew.
+    Logs are known by topic id, since a topic that is deleted and made again begins anew; some get theirs only later.
     """
 
     def __init__(self) -> None:
-        self._at_start: dict[tuple[Uuid, int], int] = {}
+        self._at_start: dict[tuple[Uuid | None, TopicPartition], int] = {}
 
     def begin(self, broker: Broker) -> None:
-        for name, partition in broker.partitions.items():
-            if partition.is_online:
-                self._at_start[_key(broker, name)] = partition.log.end_offset
+        for directory in broker.storage:
+            self._at_start.update(((log.topic_id, name), log.end_offset) for name, log in directory.logs.items())
 
-    def since_start(self, broker: Broker, name: TopicPartition, end: int) -> int:
-        return max(0, end - self._at_start.get(_key(broker, name), 0))
-
-
-def _key(broker: Broker, name: TopicPartition) -> tuple[Uuid, int]:
-    return broker.view.topics[name.topic].id, name.partition
+    def since_start(self, name: TopicPartition, log: Log) -> int:
+        at_start = self._at_start.get((log.topic_id, name), self._at_start.get((None, name), 0))
+        return max(0, log.end_offset - at_start)
 
 
 class Collection:
@@ -163,6 +162,8 @@ class Collection:
         self._snapshot = Snapshot(
             broker_id=broker.id,
             cluster_id=broker.view.cluster_id,
+            is_controller=broker.view.controller == broker.id,
+            brokers=len(broker.view.brokers),
             requests={
                 (api_name(key), str(version)): Histogram.of(latencies)
                 for (key, version), latencies in sorted(traffic.requests.items())
@@ -212,7 +213,7 @@ class Collection:
             snapshot.logs.append(
                 OneLog(topic, str(name.partition), log.size, log.start_offset, log.end_offset, len(log.segments))
             )
-            written = self._ends.since_start(broker, name, log.end_offset)
+            written = self._ends.since_start(name, log)
             snapshot.messages_in[topic] = snapshot.messages_in.get(topic, 0) + written
             snapshot.topic_bytes_in[topic] = snapshot.topic_bytes_in.get(topic, 0) + log.appended_bytes
         return len(taken) < PARTITIONS_PER_TURN

@@ -155,6 +155,20 @@ LEADERS = _gauge(
     "Partitions that this broker leads",
     "kafka.server:type=ReplicaManager,name=LeaderCount",
 )
+ACTIVE_CONTROLLER = _gauge(
+    "kafka_controller_kafka_controller_active_controller_count",
+    "",
+    "0 or 1",
+    "Whether this broker is the controller; of a cluster's brokers one is",
+    "kafka.controller:type=KafkaController,name=ActiveControllerCount",
+)
+ACTIVE_BROKERS = _gauge(
+    "kafka_controller_kafka_controller_active_broker_count",
+    "",
+    "brokers",
+    "Brokers that live, as this one knows",
+    "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
+)
 OFFLINE = _gauge(
     "kafka_server_replica_manager_offline_replica_count",
     "",
@@ -272,6 +286,8 @@ METRICS = (
     FLUSH_TIME,
     PARTITIONS,
     LEADERS,
+    ACTIVE_CONTROLLER,
+    ACTIVE_BROKERS,
     OFFLINE,
     OFFLINE_DIRECTORIES,
     OFFLINE_DIRECTORY,

@@ -8,6 +8,7 @@ from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.base.errors import Refused
 from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
+from odradek.client.errors import ClientError
 from odradek.client.offsets import LATEST, list_offsets
 from odradek.core.topic_names import checked
 
@@ -73,8 +74,13 @@ def named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
     return sorted(found)
 
 
-def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Returns the end of each partition; those that are gone or without a leader are left out, and not waited for."""
+def ends_of(
+    cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError] | None = None
+) -> dict[TopicPartition, int]:
+    """Returns the end of each partition; those that are gone or without a leader are left out, and not waited for.
+
+    `failures` takes those whose leader does not tell; without it the first error is raised.
+    """
     wanted = set(partitions)
     if not wanted:
         return {}
@@ -85,4 +91,7 @@ def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Topi
         partition = topic.partition(each.partition) if topic is not None else None
         if partition is not None and partition.leader in cluster.metadata.brokers:
             led.append(each)
-    return {each: listed.offset for each, listed in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
+    return {
+        each: listed.offset
+        for each, listed in list_offsets(cluster, dict.fromkeys(led, LATEST), failures=failures).items()
+    }

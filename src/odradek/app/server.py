@@ -49,9 +49,12 @@ def run(
     insecure: bool,
     log_format: str = logs.TEXT,
     log_levels: Sequence[str] = (),
+    *,
+    is_member: bool = False,
 ) -> int:
     """Serves until SIGTERM or Ctrl-C; returns the exit status.  Raises ConfigError before anything was touched."""
     settings = load(config_path, overrides, insecure=insecure)
+    settings = settings._replace(is_member=is_member or settings.is_member)
     logs.install(log_format, log_levels)
     if settings.without_effect:
         log.warning("known to Kafka, but without effect here yet: %s", ", ".join(settings.without_effect))

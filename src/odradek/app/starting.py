@@ -8,6 +8,7 @@ from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.moments import moment_ms
 from odradek.base.units import TopicPartition
 from odradek.client.cluster import Cluster
+from odradek.client.errors import ClientError
 from odradek.client.offsets import EARLIEST, LATEST, list_offsets
 
 Positions = dict[TopicPartition, int]
@@ -28,8 +29,15 @@ def start_rule(text: str) -> Start:
     return from_the_end(-offset) if offset < 0 else from_offset(offset)
 
 
-def offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], when: int) -> Positions:
-    return {at: listed.offset for at, listed in list_offsets(cluster, dict.fromkeys(partitions, when)).items()}
+def offsets_at(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    when: int,
+    failures: dict[TopicPartition, ClientError] | None = None,
+) -> Positions:
+    """Asks for one offset of each partition; `failures` is that of list_offsets."""
+    listed = list_offsets(cluster, dict.fromkeys(partitions, when), failures=failures)
+    return {at: found.offset for at, found in listed.items()}
 
 
 def from_time(when_ms: int) -> Start:

@@ -16,7 +16,9 @@ from odradek.base.errors import Refused
 from odradek.base.units import TopicPartition
 from odradek.client import admin
 from odradek.client.cluster import Cluster
-from odradek.client.log_dirs import by_leader, replicas_of
+from odradek.client.errors import ClientError, KafkaUnavailable
+from odradek.client.leaders import group_by_leader
+from odradek.client.log_dirs import Replica, replicas_of
 from odradek.client.offsets import EARLIEST, LATEST, list_offsets
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.log.checkpoints import BadCheckpoint, read_offsets
@@ -35,22 +37,37 @@ class TopicLog(NamedTuple):
 
 def logs_told_by(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[TopicLog]:
     """Asks the leaders of the partitions where their logs lie."""
-    starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+    failures: dict[TopicPartition, ClientError] = {}
+    starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), failures=failures)
+    ends = list_offsets(cluster, dict.fromkeys(starts, LATEST), failures=failures)
     cluster_id = admin.describe_cluster(cluster).cluster_id
     found: dict[TopicPartition, TopicLog] = {}
-    for broker, led in by_leader(cluster, partitions).items():
-        replicas = replicas_of(cluster, broker, led)
+    for broker, led in group_by_leader(cluster, ends, failures).items():
+        try:
+            replicas = replicas_of(cluster, broker, led)
+        except KafkaUnavailable as error:
+            failures |= dict.fromkeys(led, error)
+            continue
         for each in led:
             bounds = Bounds(starts[each].offset, ends[each].offset)
-            replica = replicas.get(each)
-            if replica is None:
-                found[each] = TopicLog(each, None, f"broker {broker} does not say where it has {each}", bounds)
-                continue
-            folder = Path(replica.log_dir)
-            why_not = why_not_here(folder, each, broker, cluster_id)
-            found[each] = TopicLog(each, None if why_not else folder / str(each), why_not, bounds)
-    return [found[each] for each in partitions]
+            found[each] = _told(each, broker, replicas.get(each), bounds, cluster_id)
+    unknown = Bounds(0, None)
+    return [found.get(each) or TopicLog(each, None, _sentence(each, failures[each]), unknown) for each in partitions]
+
+
+def _sentence(partition: TopicPartition, failure: ClientError) -> str:
+    text = str(failure)
+    return text if text.startswith(f"{partition}:") else f"{partition}: {text}"
+
+
+def _told(
+    partition: TopicPartition, broker: int, replica: Replica | None, bounds: Bounds, cluster_id: str | None
+) -> TopicLog:
+    if replica is None:
+        return TopicLog(partition, None, f"broker {broker} does not say where it has {partition}", bounds)
+    folder = Path(replica.log_dir)
+    why_not = why_not_here(folder, partition, broker, cluster_id)
+    return TopicLog(partition, None if why_not else folder / str(partition), why_not, bounds)
 
 
 def why_not_here(folder: Path, partition: TopicPartition, broker: int, cluster_id: str | None) -> str:

@@ -190,6 +190,14 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 )
 
 
+def error_code(code: int) -> ErrorCode:
+    """Returns the code that a peer has sent; one of a newer protocol than ours becomes UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class Refused(Exception):
     """A request, or one part of one, that gets an error code for an answer."""
 

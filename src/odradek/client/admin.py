@@ -23,7 +23,7 @@ from odradek.client.describe import (
     describe_topic_configs,
     describe_topics,
 )
-from odradek.client.errors import ClientError, ErrorAnswer, Unsupported
+from odradek.client.errors import ClientError, ConnectionLost, ErrorAnswer, Unsupported
 from odradek.client.retry import Patience
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -44,6 +44,7 @@ T = TypeVar("T")
 BROKER_DEFAULT = -1  # As number of partitions or of replicas: what the broker is configured to (KIP-464, Kafka 2.4).
 CREATE_TOPICS_WITH_DEFAULTS = 4
 DELETE_TOPICS_WITH_IDS = 6
+MAY_BE_OURS = "it is there by now; an answer was lost before, so this request itself may have made it"
 CONTROLLER_MOVED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 __all__ = [
@@ -92,11 +93,12 @@ def create_topics(
         validate_only=validate_only,
     )
 
-    def ask(controller: Connection) -> list[CreatedTopic]:
+    def ask(controller: Connection, is_repeated: bool) -> list[CreatedTopic]:
         refuse_defaults(controller, wanted)
         answer = controller.call(request, CreateTopicsResponse)
         for topic in answer.topics:
-            check(topic.error_code, f"topic {topic.name}", topic.error_message)
+            repeated = is_repeated and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            check(topic.error_code, f"topic {topic.name}", MAY_BE_OURS if repeated else topic.error_message)
         return [CreatedTopic(topic.name, topic.num_partitions, topic.replication_factor) for topic in answer.topics]
 
     return on_controller(cluster, ask)
@@ -131,13 +133,15 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int | N
     wanted = list(names)
     timeout_ms = cluster.config.request_timeout_ms if timeout_ms is None else timeout_ms
 
-    def ask(controller: Connection) -> None:
+    def ask(controller: Connection, is_repeated: bool) -> None:
         if controller.version(DeleteTopicsRequest) >= DELETE_TOPICS_WITH_IDS:
             topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted]
             request = DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
         else:
             request = DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
         for result in controller.call(request, DeleteTopicsResponse).responses:
+            if is_repeated and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # The first time it was deleted; or it never was, and is not there either.
             check(result.error_code, f"topic {result.name}", result.error_message)
 
     on_controller(cluster, ask)
@@ -152,22 +156,29 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int], *, validate_o
         validate_only=validate_only,
     )
 
-    def ask(controller: Connection) -> None:
+    def ask(controller: Connection, is_repeated: bool) -> None:
         for result in controller.call(request, CreatePartitionsResponse).results:
-            check(result.error_code, f"topic {result.name}", result.error_message)
+            repeated = is_repeated and result.error_code == ErrorCode.INVALID_PARTITIONS
+            check(result.error_code, f"topic {result.name}", MAY_BE_OURS if repeated else result.error_message)
 
     on_controller(cluster, ask)
     cluster.metadata.forget(counts)
 
 
-def on_controller(cluster: Cluster, ask: Callable[[Connection], T]) -> T:
-    """Asks the controller; where that moved or is away, the next one, until api_timeout_ms."""
+def on_controller(cluster: Cluster, ask: Callable[[Connection, bool], T]) -> T:
+    """Asks the controller; where that moved or is away, the next one, until api_timeout_ms.
+
+    `ask` is told whether an answer was lost before, so that what it asks for may be done already.
+    """
     patience = Patience(cluster.config)
+    is_repeated = False
     while True:
         try:
-            return ask(cluster.controller())
+            return ask(cluster.controller(), is_repeated)
         except ClientError as error:
             cluster.metadata.controller = NO_BROKER  # Ask again who it is, whatever went wrong.
+            cluster.ask_another()
+            is_repeated = is_repeated or isinstance(error, ConnectionLost)
             if isinstance(error, ErrorAnswer) and error.code not in CONTROLLER_MOVED:
                 raise  # UNKNOWN_TOPIC_OR_PARTITION may pass for a fetch, but not for a deletion.
             patience.again(error)

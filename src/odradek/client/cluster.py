@@ -37,6 +37,9 @@ class Cluster:
         self._connections: dict[int, Connection] = {}
         self._dedicated: list[Connection] = []
         self._refreshed_at: dict[str, float] = {}
+        self._entrance: Address | None = None  # Where the BOOTSTRAP connection leads to.
+        self._answered: Address | None = None  # Who answered the last question that any broker may answer.
+        self._avoided: Address | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +131,14 @@ class Cluster:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """The next learn() asks for the topics of these partitions again: one of them was not where it should be."""
         self.metadata.forget({partition.topic for partition in partitions})
+        self.ask_another()
+
+    def ask_another(self) -> None:
+        """Has the next question for any broker go to another one: what the last one said did not help.
+
+        A broker that is cut off from its cluster goes on telling clients what was true before.
+        """
+        self._avoided = self._answered
 
     # Connections.
 
@@ -169,30 +180,35 @@ class Cluster:
     def _any_broker(self, ask: Callable[[Connection], T]) -> T:
         """The first answer, from an open connection, a known broker, or a bootstrap server, in this order."""
         failure: ClientError | None = None
-        for open_connection in self._reachable():
+        for address, opened in self._reachable():
             try:
-                return ask(open_connection())
+                connection = opened()
+                self._answered = address
+                return ask(connection)
             except (KafkaUnavailable, NotKafka, TlsRefused) as error:
                 failure = failure or error
         assert failure is not None, "there is at least one bootstrap server"
         raise failure
 
-    def _reachable(self) -> list[Callable[[], Connection]]:
-        def to_node(node: int) -> Callable[[], Connection]:
-            return lambda: self.connection(node)
+    def _reachable(self) -> list[tuple[Address | None, Callable[[], Connection]]]:
+        def to_node(node: int) -> tuple[Address | None, Callable[[], Connection]]:
+            broker = self.metadata.brokers.get(node)
+            return broker.address if broker else self._entrance, lambda: self.connection(node)
 
-        def to_address(address: Address) -> Callable[[], Connection]:
-            return lambda: self._bootstrap(address)
+        def to_address(address: Address) -> tuple[Address | None, Callable[[], Connection]]:
+            return address, lambda: self._bootstrap(address)
 
         connected = [node for node, connection in self._connections.items() if connection.is_open]
         others = [node for node in self.metadata.brokers if node not in connected]
         known = {broker.address for broker in self.metadata.brokers.values()}
         rest = [to_address(address) for address in self.config.addresses if address not in known]
-        return [to_node(node) for node in connected + others] + rest
+        found = [to_node(node) for node in connected + others] + rest
+        return sorted(found, key=lambda one: one[0] is not None and one[0] == self._avoided)  # It is asked last.
 
     def _bootstrap(self, address: Address) -> Connection:
         self._connections.pop(BOOTSTRAP, None)
         connection = self._connections[BOOTSTRAP] = Connection(address, self.config)
+        self._entrance = address
         return connection
 
     def _connect(self, node: int) -> Connection:

@@ -6,7 +6,7 @@ not know the request closes the connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from odradek.base.errors import ErrorCode
@@ -14,7 +14,7 @@ from odradek.base.units import INT32_MAX, TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection, Pending
 from odradek.client.errors import ClientError, ConnectionLost, Unsupported, answer_error
-from odradek.client.offsets import group_by_leader
+from odradek.client.leaders import ask_leaders
 from odradek.wire.messages.compact_partitions import (
     CompactPartitionsPartitionResult,
     CompactPartitionsRequest,
@@ -46,22 +46,15 @@ Outcomes: TypeAlias = dict[TopicPartition, Compacted | ClientError]
 def compact_partitions(cluster: Cluster, partitions: Iterable[TopicPartition], timeout_ms: int) -> Outcomes:
     """Compacts logs up to their ends and waits for it; returns what each has won, or why it was not compacted.
 
-    Raises Unsupported for a broker that is no Odradek, KafkaUnavailable if it is lost meanwhile.
+    Unsupported is the outcome at a broker that is no Odradek, KafkaUnavailable at one that is lost meanwhile.
     """
-    outcomes: Outcomes = {}
-    failures: dict[TopicPartition, ClientError] = {}
-    groups = group_by_leader(cluster, partitions, failures)
     timeout_ms = min(timeout_ms, INT32_MAX - cluster.config.request_timeout_ms)
-    pending: list[Pending[CompactPartitionsResponse]] = []
-    for leader, led in groups.items():
-        connection = cluster.connection(leader)
+
+    def send(connection: Connection, led: list[TopicPartition]) -> Pending[CompactPartitionsResponse]:
         _check_is_known(connection)
-        unanswered = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader}", "left out of the answer")
-        outcomes |= dict.fromkeys(led, unanswered)
-        pending.append(_send(connection, _request(led, timeout_ms), timeout_ms + cluster.config.request_timeout_ms))
-    for each in pending:
-        outcomes |= _taken(each.result())
-    return outcomes | failures
+        return _send(connection, _request(led, timeout_ms), timeout_ms + cluster.config.request_timeout_ms)
+
+    return ask_leaders(cluster, partitions, send, _taken, timeout_ms=0)
 
 
 def _check_is_known(connection: Connection) -> None:
@@ -86,12 +79,11 @@ def _request(partitions: Iterable[TopicPartition], timeout_ms: int) -> CompactPa
     return CompactPartitionsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
 
 
-def _taken(answer: CompactPartitionsResponse) -> Outcomes:
-    return {
-        (name := TopicPartition(TopicName(topic.name), part.partition_index)): _outcome(name, part)
-        for topic in answer.topics
-        for part in topic.partitions
-    }
+def _taken(answer: CompactPartitionsResponse) -> Iterator[tuple[TopicPartition, Compacted | ClientError]]:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            name = TopicPartition(TopicName(topic.name), part.partition_index)
+            yield name, _outcome(name, part)
 
 
 def _outcome(name: TopicPartition, part: CompactPartitionsPartitionResult) -> Compacted | ClientError:

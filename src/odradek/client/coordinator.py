@@ -111,17 +111,11 @@ def on_coordinators(
         failed = {key: outcomes[key] for key in missing}
         errors = {key: each for key, each in failed.items() if isinstance(each, ClientError) and is_retriable(each)}
         missing = list(errors)
-        if errors and not _may_go_on(patience, next(iter(errors.values()))):
+        if missing:
+            cluster.ask_another()
+        if errors and not patience.allows(next(iter(errors.values()))):
             break
     return {key: outcomes[key] for key in wanted}
-
-
-def _may_go_on(patience: Patience, error: ClientError) -> bool:
-    try:
-        patience.again(error)
-    except ClientError:
-        return False
-    return True
 
 
 def _round(
@@ -160,14 +154,39 @@ def on_coordinator(cluster: Cluster, kind: KeyType, key: str, ask: Callable[[Con
     return outcome
 
 
-def on_every_broker(cluster: Cluster, ask: Callable[[Connection], T]) -> dict[int, T]:
-    """Ask all brokers, since each coordinates some; retried as a whole, by id."""
+def on_every_broker(
+    cluster: Cluster, ask: Callable[[Connection], list[T]], failures: dict[int, ClientError] | None = None
+) -> dict[int, list[T]]:
+    """Asks all brokers, since each coordinates some; returns what each says, by id.
 
-    def attempt() -> dict[int, T]:
-        cluster.refresh([])
-        return {node: ask(cluster.connection(node)) for node in sorted(cluster.metadata.brokers)}
+    Retried as a whole: what a broker that is gone has coordinated is another's by then, which was asked before.  What a
+    broker that stays away keeps from us goes into `failures`; without that its error is raised.
+    """
+    patience = Patience(cluster.config)
+    while True:
+        outcomes = _asked_once(cluster, ask)
+        failed = {node: one for node, one in outcomes.items() if isinstance(one, ClientError)}
+        for error in failed.values():
+            if not is_retriable(error):
+                raise error
+        if not failed or not patience.allows(next(iter(failed.values()))):
+            break
+    if failures is not None:
+        failures |= failed
+    elif failed:
+        raise next(iter(failed.values()))
+    return {node: one for node, one in outcomes.items() if not isinstance(one, ClientError)}
 
-    return cluster.retry(attempt)
+
+def _asked_once(cluster: Cluster, ask: Callable[[Connection], list[T]]) -> dict[int, list[T] | ClientError]:
+    cluster.retry(lambda: cluster.refresh([]))
+    outcomes: dict[int, list[T] | ClientError] = {}
+    for node in sorted(cluster.metadata.brokers):
+        try:
+            outcomes[node] = ask(cluster.connection(node))
+        except ClientError as error:
+            outcomes[node] = error
+    return outcomes
 
 
 class Coordinator:
@@ -190,6 +209,7 @@ class Coordinator:
 
     def forget(self) -> None:
         """Has the next call look for the coordinator again; an answer that is still awaited is given up."""
+        self._cluster.ask_another()
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection, Pending
 from odradek.client.errors import ClientError, answer_error
-from odradek.client.offsets import group_by_leader
-from odradek.client.retry import Patience, is_retriable
+from odradek.client.leaders import ask_leaders
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -26,40 +26,12 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Ou
 
     A retriable error is retried until api_timeout_ms: to ask twice does no harm.
     """
-    outcomes: Outcomes = {}
-    left = dict(before)
-    patience = Patience(cluster.config)
-    while left:
-        found = _ask_leaders(cluster, left)
-        outcomes |= found
-        failures = {each: one for each, one in found.items() if isinstance(one, ClientError) and is_retriable(one)}
-        left = {each: before[each] for each in failures}
-        if failures:
-            cluster.forget(failures)
-            try:
-                patience.again(next(iter(failures.values())))
-            except ClientError:
-                break
-    return {each: outcomes[each] for each in before}
 
+    def send(connection: Connection, partitions: list[TopicPartition]) -> Pending[DeleteRecordsResponse]:
+        request = _request({each: before[each] for each in partitions}, cluster.config.request_timeout_ms)
+        return connection.send(request, DeleteRecordsResponse)
 
-def _ask_leaders(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Outcomes:
-    try:
-        cluster.learn(before)
-    except ClientError as error:
-        return dict.fromkeys(before, error)
-    failures: dict[TopicPartition, ClientError] = {}
-    groups = group_by_leader(cluster, before, failures)
-    outcomes: Outcomes = dict(failures)
-    for leader, partitions in groups.items():
-        unanswered = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader}", "left out of the answer")
-        outcomes |= dict.fromkeys(partitions, unanswered)
-        try:
-            request = _request({each: before[each] for each in partitions}, cluster.config.request_timeout_ms)
-            outcomes |= _taken(cluster.connection(leader).call(request, DeleteRecordsResponse))
-        except ClientError as error:
-            outcomes |= dict.fromkeys(partitions, error)
-    return outcomes
+    return ask_leaders(cluster, before, send, _taken)
 
 
 def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
@@ -70,13 +42,9 @@ def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRec
     return DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=timeout_ms)
 
 
-def _taken(answer: DeleteRecordsResponse) -> Outcomes:
-    outcomes: Outcomes = {}
+def _taken(answer: DeleteRecordsResponse) -> Iterator[tuple[TopicPartition, int | ClientError]]:
     for topic in answer.topics:
         for part in topic.partitions:
             each = TopicPartition(TopicName(topic.name), part.partition_index)
-            if part.error_code == ErrorCode.NONE:
-                outcomes[each] = part.low_watermark
-            else:
-                outcomes[each] = answer_error(part.error_code, str(each))
-    return outcomes
+            failed = part.error_code != ErrorCode.NONE
+            yield each, answer_error(part.error_code, str(each)) if failed else part.low_watermark

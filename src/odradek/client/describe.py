@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import ErrorCode, error_code
 from odradek.base.uuids import Uuid
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
-from odradek.client.errors import Unsupported, answer_error, error_code
+from odradek.client.errors import Unsupported, answer_error
 from odradek.client.metadata import Broker, Partition, Topic, topic_of
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.wire.messages.describe_configs import (

@@ -7,7 +7,7 @@ silent peer is a KafkaUnavailable; a peer that is too old is Unsupported.
 
 from __future__ import annotations
 
-from odradek.base.errors import RETRIABLE, ErrorCode
+from odradek.base.errors import RETRIABLE, ErrorCode, error_code
 
 
 class ClientError(Exception):
@@ -83,14 +83,6 @@ class OffsetOutOfRange(ErrorAnswer):
 
 class TopicRecreated(ClientError):
     """The topic was deleted and created again (its id changed) while it was being read."""
-
-
-def error_code(code: int) -> ErrorCode:
-    """The code as an ErrorCode; one of a newer protocol than ours becomes UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def answer_error(code: int, what: str, detail: str | None = None) -> ErrorAnswer:

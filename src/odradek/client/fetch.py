@@ -27,7 +27,8 @@ from odradek.client.connection import Connection, Pending
 from odradek.client.errors import ClientError, OffsetOutOfRange, TopicRecreated, answer_error
 from odradek.client.fetch_messages import VERSION_WITH_TOPIC_IDS, answers_of, fetch_request
 from odradek.client.fetched import Fetched, whole_batches
-from odradek.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, group_by_leader, list_offsets
+from odradek.client.leaders import group_by_leader
+from odradek.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset, list_offsets
 from odradek.client.retry import Backoff, is_retriable
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
@@ -142,27 +143,28 @@ class Fetcher:
         failures: dict[TopicPartition, ClientError] = {}
         for leader, partitions in group_by_leader(self._cluster, due, failures).items():
             if leader not in self._lanes or not self._lanes[leader].asked:
-                self._send_to(leader, partitions)
+                try:
+                    self._send_to(leader, partitions)
+                except ClientError as error:
+                    failures |= dict.fromkeys(partitions, error)
+        # Only now, as the topics are forgotten with it, which other leaders are still to be asked for.
         for partition, failure in failures.items():
             self._failed([partition], failure)
 
     def _send_to(self, leader: int, partitions: list[TopicPartition]) -> None:
         asked = {partition: self._positions[partition] for partition in partitions}
         config = self._cluster.config
-        try:
-            lane = self._lanes.get(leader)
-            is_usable = lane is not None and lane.connection.is_open
-            connection = lane.connection if lane and is_usable else self._cluster.dedicated(leader)
-            ids = {partition.topic: self._pinned_id(partition.topic) for partition in partitions}
-            version = connection.version(FetchRequest)
-            if ZERO_UUID in ids.values():
-                version = min(version, VERSION_WITH_TOPIC_IDS - 1)
-            request = fetch_request(config, asked, ids)
-            timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
-            pending = connection.send(request, FetchResponse, version=version, timeout_ms=timeout_ms)
-            self._lanes[leader] = _Lane(connection, pending, asked)
-        except ClientError as error:
-            self._failed(partitions, error)
+        lane = self._lanes.get(leader)
+        is_usable = lane is not None and lane.connection.is_open
+        connection = lane.connection if lane and is_usable else self._cluster.dedicated(leader)
+        ids = {partition.topic: self._pinned_id(partition.topic) for partition in partitions}
+        version = connection.version(FetchRequest)
+        if ZERO_UUID in ids.values():
+            version = min(version, VERSION_WITH_TOPIC_IDS - 1)
+        request = fetch_request(config, asked, ids)
+        timeout_ms = config.request_timeout_ms + config.fetch_max_wait_ms
+        pending = connection.send(request, FetchResponse, version=version, timeout_ms=timeout_ms)
+        self._lanes[leader] = _Lane(connection, pending, asked)
 
     def _pinned_id(self, topic: str) -> Uuid:
         """The topic's id, which has to stay the same.  Raises TopicRecreated."""

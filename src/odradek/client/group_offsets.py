@@ -75,12 +75,16 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 
 
 def fetch_offsets(
-    cluster: Cluster, wanted: Wanted, *, require_stable: bool = False
+    cluster: Cluster,
+    wanted: Wanted,
+    *,
+    require_stable: bool = False,
+    failures: dict[str, ClientError] | None = None,
 ) -> dict[str, dict[TopicPartition, Committed]]:
     """Returns what each group has committed, of these partitions or (None) of all; what it never committed is left out.
 
-    require_stable waits for transactions that are about to commit offsets (KIP-447), where the broker can.  Raises the
-    first error.
+    require_stable waits for transactions that are about to commit offsets (KIP-447), where the broker can.
+    `failures` takes the groups whose coordinator does not tell; without it the first error is raised.
     """
     outcomes = on_coordinators(
         cluster,
@@ -92,9 +96,12 @@ def fetch_offsets(
     )
     found = {}
     for group, outcome in outcomes.items():
-        if isinstance(outcome, ClientError):
+        if not isinstance(outcome, ClientError):
+            found[group] = outcome
+        elif failures is None:
             raise outcome
-        found[group] = outcome
+        else:
+            failures[group] = outcome
     return found
 
 

@@ -91,8 +91,17 @@ class GroupDescription:
         return bool(self.members) or self.state not in INACTIVE
 
 
-def list_groups(cluster: Cluster, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-    """Lists the groups of the cluster by name, of these states and types if any are given, in any case."""
+def list_groups(
+    cluster: Cluster,
+    *,
+    states: Iterable[str] = (),
+    types: Iterable[str] = (),
+    failures: dict[int, ClientError] | None = None,
+) -> list[ListedGroup]:
+    """Lists the groups of the cluster by name, of these states and types if any are given, in any case.
+
+    `failures` takes the brokers that stay away, whose groups are missing; without it their error is raised.
+    """
     wanted_states, wanted_types = list(states), list(types)
 
     def ask(connection: Connection) -> list[ListedGroup]:
@@ -109,10 +118,12 @@ def list_groups(cluster: Cluster, *, states: Iterable[str] = (), types: Iterable
             for each in answer.groups
         ]
 
-    listed = on_every_broker(cluster, ask)
+    listed = on_every_broker(cluster, ask, failures)
     folded = {each.lower() for each in wanted_types}
-    groups = [replace(each, coordinator=node) for node, those in listed.items() for each in those]
-    return sorted((each for each in groups if not folded or each.type.lower() in folded), key=lambda each: each.group)
+    # A group whose coordinator moves meanwhile may be told of by both.
+    groups = {each.group: replace(each, coordinator=node) for node, those in listed.items() for each in those}
+    chosen = (each for each in groups.values() if not folded or each.type.lower() in folded)
+    return sorted(chosen, key=lambda each: each.group)
 
 
 def describe_groups(cluster: Cluster, groups: Iterable[str]) -> dict[str, GroupDescription | ClientError]:

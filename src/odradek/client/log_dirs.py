@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
@@ -47,9 +47,14 @@ def replicas_of(cluster: Cluster, broker: int, partitions: Iterable[TopicPartiti
     return found
 
 
-def by_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
-    """Groups partitions by the broker that leads them.  Raises ErrorAnswer for one that nobody leads."""
-    groups: dict[int, list[TopicPartition]] = {}
-    for each in partitions:
-        groups.setdefault(cluster.leader(each), []).append(each)
-    return groups
+def offline_log_dirs(cluster: Cluster, broker: int, timeout_ms: int) -> list[str]:
+    """Returns the folders that this broker can't use.
+
+    Raises KafkaUnavailable if it does not answer in time, ErrorAnswer if it may not be asked, Unsupported for a broker
+    older than Kafka 1.0.
+    """
+    request = DescribeLogDirsRequest(topics=[])  # Folders alone.
+    answer = cluster.connection(broker).call(request, DescribeLogDirsResponse, timeout_ms=timeout_ms)
+    if answer.error_code != ErrorCode.NONE:
+        raise answer_error(answer.error_code, f"the folders of broker {broker}")
+    return sorted(result.log_dir for result in answer.results if result.error_code != ErrorCode.NONE)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from odradek.base.errors import ErrorCode
+from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import NO_BROKER
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.client.config import Address
-from odradek.client.errors import error_code
 from odradek.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 

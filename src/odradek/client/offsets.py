@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode
@@ -10,10 +10,9 @@ from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection, Pending
 from odradek.client.errors import ClientError, Unsupported, answer_error
-from odradek.client.retry import Patience, is_retriable
+from odradek.client.leaders import LEADERLESS_MS_MAX, ask_leaders, sorted_out
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -34,69 +33,30 @@ class ListedOffset(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int | None = None,
+    failures: dict[TopicPartition, ClientError] | None = None,
 ) -> dict[TopicPartition, ListedOffset]:
     """Returns the offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP or a time.
 
     A time is in milliseconds, its offset that of the first record at or after it.  One request goes to each leader, all
     before the first answer is read; a retriable error is retried until timeout_ms (default api_timeout_ms).
+
+    `failures` takes the partitions that have no outcome by then, and earlier those that nobody leads; without it the
+    first error is raised.
     """
-    listed: dict[TopicPartition, ListedOffset] = {}
-    missing = dict(wanted)
-    patience = Patience(cluster.config, timeout_ms)
-    while missing:
-        failures = _ask_leaders(cluster, missing, listed)
-        missing = {partition: missing[partition] for partition in failures}
-        if failures:
-            _retry_or_raise(cluster, failures, patience)
-    return {partition: listed[partition] for partition in wanted}
 
+    def send(connection: Connection, partitions: list[TopicPartition]) -> Pending[ListOffsetsResponse]:
+        return _send(cluster, connection, partitions, wanted)
 
-def _retry_or_raise(cluster: Cluster, failures: Mapping[TopicPartition, ClientError], patience: Patience) -> None:
-    worst = next((error for error in failures.values() if not is_retriable(error)), None)
-    if worst is not None:
-        raise worst
-    cluster.forget(failures)
-    patience.again(next(iter(failures.values())))
-
-
-def _ask_leaders(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], listed: dict[TopicPartition, ListedOffset]
-) -> dict[TopicPartition, ClientError]:
-    """Asks once: fills `listed`, and returns what failed."""
-    failures: dict[TopicPartition, ClientError] = {}
-    asked: list[tuple[list[TopicPartition], Pending[ListOffsetsResponse]]] = []
-    try:
-        cluster.learn(wanted)
-    except ClientError as error:
-        return dict.fromkeys(wanted, error)
-    for leader, partitions in group_by_leader(cluster, wanted, failures).items():
-        try:
-            asked.append((partitions, _send(cluster, cluster.connection(leader), partitions, wanted)))
-        except ClientError as error:
-            failures.update(dict.fromkeys(partitions, error))
-    for partitions, pending in asked:
-        try:
-            _take(pending.result(), listed, failures)
-        except ClientError as error:
-            failures.update(dict.fromkeys(partitions, error))
-    for partition in wanted:
-        if partition not in listed and partition not in failures:
-            failures[partition] = answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(partition), "left out of the answer")
-    return failures
-
-
-def group_by_leader(
-    cluster: Cluster, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, ClientError]
-) -> dict[int, list[TopicPartition]]:
-    """Groups partitions by the broker that leads them, in their order; those that nobody leads go into `failures`."""
-    groups: dict[int, list[TopicPartition]] = {}
-    for partition in partitions:
-        try:
-            groups.setdefault(cluster.leader(partition), []).append(partition)
-        except ClientError as error:
-            failures[partition] = error
-    return groups
+    is_strict = failures is None
+    leaderless_ms = None if is_strict else LEADERLESS_MS_MAX
+    outcomes = ask_leaders(
+        cluster, wanted, send, _taken, timeout_ms=timeout_ms, leaderless_ms=leaderless_ms, is_strict=is_strict
+    )
+    return sorted_out(outcomes, failures)
 
 
 def _send(
@@ -120,19 +80,11 @@ def _send(
     return connection.send(request, ListOffsetsResponse, version=version)
 
 
-def _take(
-    answer: ListOffsetsResponse,
-    listed: dict[TopicPartition, ListedOffset],
-    failures: dict[TopicPartition, ClientError],
-) -> None:
+def _taken(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, ListedOffset | ClientError]]:
     for topic in answer.topics:
         for part in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), part.partition_index)
             if part.error_code == ErrorCode.NONE:
-                listed[partition] = _listed(part)
+                yield partition, ListedOffset(part.offset, part.timestamp, part.leader_epoch)
             else:
-                failures[partition] = answer_error(part.error_code, str(partition))
-
-
-def _listed(part: ListOffsetsPartitionResponse) -> ListedOffset:
-    return ListedOffset(part.offset, part.timestamp, part.leader_epoch)
+                yield partition, answer_error(part.error_code, str(partition))

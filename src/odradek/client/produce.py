@@ -19,7 +19,7 @@ from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Pending
 from odradek.client.errors import ClientError, ErrorAnswer, answer_error
-from odradek.client.offsets import group_by_leader
+from odradek.client.leaders import group_by_leader
 from odradek.client.retry import Patience, is_retriable
 from odradek.client.sequences import Buffer, Sequences
 from odradek.record.batch import Batch

@@ -7,9 +7,10 @@ thread, so a caller whose records come slowly calls flush() when it has waited l
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -41,10 +42,10 @@ class _Topic:
 
     __slots__ = ("fillings", "name", "sticky")
 
-    def __init__(self, name: str, partitions: int) -> None:
+    def __init__(self, name: str, partitions: int, is_led: Callable[[int], bool]) -> None:
         self.name = TopicName(name)
         self.fillings = [_Filling() for _ in range(partitions)]
-        self.sticky = Sticky(partitions)
+        self.sticky = Sticky(partitions, is_led)
 
 
 class Producer:
@@ -160,8 +161,14 @@ class Producer:
 
     def _learned(self, topic: str) -> _Topic:
         found = self._cluster.topic(topic, may_create=self._may_create)
-        state = self._topics[topic] = _Topic(topic, len(found.partitions))
+        state = self._topics[topic] = _Topic(topic, len(found.partitions), partial(self._is_led, topic))
         return state
+
+    def _is_led(self, topic: str, partition: int) -> bool:
+        """True if a broker leads the partition, or if that is not known now."""
+        metadata = self._cluster.metadata
+        known = metadata.topics[topic].partition(partition) if topic in metadata.topics else None
+        return known is None or known.leader in metadata.brokers
 
     @staticmethod
     def _partition_of(state: _Topic, key: bytes | None, partition: int | None) -> int:

@@ -51,6 +51,14 @@ class Patience:
             raise error
         self.wait(error)
 
+    def allows(self, error: ClientError) -> bool:
+        """Waits before the next try; False if the error is not retriable or no time is left."""
+        try:
+            self.again(error)
+        except ClientError:
+            return False
+        return True
+
     def wait(self, error: ClientError) -> None:
         """Waits as again() does, but for any error."""
         wait = self._backoff.next_ms() / 1000

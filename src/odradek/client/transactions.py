@@ -8,8 +8,8 @@ committed records wait at its first offset.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode
@@ -20,8 +20,8 @@ from odradek.client.coordinator import KeyType, on_coordinator, on_coordinators,
 from odradek.client.describe import check
 from odradek.client.errors import ClientError, ErrorAnswer, Unsupported, answer_error
 from odradek.client.group_offsets import by_topic
+from odradek.client.leaders import ask_leaders, sorted_out
 from odradek.client.metadata import Broker
-from odradek.client.offsets import group_by_leader
 from odradek.client.sequences import Identity
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -103,10 +103,12 @@ def list_transactions(
     producer_ids: Iterable[int] = (),
     longer_than_ms: int | None = None,
     pattern: str | None = None,
+    failures: dict[int, ClientError] | None = None,
 ) -> list[ListedTransaction]:
     """Lists the transactional ids that the brokers remember and that pass all filters.
 
-    `longer_than_ms` is how long a transaction has been open, `pattern` the form of the id (RE2).
+    `longer_than_ms` is how long a transaction has been open, `pattern` the form of the id (RE2).  `failures` takes the
+    brokers that stay away, whose ids are missing; without it their error is raised.
     """
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
     if longer_than_ms is not None:
@@ -126,15 +128,12 @@ def list_transactions(
             for each in answer.transaction_states
         ]
 
-    listed = on_every_broker(cluster, ask)
-    return sorted(
-        (
-            ListedTransaction(each.transactional_id, each.producer_id, each.state, node)
-            for node, those in listed.items()
-            for each in those
-        ),
-        key=lambda each: each.transactional_id,
-    )
+    listed = {
+        each.transactional_id: replace(each, coordinator=node)
+        for node, those in on_every_broker(cluster, ask, failures).items()
+        for each in those
+    }
+    return [listed[name] for name in sorted(listed)]
 
 
 def describe_transactions(
@@ -170,11 +169,37 @@ def _described(state: TransactionState, broker: Broker) -> TransactionDescriptio
 
 
 def describe_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    *,
+    failures: dict[TopicPartition, ClientError] | None = None,
 ) -> dict[TopicPartition, list[ActiveProducer]]:
-    """The producers that each partition's leader remembers, by id; retried until api_timeout_ms."""
-    wanted = sorted(set(partitions))
-    return _at_leaders(cluster, wanted, lambda: _ask_leaders(cluster, wanted))
+    """The producers that each partition's leader remembers, by id; retried until api_timeout_ms.
+
+    `failures` takes the partitions of which none are told; without it the first error is raised.
+    """
+    outcomes = ask_leaders(cluster, sorted(set(partitions)), _ask_producers, _told_producers)
+    return sorted_out(outcomes, failures)
+
+
+def _ask_producers(connection: Connection, partitions: list[TopicPartition]) -> Pending[DescribeProducersResponse]:
+    topics = [
+        TopicRequest(name=topic, partition_indexes=[each.partition for each in those])
+        for topic, those in by_topic(partitions).items()
+    ]
+    return connection.send(DescribeProducersRequest(topics=topics), DescribeProducersResponse)
+
+
+def _told_producers(
+    answer: DescribeProducersResponse,
+) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | ClientError]]:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), part.partition_index)
+            if part.error_code != ErrorCode.NONE:
+                yield partition, answer_error(part.error_code, str(partition), part.error_message)
+            else:
+                yield partition, sorted(map(_producer, part.active_producers), key=lambda each: each.identity)
 
 
 def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Callable[[], T]) -> T:
@@ -189,29 +214,6 @@ def _at_leaders(cluster: Cluster, partitions: Sequence[TopicPartition], ask: Cal
             raise
 
     return cluster.retry(attempt)
-
-
-def _ask_leaders(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[ActiveProducer]]:
-    failures: dict[TopicPartition, ClientError] = {}
-    asked: list[Pending[DescribeProducersResponse]] = []
-    for leader, those in group_by_leader(cluster, partitions, failures).items():
-        topics = [
-            TopicRequest(name=topic, partition_indexes=[each.partition for each in some])
-            for topic, some in by_topic(those).items()
-        ]
-        request = DescribeProducersRequest(topics=topics)
-        asked.append(cluster.connection(leader).send(request, DescribeProducersResponse))
-    found: dict[TopicPartition, list[ActiveProducer]] = {}
-    for pending in asked:
-        for topic in pending.result().topics:
-            for part in topic.partitions:
-                partition = TopicPartition(TopicName(topic.name), part.partition_index)
-                if part.error_code != ErrorCode.NONE:
-                    failures[partition] = answer_error(part.error_code, str(partition), part.error_message)
-                found[partition] = sorted(map(_producer, part.active_producers), key=lambda each: each.identity)
-    for failure in failures.values():
-        raise failure
-    return found
 
 
 def _producer(state: ProducerState) -> ActiveProducer:
@@ -266,17 +268,23 @@ def abort_hanging(cluster: Cluster, partition: TopicPartition, producer: ActiveP
 
 
 def find_hanging(
-    cluster: Cluster, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int | None = None
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    *,
+    older_than_ms: int,
+    now_ms: int | None = None,
+    failures: dict[TopicPartition, ClientError] | None = None,
 ) -> list[Hanging]:
     """Finds transactions of these partitions, without a word for so long, that no coordinator holds open.
 
     older_than_ms: no less than any producer's transaction timeout; a younger one may still be ended in order.
+    `failures` takes the partitions that could not be looked at; without it the first error is raised.
     Raises ClientError where a coordinator does not tell: what it holds must not be taken for hanging.
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     suspects = [
         (partition, producer)
-        for partition, producers in describe_producers(cluster, partitions).items()
+        for partition, producers in describe_producers(cluster, partitions, failures=failures).items()
         for producer in producers
         if producer.transaction_start >= 0 and now - producer.last_timestamp > older_than_ms
     ]

@@ -5,7 +5,7 @@ The node it stands on is not made here: operations raise NoNode until someone cr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from odradek.coordination.tree import (
@@ -57,6 +57,14 @@ class Chroot:
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         return self._tree.get(self._real(path), self._watch(watch))
+
+    def get_all(
+        self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        real = [self._real(path) for path in paths]
+        if watch is None:
+            return self._tree.get_all(real)
+        return self._tree.get_all(real, lambda path: _Shown(watch(self._shown(path)), self._root))
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return self._tree.set(self._real(path), data, version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote_plus
 
-from odradek.base.units import BrokerId, TopicName
+from odradek.base.units import INT32_MAX, BrokerId, TopicName
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import Tree, ensure_paths
 from odradek.coordination.znodes import (
@@ -17,14 +17,13 @@ from odradek.coordination.znodes import (
     Controller,
     PartitionState,
     ProducerIdBlock,
-    Replicas,
-    TopicAssignment,
     decode_broker,
     decode_cluster_id,
     decode_config,
     decode_config_change,
     decode_controller,
     decode_controller_epoch,
+    decode_log_dir_event,
     decode_partition_state,
     decode_partitions,
     decode_producer_ids,
@@ -36,12 +35,14 @@ from odradek.coordination.znodes import (
     encode_config_change,
     encode_controller,
     encode_controller_epoch,
+    encode_log_dir_event,
     encode_partition_state,
     encode_partitions,
     encode_producer_ids,
     encode_reassignment,
     encode_topic,
 )
+from odradek.core.cluster import Replicas, TopicAssignment
 
 # The values, beside the paths that are defined below.
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "decode_config_change",
     "decode_controller",
     "decode_controller_epoch",
+    "decode_log_dir_event",
     "decode_partition_state",
     "decode_partitions",
     "decode_producer_ids",
@@ -69,6 +71,7 @@ __all__ = [
     "encode_config_change",
     "encode_controller",
     "encode_controller_epoch",
+    "encode_log_dir_event",
     "encode_partition_state",
     "encode_partitions",
     "encode_producer_ids",
@@ -95,6 +98,7 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE_PREFIX = "isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 MIGRATION = "/migration"
@@ -112,6 +116,8 @@ CONSUMERS = "/consumers"
 TOPIC_CONFIGS, CLIENT_CONFIGS, USER_CONFIGS, BROKER_CONFIGS, IP_CONFIGS = "topics", "clients", "users", "brokers", "ips"
 CONFIG_TYPES = (TOPIC_CONFIGS, CLIENT_CONFIGS, USER_CONFIGS, BROKER_CONFIGS, IP_CONFIGS)
 DEFAULT_ENTITY = "<default>"
+
+_INT32_DIGITS = 10
 
 # What Kafka 3.9 makes at start where it is missing.
 STARTUP_PATHS = (
@@ -135,6 +141,14 @@ def ensure_startup_paths(tree: Tree) -> None:
 
 def broker(broker_id: BrokerId) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_id(name: str) -> BrokerId:
+    """Returns the broker of a registration by its node's name.  Raises BadZnodeError."""
+    # Its length first: Python reads no number of thousands of digits.
+    if not (name.isascii() and name.isdecimal() and len(name) <= _INT32_DIGITS and int(name) <= INT32_MAX):
+        raise BadZnodeError(f"{BROKER_IDS} has {name[:100]!r}, which is no broker's number.")
+    return BrokerId(int(name))
 
 
 def topic(name: TopicName) -> str:

@@ -15,7 +15,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +44,7 @@ from odradek.coordination.tree import (
     Watch,
     WatchEvent,
     check_path,
+    get_each,
 )
 from odradek.coordination.watches import Caller, Watches, WatchKind
 
@@ -114,6 +115,11 @@ class SqliteTree:
             found = read_data(database, path)
             self._watch(WatchKind.DATA, path, watch)
             return found
+
+    def get_all(
+        self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        return get_each(self, paths, watch)
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         with self._write() as writer:

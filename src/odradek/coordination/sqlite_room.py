@@ -76,7 +76,7 @@ def _make_ballast(database: sqlite3.Connection) -> None:
     """Writes pages, so that the disk has them, and frees them again."""
     for statements in (
         ("DROP TABLE IF EXISTS ballast", "CREATE TABLE ballast (data BLOB)", _INSERT),
-        ("DROP TABLE ballast",),
+        ("DROP TABLE IF EXISTS ballast",),  # Another process may have been at it, too.
     ):
         database.execute("BEGIN IMMEDIATE")
         try:

@@ -115,6 +115,10 @@ class DiskBroken(Unavailable):
     """The disk under the tree failed to write or sync a change: nothing more is changed before the next start."""
 
 
+class NoAuth(Unavailable):
+    """The node's ACL, or its parent's, keeps this session out; nothing was changed."""
+
+
 class MultiFailed(TreeFailed):
     """Nothing of a multi was done, since `error` stood against the operation at `index`."""
 
@@ -167,6 +171,14 @@ class Tree(Protocol):
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Reads a node; the watch fires when it changes or is deleted.  Raises NoNode, and then sets no watch."""
+
+    def get_all(
+        self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        """Reads nodes one by one, without waiting for each; None for one that is not there.
+
+        `watch` gives the watch of a node by its path.
+        """
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Replaces the data if it has this version.  Raises NoNode, BadVersion."""
@@ -227,6 +239,25 @@ def ancestors_of(path: str) -> list[str]:
     """Parents first, the path itself last, the root left out."""
     names = path[1:].split("/") if path != "/" else []
     return ["/" + "/".join(names[: i + 1]) for i in range(len(names))]
+
+
+def get_each(tree: Tree, paths: Sequence[str], watch: Callable[[str], Watch] | None) -> list[tuple[bytes, Stat] | None]:
+    """Does `get_all` where a read takes no time but its own."""
+    found: list[tuple[bytes, Stat] | None] = []
+    for path in paths:
+        try:
+            found.append(tree.get(path, watch and watch(path)))
+        except NoNode:
+            found.append(None)
+    return found
+
+
+def children_if_there(tree: Tree, path: str) -> list[str]:
+    """Returns the names, sorted; none where there is no such node."""
+    try:
+        return tree.children(path)
+    except NoNode:
+        return []
 
 
 def ensure_paths(tree: Tree, paths: Sequence[str]) -> None:

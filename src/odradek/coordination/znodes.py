@@ -18,12 +18,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
-from odradek.base.uuids import ZERO_UUID, Uuid, from_text, to_text
+from odradek.base.uuids import ZERO_UUID, from_text, to_text
 from odradek.coordination.fields import BadZnodeError, Fields, encode
-from odradek.core.cluster import BrokerInfo, Endpoint
-
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
+from odradek.core.cluster import PLAINTEXT, BrokerInfo, Endpoint, Replicas, TopicAssignment
 
 # /cluster/id
 
@@ -43,25 +40,17 @@ _NO_FEATURES: Features = MappingProxyType({})
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker's registration; `protocols` is by listener."""
+    """A broker's registration."""
 
     broker: BrokerInfo
     timestamp: TimestampMs
-    protocols: Mapping[str, str]
     jmx_port: int = -1
     features: Features = _NO_FEATURES
 
 
-def encode_broker(
-    broker: BrokerInfo,
-    timestamp: TimestampMs,
-    protocols: Mapping[str, str] | None = None,
-    features: Features = _NO_FEATURES,
-) -> bytes:
-    """`protocols` maps listeners that are not called by their protocol to it; without it they are PLAINTEXT."""
-    by_listener = {one.listener: _protocol(one.listener, protocols or {}) for one in broker.endpoints}
+def encode_broker(broker: BrokerInfo, timestamp: TimestampMs, features: Features = _NO_FEATURES) -> bytes:
     # For readers of version 1: only a listener that needs no security can be told without naming it.
-    plain = next((one for one in broker.endpoints if by_listener[one.listener] == "PLAINTEXT"), None)
+    plain = next((one for one in broker.endpoints if one.protocol == PLAINTEXT), None)
     value: dict[str, object] = {
         "version": 5,
         "host": None if plain is None else plain.host,
@@ -69,7 +58,7 @@ def encode_broker(
         "jmx_port": -1,
         "timestamp": str(timestamp),
         "endpoints": [f"{one.listener}://{_bracketed(one.host)}:{one.port}" for one in broker.endpoints],
-        "listener_security_protocol_map": by_listener,
+        "listener_security_protocol_map": {one.listener: one.protocol for one in broker.endpoints},
         "features": {name: {"min_version": low, "max_version": high} for name, (low, high) in features.items()},
     }
     if broker.rack is not None:
@@ -80,14 +69,10 @@ def encode_broker(
 def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
     """Reads versions 1 to 5."""
     fields = Fields.parse("A broker's registration", data)
-    endpoints = _endpoints(fields)
-    named = fields.inner("listener_security_protocol_map").text_map()
     levels = fields.inner("features")
     return BrokerRegistration(
-        BrokerInfo(broker_id, endpoints, fields.optional_text("rack")),
+        BrokerInfo(broker_id, _endpoints(fields), fields.optional_text("rack")),
         TimestampMs(fields.int64("timestamp", -1)),
-        # Before version 4 a listener was called by its protocol.
-        {one.listener: named.get(one.listener, one.listener) for one in endpoints},
         fields.int32("jmx_port", -1),
         {name: _levels(levels.inner(name)) for name in levels.names()},
     )
@@ -98,19 +83,18 @@ _ENDPOINT = re.compile(r"(?P<name>[^:/]*)://\[?(?P<host>[^\]]*?)\]?:(?P<port>-?\
 
 def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
     if fields.int32("version") == 1:
-        return (Endpoint("PLAINTEXT", fields.text("host"), fields.int32("port")),)
-    return tuple(_endpoint(fields, text) for text in fields.texts("endpoints"))
+        return (Endpoint(PLAINTEXT, fields.text("host"), fields.int32("port")),)
+    protocols = fields.inner("listener_security_protocol_map").text_map()
+    return tuple(_endpoint(fields, text, protocols) for text in fields.texts("endpoints"))
 
 
-def _endpoint(fields: Fields, text: str) -> Endpoint:
+def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> Endpoint:
     match = _ENDPOINT.fullmatch(text)
     if match is None:
         raise fields.bad("endpoints", "NAME://host:port")
-    return Endpoint(match["name"], match["host"], int(match["port"]))
-
-
-def _protocol(listener: str, protocols: Mapping[str, str]) -> str:
-    return protocols.get(listener, listener if listener in _PROTOCOLS else "PLAINTEXT")
+    name = match["name"]
+    # Before version 4 a listener was called by its protocol.
+    return Endpoint(name, match["host"], int(match["port"]), protocols.get(name, name))
 
 
 def _bracketed(host: str) -> str:
@@ -154,21 +138,6 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 # /brokers/topics/[topic] and its partitions
-
-Replicas = Mapping[int, tuple[BrokerId, ...]]  # By partition; the preferred leader first.
-_NO_REPLICAS: Replicas = MappingProxyType({})
-
-
-class TopicAssignment(NamedTuple):
-    """`topic_id` is ZERO_UUID where none was given (before Kafka 2.8).
-
-    `adding` and `removing` name the replicas of partitions under reassignment (KIP-455).
-    """
-
-    partitions: Replicas
-    topic_id: Uuid = ZERO_UUID
-    adding: Replicas = _NO_REPLICAS
-    removing: Replicas = _NO_REPLICAS
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
@@ -295,7 +264,18 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
     return block
 
 
-# Work for the controller: /isr_change_notification, /admin
+# Work for the controller: /log_dir_event_notification, /isr_change_notification, /admin
+
+_DIRECTORY_FAILED = 1
+
+
+def encode_log_dir_event(broker: BrokerId) -> bytes:
+    """Writes that a broker has lost a data directory."""
+    return encode({"version": 1, "broker": broker, "event": _DIRECTORY_FAILED})
+
+
+def decode_log_dir_event(data: bytes) -> BrokerId:
+    return BrokerId(Fields.parse("A log directory event", data).int32("broker"))
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:

@@ -1,75 +1,51 @@
 """The tree on a ZooKeeper ensemble, through kazoo (the extra `zookeeper`).
 
 What surprises: kazoo begins a new session by itself when one expired.  Here an expired tree stays expired, as the
-interface says, since whoever holds it has lost its ephemeral nodes and must know.
+interface says, since whoever holds it has lost its ephemeral nodes and must know.  And a node may have no data (null),
+which is not empty data: a broker of Apache Kafka ends if /latest_producer_id_block is empty.  So what is made without
+data has none.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from kazoo import exceptions  # type: ignore[import-untyped]
-from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
-from kazoo.protocol.states import Callback, EventType, WatchedEvent, ZnodeStat  # type: ignore[import-untyped]
+from kazoo.protocol.states import Callback, KazooState, KeeperState  # type: ignore[import-untyped]
 
 from odradek.coordination.chroot import Chroot
+from odradek.coordination.kazoo_values import STATES, add_to, check_delete, failure_of, fired, result_of, stat_of
 from odradek.coordination.tree import (
     ANY_VERSION,
     BadArguments,
-    BadVersion,
-    Check,
     Create,
-    Delete,
-    EventKind,
     MultiFailed,
-    NoChildrenForEphemerals,
-    NodeExists,
+    NoAuth,
     NoNode,
-    NotEmpty,
     Operation,
     Result,
     SessionExpired,
     SessionListener,
-    SessionState,
-    SetData,
     Stat,
     Tree,
     TreeFailed,
     Unavailable,
     Watch,
-    WatchEvent,
     check_create,
     check_data,
     check_path,
     ensure_paths,
 )
+from odradek.coordination.zookeeper_access import OPEN, Access
+from odradek.coordination.zookeeper_client import Acls, TlsHandler, made_client
 
 SESSION_TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms
-
-_FAILURES: dict[type[Exception], type[TreeFailed]] = {
-    exceptions.NoNodeError: NoNode,
-    exceptions.NodeExistsError: NodeExists,
-    exceptions.BadVersionError: BadVersion,
-    exceptions.NotEmptyError: NotEmpty,
-    exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
-    exceptions.BadArgumentsError: BadArguments,
-    exceptions.SessionExpiredError: SessionExpired,
-}
-_EVENTS = {
-    EventType.CREATED: EventKind.CREATED,
-    EventType.DELETED: EventKind.DELETED,
-    EventType.CHANGED: EventKind.DATA_CHANGED,
-    EventType.CHILD: EventKind.CHILDREN_CHANGED,
-}
-_STATES = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.EXPIRED,
-}
+READS_IN_FLIGHT = 1_000  # zookeeper.max.in.flight.requests, where nobody says how many.
 
 
 def open_zookeeper(
@@ -78,14 +54,24 @@ def open_zookeeper(
     session_timeout_ms: int = SESSION_TIMEOUT_MS,
     connection_timeout_ms: int | None = None,
     makes_chroot: bool = False,
+    access: Access = OPEN,
+    reads_in_flight: int = READS_IN_FLIGHT,
 ) -> Tree:
     """Opens the tree at `connect`, which is as zookeeper.connect: host:port,host:port/chroot.
 
     Raises Unavailable; to make the chroot, what else a tree raises.
     """
     hosts, slash, chroot = connect.partition("/")
-    tree = ZooKeeperTree(hosts, session_timeout_ms, connection_timeout_ms or session_timeout_ms)
-    if not chroot.strip("/"):
+    has_chroot = bool(chroot.strip("/"))
+    tree = ZooKeeperTree(
+        hosts,
+        session_timeout_ms,
+        connection_timeout_ms or session_timeout_ms,
+        access=access,
+        root=slash + chroot if has_chroot else "",
+        reads_in_flight=reads_in_flight,
+    )
+    if not has_chroot:
         return tree
     try:
         if makes_chroot:
@@ -96,40 +82,35 @@ def open_zookeeper(
         raise
 
 
-class _Fired:
-    """A watch as kazoo calls it; equal for equal watches, so that one set twice fires once."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def __call__(self, event: WatchedEvent) -> None:
-        if event.type in _EVENTS:  # NONE tells that the connection is gone; the session's listeners hear of it.
-            self._watch(WatchEvent(_EVENTS[event.type], event.path))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fired) and other._watch == self._watch
-
-    def __hash__(self) -> int:
-        return hash(self._watch)
-
-
 class ZooKeeperTree:
-    """A Tree on a ZooKeeper ensemble."""
+    """A Tree on a ZooKeeper ensemble; where znodes get ACLs, they go by the path below `root`."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        *,
+        access: Access = OPEN,
+        root: str = "",
+        reads_in_flight: int = READS_IN_FLIGHT,
+    ) -> None:
         self._hosts = hosts
-        self._is_closed = self._is_expired = False
+        self._access = access
+        self._acls = Acls(root, sets_acls=access.sets_acls)
+        self._reads_in_flight = reads_in_flight
+        self._is_closed = self._is_expired = self._is_refused = False
         self._listeners: list[SessionListener] = []
         self._stopping: threading.Thread | None = None
         # A request that gets no answer for two timeouts would otherwise wait until there is a connection again.
         self._answer_s = 2 * session_timeout_ms / 1000
-        self._client = KazooClient(hosts=hosts, timeout=session_timeout_ms / 1000)
+        self._client = made_client(hosts, session_timeout_ms, access)
         self._client.add_listener(self._state_changed)
         try:
-            self._client.start(timeout=connection_timeout_ms / 1000)
-        except KazooTimeoutError as error:
-            raise Unavailable(detail=f"ZooKeeper at {hosts} did not answer for {connection_timeout_ms} ms.") from error
-        self._session_id: int = self._client.client_id[0]
+            self._session_id = self._begin_session(connection_timeout_ms)
+        except (KazooTimeoutError, TreeFailed) as error:
+            self.close()
+            raise Unavailable(detail=self._why_not(connection_timeout_ms)) from error
 
     @property
     def session_id(self) -> int:
@@ -137,32 +118,55 @@ class ZooKeeperTree:
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         check_create(Create(path, data, ephemeral, sequential))
-        created = self._ask(path, self._client.create_async, path, data, ephemeral=ephemeral, sequence=sequential)
+        value = data or None
+        created = self._ask(
+            path,
+            self._client.create_async,
+            path,
+            value,
+            acl=self._acls.of(path),
+            ephemeral=ephemeral,
+            sequence=sequential,
+        )
         assert isinstance(created, str)
         return created
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         check_path(path)
-        data, stat = self._ask(path, self._client.get_async, path, watch=_fired(watch))
-        return data or b"", _stat(stat)
+        data, stat = self._ask(path, self._client.get_async, path, watch=fired(watch))
+        return data or b"", stat_of(stat)
+
+    def get_all(
+        self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        for path in paths:
+            check_path(path)
+        found: list[tuple[bytes, Stat] | None] = []
+        asked: deque[tuple[str, Any]] = deque()
+        for path in paths:
+            if len(asked) == self._reads_in_flight:
+                found.append(self._read(*asked.popleft()))
+            asked.append((path, self._begin(self._client.get_async, path, watch=fired(watch and watch(path)))))
+        found += [self._read(*each) for each in asked]
+        return found
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         check_path(path)
         check_data(path, data)
-        return _stat(self._ask(path, self._client.set_async, path, data, version=version))
+        return stat_of(self._ask(path, self._client.set_async, path, data, version=version))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        _check_delete(path)
+        check_delete(path)
         self._ask(path, self._client.delete_async, path, version=version)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         check_path(path)
-        stat = self._ask(path, self._client.exists_async, path, watch=_fired(watch))
-        return None if stat is None else _stat(stat)
+        stat = self._ask(path, self._client.exists_async, path, watch=fired(watch))
+        return None if stat is None else stat_of(stat)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)
-        return sorted(self._ask(path, self._client.get_children_async, path, watch=_fired(watch)))
+        return sorted(self._ask(path, self._client.get_children_async, path, watch=fired(watch)))
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         if not operations:
@@ -170,7 +174,7 @@ class ZooKeeperTree:
         transaction = self._client.transaction()
         for index, operation in enumerate(operations):
             try:
-                _add(transaction, operation)
+                add_to(transaction, operation, self._acls)
             except BadArguments as error:
                 raise MultiFailed(index, error) from error
         answers = self._ask("", transaction.commit_async)
@@ -178,7 +182,7 @@ class ZooKeeperTree:
             # Those before the one that failed are RolledBack, those after it RuntimeInconsistency.
             if isinstance(answer, Exception) and not isinstance(answer, exceptions.RolledBackError):
                 raise MultiFailed(index, self._failure(operations[index].path, answer)) from answer
-        return [_result(operation, answer) for operation, answer in zip(operations, answers, strict=True)]
+        return [result_of(operation, answer) for operation, answer in zip(operations, answers, strict=True)]
 
     def on_session(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -193,21 +197,55 @@ class ZooKeeperTree:
             self._client.stop()
             self._client.close()
 
+    def _begin_session(self, timeout_ms: int) -> int:
+        """Connects, and returns the session's id.  Raises KazooTimeoutError, TreeFailed."""
+        self._client.start(timeout=timeout_ms / 1000)
+        if self._access.credentials is not None:  # kazoo says that it is connected before it has authenticated.
+            with suppress(NoAuth):  # Then it has.
+                self._ask("/", self._client.exists_async, "/")
+        session = self._client.client_id
+        if session is None:
+            raise Unavailable(detail="The connection broke as it was made.")
+        number: int = session[0]
+        return number
+
+    def _why_not(self, timeout_ms: int) -> str:
+        """Returns the sentence for a session that did not begin."""
+        if self._is_refused and self._access.credentials is not None:
+            return f"ZooKeeper at {self._hosts} did not authenticate the user {self._access.credentials.user}."
+        handler = self._client.handler
+        if isinstance(handler, TlsHandler) and handler.failure is not None:
+            return f"ZooKeeper at {self._hosts} can't be spoken to over TLS: {handler.failure}."
+        return f"ZooKeeper at {self._hosts} did not answer for {timeout_ms} ms."
+
+    def _read(self, path: str, answer: Any) -> tuple[bytes, Stat] | None:
+        try:
+            data, stat = self._end(path, answer)
+        except NoNode:
+            return None
+        return data or b"", stat_of(stat)
+
     def _ask(self, path: str, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
         """Returns the answer to a request of kazoo's, or raises its error as one of the tree's failures."""
+        return self._end(path, self._begin(request, *arguments, **named))
+
+    def _begin(self, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
         if self._is_expired:
             raise SessionExpired(detail="The session with ZooKeeper expired.")
         if self._is_closed:
             raise Unavailable(detail=f"The connection to ZooKeeper at {self._hosts} is closed.")
+        return request(*arguments, **named)
+
+    def _end(self, path: str, answer: Any) -> Any:
         try:
-            return request(*arguments, **named).get(timeout=self._answer_s)
+            return answer.get(timeout=self._answer_s)
         except (exceptions.KazooException, KazooTimeoutError) as error:
             raise self._failure(path, error) from error
 
     def _failure(self, path: str, error: Exception) -> TreeFailed:
-        for theirs, ours in _FAILURES.items():
-            if isinstance(error, theirs):
-                return ours(path)
+        known = failure_of(path, error)
+        if known is not None:
+            return known
         return Unavailable(path, f"ZooKeeper at {self._hosts} can't be reached ({type(error).__name__}).")
 
     def _state_changed(self, state: str) -> None:
@@ -215,54 +253,17 @@ class ZooKeeperTree:
         if self._is_closed or self._is_expired:
             return
         told = threading.Event()
-        if state == KazooState.LOST:
+        if self._client.client_state == KeeperState.AUTH_FAILED:  # kazoo gives up by itself then.
+            self._is_expired = self._is_refused = True
+        elif state == KazooState.LOST:
             self._stopping = threading.Thread(target=self._stop_after, args=(told,), daemon=True)
             self._stopping.start()
             self._is_expired = True
         for listener in list(self._listeners):
-            self._client.handler.dispatch_callback(Callback("session", listener, (_STATES[state],)))
+            self._client.handler.dispatch_callback(Callback("session", listener, (STATES[state],)))
         told.set()
 
     def _stop_after(self, told: threading.Event) -> None:
         """Stops kazoo, which would go on with a new session, once the listeners' calls are in its queue."""
         told.wait()
         self._client.stop()
-
-
-def _check_delete(path: str) -> None:
-    check_path(path)
-    if path == "/":
-        raise BadArguments(path, "the root can't be deleted")
-
-
-def _fired(watch: Watch | None) -> _Fired | None:
-    return None if watch is None else _Fired(watch)
-
-
-def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(*stat)
-
-
-def _add(transaction: Any, operation: Operation) -> None:
-    if isinstance(operation, Create):
-        check_create(operation)
-        if operation.path.endswith("/"):
-            raise BadArguments(operation.path, "kazoo can't make a sequential node without a name in a multi")
-        transaction.create(operation.path, operation.data, None, operation.ephemeral, operation.sequential)
-    elif isinstance(operation, SetData):
-        check_path(operation.path)
-        check_data(operation.path, operation.data)
-        transaction.set_data(operation.path, operation.data, operation.version)
-    elif isinstance(operation, Delete):
-        _check_delete(operation.path)
-        transaction.delete(operation.path, operation.version)
-    else:
-        assert isinstance(operation, Check)
-        check_path(operation.path)
-        transaction.check(operation.path, operation.version)
-
-
-def _result(operation: Operation, answer: Any) -> Result:
-    if isinstance(operation, Create):
-        return str(answer)
-    return _stat(answer) if isinstance(operation, SetData) else None

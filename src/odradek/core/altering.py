@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from odradek.base.units import TopicPartition
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core import config_log
 from odradek.core.broker import Broker
 from odradek.core.cluster import TopicInfo
-from odradek.core.effects import Altered
+from odradek.core.effects import NOBODY, Altered, ConfigOwner
 from odradek.core.moment import Moment
 from odradek.core.storage import log_config
 
@@ -33,6 +34,38 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         yield from _configure(broker, topic, now)
     broker.cleaner.look_soon()
     broker.lot.happened(altered.token, altered)
+
+
+def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[None]:
+    """Puts in force what others have changed, as far as it is not so here already, and logs it.
+
+    Yields as `put_in_force`.
+    """
+    news: dict[TopicName, Mapping[str, str]] = {}
+    untold: dict[TopicName, Mapping[str, str]] = {}
+    for name, texts in heard.topics.items():
+        known = broker.view.topics.get(name)
+        if known is None:
+            untold[name] = texts
+        elif known.configs != texts:
+            config_log.tell(ConfigOwner(is_topic=True, name=name), known.configs, texts, NOBODY)
+            news[name] = texts
+        yield
+    if untold:
+        yield from _configure_untold(broker, untold, now)
+    if news or heard.broker is not None:
+        yield from put_in_force(broker, heard._replace(topics=news), now)
+
+
+def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, str]], now: Moment) -> Iterator[None]:
+    """Configures partitions of topics that a controller has had made and not told of yet."""
+    for partition_id, partition in list(broker.partitions.items()):
+        texts = untold.get(partition_id.topic)
+        if texts is not None:
+            configs = broker.configs.for_topic(texts)
+            broker.commit(now)
+            partition.configure(configs, log_config(configs))
+            yield
 
 
 def _configure(broker: Broker, topic: TopicInfo, now: Moment) -> Iterator[None]:

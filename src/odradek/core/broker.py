@@ -3,23 +3,27 @@
     requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
     events   ──> changing, synced, tick ──> lot.take_completed()   what can be answered now
 
-What has a state of its own is an object of its own: the logs of partitions (hosting.py), their flushes (flushes.py),
+What has a state of its own is an object of its own: the logs of partitions (replicas.py), their flushes (flushes.py),
 both coordinators (coordinating.py), changes of the metadata (changes.py), moves, lookups, log starts, the cleaner.
 Nothing here waits, reads a clock or draws a random number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
+from odradek.core.alter_partition import AlterPartitionManager
 from odradek.core.changes import Changes
 from odradek.core.cleaner import LogCleaner
 from odradek.core.cleaning import Cleaned
 from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView
 from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.controlled import Controlled
+from odradek.core.controller.requests import ToBroker
 from odradek.core.coordinating import Coordinators
 from odradek.core.coordinators.durable import NextSteps, Written
 from odradek.core.coordinators.runtime import Runtime
@@ -28,24 +32,30 @@ from odradek.core.effects import Changed, Chore, Chores, Effect, Work
 from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.flushes import Flushes, Synced
-from odradek.core.hosting import HostedPartitions
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.large_requests import LargeRequests
+from odradek.core.leading import Leading
 from odradek.core.log_starts import LogStarts, WroteStarts
 from odradek.core.lookups import LookedUp, Lookups
+from odradek.core.metadata_update import Overrides
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
+from odradek.core.replicas import Errors, Replicas
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
 from odradek.core.timers import Timers
 from odradek.core.topic_plans import Planner
-from odradek.core.transactions.markers import Marker
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
+from odradek.core.transactions.markers import Marker, MarkersOutcome, WriteMarkers
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.arrival import Arrival
 from odradek.record.batch import Batch
+
+if TYPE_CHECKING:
+    from odradek.core.controller_asks import ControllerAsks
 
 
 class Broker:
@@ -71,6 +81,7 @@ class Broker:
             replication_factor_default=configs.int("default.replication.factor"),
             random_int31=entropy.random_int31,
             new_uuid=entropy.new_uuid,
+            replicas_max=1,  # Nobody follows yet.
         )
         self.log_starts = LogStarts(storage, self.lot)
         self._housekeeping = Housekeeping(storage, self.log_starts, configs)
@@ -81,10 +92,14 @@ class Broker:
         self.flushes = Flushes(self.partitions, self.lot, self._steps)
         self.moves = Moves(self)
         self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
-        self._staged: dict[Partition, Offset] = {}  # Partitions with staged batches, and their high watermark before.
+        self.alter_partition = AlterPartitionManager(
+            broker_id, view, configs.int("replica.lag.time.max.ms"), self.timers, self.moved
+        )
+        self._staged: dict[Leading, Offset] = {}  # Who has staged batches, and the high watermark before.
         self._chores: list[Chore] = []
         self.works: list[Work] = []  # Works that requests have asked for, and that nobody has begun.
         runtime = Runtime(
+            broker_id,
             configs,
             entropy,
             self.lot,
@@ -97,7 +112,7 @@ class Broker:
         self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
-        self.hosted = HostedPartitions(
+        self.replicas = Replicas(
             broker_id,
             view,
             storage,
@@ -107,12 +122,19 @@ class Broker:
             steps=self._steps,
             flushes=self.flushes,
             coordinators=self.coordinators,
+            alter_partition=self.alter_partition,
         )
+        self.controlled = Controlled(view, self.replicas, configs)
+        self.controller_asks: ControllerAsks | None = None  # None while nobody takes them.
 
     # Finding things.
 
-    def partition(self, topic: TopicName, index: int) -> Partition:
-        """Returns the partition.  Raises Refused if this broker does not have it."""
+    def leader(self, topic: TopicName, index: int) -> Leading:
+        """Returns the leading replica of a partition.  Raises Refused if it is not here, or only follows."""
+        return self.replica(topic, index).leader()
+
+    def replica(self, topic: TopicName, index: int) -> Partition:
+        """Returns this broker's replica, whatever its role.  Raises Refused if it has none."""
         partition = self.partitions.get(TopicPartition(topic, index))
         if partition is not None:
             return partition
@@ -131,14 +153,14 @@ class Broker:
     # Writing.
 
     def stage(
-        self, partition: Partition, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
+        self, leading: Leading, batch: Batch, now: Moment, *, all_replicas: bool, checks_sequence: bool = True
     ) -> Append:
         """Gives one batch its place in the log; `commit` writes it.  Raises Refused."""
-        high_watermark = partition.positions.high_watermark
-        append = partition.stage(batch, now.wall, all_replicas=all_replicas, checks_sequence=checks_sequence)
-        self._staged.setdefault(partition, high_watermark)
+        high_watermark = leading.positions.high_watermark
+        append = leading.stage(batch, now, all_replicas=all_replicas, checks_sequence=checks_sequence)
+        self._staged.setdefault(leading, high_watermark)
         if append.needs_sync:
-            self.flushes.ask(partition.topic_partition)
+            self.flushes.ask(leading.name)
         return append
 
     def commit(self, now: Moment) -> None:
@@ -146,29 +168,25 @@ class Broker:
         if not self._staged:
             return
         staged, self._staged = self._staged, {}
-        for partition, high_watermark in staged.items():
-            partition.commit(now.wall)
+        for leading, high_watermark in staged.items():
+            leading.commit(now)
             # Above the high watermark nobody waits for records, and thousands may wait for the next sync.
-            if partition.positions.high_watermark != high_watermark or not partition.is_online:
-                self.lot.happened(partition.topic_partition)
+            if leading.positions.high_watermark != high_watermark or leading.ended is not None:
+                self.lot.happened(leading.name)
 
-    def arrived(self, partition: Partition, arrival: Arrival, *, all_replicas: bool) -> Append:
+    def arrived(self, leading: Leading, arrival: Arrival, now: Moment, *, all_replicas: bool) -> Append:
         """Completes a streaming append.  Raises Refused."""
-        name = partition.topic_partition
-        if self.partitions.get(name) is not partition:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
-        append = partition.arrived(arrival, all_replicas=all_replicas)
+        append = leading.arrived(arrival, now, all_replicas=all_replicas)
         if append.needs_sync:
-            self.flushes.ask(name)
-        self.lot.happened(name)
+            self.flushes.ask(leading.name)
+        self.lot.happened(leading.name)
         return append
 
     # State of coordinators.
 
-    def _append_state(self, partition: Partition, batch: Batch, now: Moment) -> Append:
+    def _append_state(self, leading: Leading, batch: Batch, now: Moment) -> Append:
         """Writes one batch to a partition of a state topic at once.  Raises Refused."""
-        self._check_is_here(partition)
-        append = self.stage(partition, batch, now, all_replicas=True, checks_sequence=False)
+        append = self.stage(leading, batch, now, all_replicas=True, checks_sequence=False)
         self.commit(now)
         if append.refused is not None:
             # A new exception: one that is raised refers to the frames it came through, and would keep all they had.
@@ -182,15 +200,15 @@ class Broker:
         """
         if name.topic not in self.view.topics:
             return None
-        partition = self.partition(*name)
+        leading = self.leader(*name)
         self.commit(now)
         try:
-            append = partition.end_transaction(
+            append = leading.end_transaction(
                 marker.producer.id,
                 marker.producer.epoch,
                 marker.coordinator_epoch,
                 commit=marker.is_commit,
-                now=now.wall,
+                now=now,
                 transaction_version=marker.version,
             )
         except Refused:
@@ -201,18 +219,13 @@ class Broker:
         if name.topic == CONSUMER_OFFSETS:
             self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
         self.lot.happened(name)
-        return Written(partition, append)
-
-    def _check_is_here(self, partition: Partition) -> None:
-        name = partition.topic_partition
-        if self.partitions.get(name) is not partition:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is gone")
+        return Written(append)
 
     # Beginning, and what happens.
 
     def open_logs(self, now: Moment) -> None:
         """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long."""
-        self.hosted.open_all(now)
+        self.replicas.open_all(now)
         if not all(directory.clean_shutdown for directory in self.storage):
             self.transactions.may_hang = any(one.has_open_transactions() for one in self.partitions.values())
 
@@ -235,6 +248,14 @@ class Broker:
     def took_ids(self, block: ProducerIdBlock | None) -> None:
         """Takes in the producer ids that were asked for; None if the metadata could not be changed."""
         self.transactions.ids.brought(block)
+
+    def markers_answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
+        """Takes in the end of a WriteMarkers: the answer of another broker, or why there is none."""
+        self.transactions.markers.answered(effect, outcome, now)
+
+    def additions_answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
+        """Takes in the end of an AddPartitions: the answer of a coordinator, or why there is none."""
+        self.transactions.additions.answered(effect, outcome, now)
 
     def cleaned(self, event: Cleaned, now: Moment) -> None:
         """Takes in the end of a Clean."""
@@ -275,12 +296,27 @@ class Broker:
         of its partitions, or not at all; one after the other.
         """
         for name, topic in event.topics.items():
-            yield from self.hosted.drop(name, now) if topic is None else self.hosted.open(topic, now)
+            yield from self.replicas.drop(name, now) if topic is None else self.replicas.open(topic, now)
         self.changes.ended(event.token)
         deleted = [name for name, topic in event.topics.items() if topic is None]
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
         self.lot.happened(event.token, event)
+
+    def shown(self, event: Changed) -> None:
+        """Takes in that a change of topics can be seen here, or was refused; who waits for it is told."""
+        self.changes.ended(event.token)
+        self.lot.happened(event.token, event)
+
+    def told(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, Errors]:
+        """Does in slices what the controller asks; nothing else of the controller's may be done meanwhile.
+
+        Returns the partitions for which it failed.  Raises Refused as a whole, before the first slice.
+        """
+        errors, deleted = yield from self.controlled.take_in(sent, overrides, now)
+        if deleted:
+            yield from self.groups.topics_deleted(deleted, now)
+        return errors
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
         """Wakes who waits for a partition that has its log elsewhere now, or none any more."""
@@ -310,6 +346,14 @@ class Broker:
             effects.extend(self.flushes.take())
         return effects
 
+    def take_markers(self) -> list[WriteMarkers]:
+        """Returns the markers that other brokers shall be asked for now; each ends in one `markers_answered`."""
+        return self.transactions.markers.take()
+
+    def take_additions(self) -> list[AddPartitions]:
+        """Returns what coordinators on other brokers shall be asked; each ends in one `additions_answered`."""
+        return self.transactions.additions.take()
+
     @property
     def is_writing(self) -> bool:
         """True while something written is still to be synced, or a change of the metadata is to be taken."""
@@ -327,8 +371,9 @@ class Broker:
             self.flushes.ask_all(due.to_sync)
             self._chores.extend(due.chores)
             yield
-        yield from self.hosted.take_broken_offline(now)
-        yield from self.hosted.try_again(now)
+        yield from self.replicas.take_broken_offline(now)
+        yield from self.replicas.try_again(now)
+        yield from self.alter_partition.shrink(now)
         yield from self.cleaner.keep_house(now, self.partitions)
         self._chores.extend(self.cleaner.set_aside.notes())
         self.moves.keep_house(now)

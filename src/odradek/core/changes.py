@@ -45,7 +45,7 @@ class Changes:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._view.unreadable[name])
         making = self._making.get(name)
         if making is None:
-            topic = self._planner.new_topic(state_topics.spec(name, self._configs, self._view), self._view)
+            topic = self._planner.new_topic(state_topics.spec(name, self._configs), self._view)
             making = self._making[name] = self.ask(lambda token: CreateTopics(token, (topic,)))
         return making
 

@@ -17,12 +17,16 @@ CONSUMER_OFFSETS, TRANSACTION_STATE = TopicName("__consumer_offsets"), TopicName
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName("__share_group_state")})
 
 
+PLAINTEXT = "PLAINTEXT"  # A security protocol, and the name of the listener that a broker has by default.
+
+
 class Endpoint(NamedTuple):
-    """One address of a broker under one listener name."""
+    """One address of a broker under one listener name; `protocol` is the security protocol spoken there."""
 
     listener: str
     host: str
     port: int
+    protocol: str = PLAINTEXT
 
 
 class BrokerInfo(NamedTuple):
@@ -36,13 +40,51 @@ class BrokerInfo(NamedTuple):
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
+RECOVERED, RECOVERING = 0, 1  # Whether a leader that was elected uncleanly has seen to its log (KIP-704).
+
+
+class LeaderAndIsr(NamedTuple):
+    """Who leads a partition and who is in sync, as the tree has it.
+
+    `controller_epoch` is that of the controller that wrote it, `partition_epoch` the version of its znode.
+    """
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    recovery: int = RECOVERED
+    controller_epoch: int = 0
+    partition_epoch: int = 0
+
+
+Replicas = Mapping[int, tuple[BrokerId, ...]]  # By partition; the preferred leader first.
+NO_REPLICAS: Replicas = MappingProxyType({})
+
+
+class TopicAssignment(NamedTuple):
+    """Which brokers hold a topic.  `topic_id` is ZERO_UUID where none was given (before Kafka 2.8).
+
+    `adding` and `removing` name the replicas of partitions under reassignment (KIP-455).
+    """
+
+    partitions: Replicas
+    topic_id: Uuid = ZERO_UUID
+    adding: Replicas = NO_REPLICAS
+    removing: Replicas = NO_REPLICAS
+
+
 class PartitionInfo(NamedTuple):
-    """Who holds one partition.  The first of the replicas is the preferred leader."""
+    """Who holds one partition.  The first of the replicas is the preferred leader.
+
+    `offline` are replicas that can't be had though their broker may live: their data directory has failed.
+    """
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...] = ()
+    partition_epoch: int = 0
 
 
 class TopicInfo(NamedTuple):

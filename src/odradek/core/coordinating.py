@@ -47,10 +47,10 @@ class Coordinators:
         return topic in self.shards
 
     def adopt(self, partition: Partition, now: Moment) -> None:
-        """Serves what is in a partition, if a coordinator keeps its state in it; not before they have begun."""
+        """Serves what is in a partition led here, if it is a coordinator's; not before they have begun."""
         shards = self.shards.get(partition.topic_partition.topic) if self.have_begun else None
-        if shards is not None and partition.is_online:
-            shards.adopt(partition, now)
+        if shards is not None and partition.leading is not None:
+            shards.adopt(partition.leading, now)
 
     def resign(self, name: TopicPartition) -> None:
         """Gives up what is in a partition that is gone, or offline."""

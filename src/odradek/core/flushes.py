@@ -153,7 +153,7 @@ class Flushes:
             if partition.is_online:
                 if isinstance(flush, DiskFailed):
                     self._failed(name, partition, flush)
-                elif partition.flushed(flush, now.wall):
+                elif partition.flushed(flush, now):
                     self._lot.happened(name)
             self._steps.moved(name, now)
 

@@ -223,7 +223,7 @@ def _as_of_now(begun: Begun, result: Later | DiskFailed | Found) -> Later | Foun
     if isinstance(result, DiskFailed):
         if not search.is_of(log.segments):
             return Later(begun.question.start, begun.question.is_large)
-        raise partition.read_failed(result)
+        raise partition.disk_failed(result)
     if isinstance(result, TimedOffset) and result.offset < log.start_offset:
         return Later(begun.question.start, begun.question.is_large)
     return result

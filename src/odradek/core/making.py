@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from odradek.base.errors import Refused
 from odradek.base.units import TimestampMs, TopicPartition
+from odradek.base.uuids import ZERO_UUID
 from odradek.core.broker import Broker
 from odradek.core.cluster import TopicInfo
+from odradek.core.controller.requests import BecomeLeaderOrFollower
 from odradek.core.effects import Changed
+from odradek.core.metadata_update import Overrides
 from odradek.log.checkpoints import BadCheckpoint
 from odradek.log.disk import DiskFailed
 
@@ -29,3 +33,14 @@ def _make(broker: Broker, topic: TopicInfo, now: TimestampMs) -> None:
     for index, info in enumerate(topic.partitions):
         if broker.id in info.replicas:
             broker.storage.make(TopicPartition(topic.name, index), topic.id, configs, now)
+
+
+def make_replicas(broker: Broker, asked: BecomeLeaderOrFollower, overrides: Overrides, now: TimestampMs) -> None:
+    """Makes the files of new replicas, before `Broker.told`, which tries again what fails here, and tells of it."""
+    topics = broker.view.topics
+    for name, assigned in asked.partitions.items():
+        if assigned.is_new and broker.id in assigned.replicas:
+            known = topics.get(name.topic)
+            configs = broker.configs.for_topic(overrides.get(name.topic, {}) if known is None else known.configs)
+            with suppress(DiskFailed, BadCheckpoint, Refused):
+                broker.storage.make(name, asked.topic_ids.get(name.topic, ZERO_UUID), configs, now)

@@ -53,7 +53,7 @@ class Mover(Protocol):
     log_starts: LogStarts
     flushes: Flushes
 
-    def partition(self, topic: TopicName, index: int) -> Partition:
+    def replica(self, topic: TopicName, index: int) -> Partition:
         """Returns a partition.  Raises Refused if the broker does not have it."""
 
     def commit(self, now: Moment) -> None:
@@ -129,7 +129,7 @@ class Moves:
             raise Refused(ErrorCode.LOG_DIR_NOT_FOUND)
         if target.failure is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{target.path} is offline")
-        partition = self._broker.partition(name.topic, name.partition)
+        partition = self._broker.replica(name.topic, name.partition)
         present = self._moves.get(name)
         if present is not None:
             if present.target is target:
@@ -258,7 +258,7 @@ class Moves:
         take_over(future, partition.log)
         flush_now(future, now.wall)
         move.target.take_in(name, future)
-        partition.goes_on_in(future)
+        partition.goes_on_in(future, now)
         move.origin.let_go(name, now.wall)
         self._forget(move)
         _LOG.info("%s is in %s now", name, move.target.path)
@@ -271,7 +271,7 @@ class Moves:
             if f"{failure.filename}/".startswith(f"{move.target.path}/"):
                 move.target.doubt(failure)
             else:
-                move.partition.read_failed(failure)
+                move.partition.disk_failed(failure)
                 self._broker.moved(move.name, now)
         self._drop(move, now)
 

@@ -36,6 +36,18 @@ class Positions:
         self.high_watermark = end
         return True
 
+    def truncated(self, end: Offset, durable_end: Offset) -> bool:
+        """Lowers both with a follower's log that was cut off at `end`; returns True if the high watermark fell."""
+        self.durable_end = min(self.durable_end, durable_end)
+        if self.high_watermark <= end:
+            return False
+        self.high_watermark = end
+        return True
+
+    def started_at(self, offset: Offset) -> None:
+        """Moves both to where a follower's log begins anew, empty."""
+        self.high_watermark = self.durable_end = offset
+
     def advance_durable_end(self, end: Offset) -> bool:
         """Raises the durable end to `end`, as a sync covered all below; returns False if it was there already."""
         if end <= self.durable_end:

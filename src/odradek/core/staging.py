@@ -7,32 +7,52 @@ with the write, and not at all if it fails: until then it is kept here.
 
 from __future__ import annotations
 
-from odradek.base.errors import Refused
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import STAGED_BYTES_MAX
 from odradek.base.units import Offset, ProducerId, TimestampMs
 from odradek.log.producers import DuplicateBatch, ProducerStateEntry
 from odradek.record.batch import LOG_OVERHEAD_BYTES, Batch
 
+if TYPE_CHECKING:
+    from odradek.core.leading import Leading
+
 
 class Append:
-    """One batch's place: offsets from `base_offset` up to, not including, `end`.
+    """One batch's place: offsets from `base_offset` up to, not including, `end`, in the log of who leads.
 
     With `needs_sync` it stays invisible, and its answer waits, until a sync has covered it.  `log_append_time` is -1
     unless the topic is configured for it.  `refused` is set by the commit that could not write it.
     """
 
-    def __init__(self, base_offset: Offset, end: Offset, log_append_time: TimestampMs, *, needs_sync: bool) -> None:
+    def __init__(
+        self, leading: Leading, base_offset: Offset, end: Offset, log_append_time: TimestampMs, *, needs_sync: bool
+    ) -> None:
+        self.leading = leading
         self.base_offset = base_offset
         self.end = end
         self.log_append_time = log_append_time
         self.needs_sync = needs_sync
         self.refused: Refused | None = None
 
+    @property
+    def is_safe(self) -> bool:
+        """True once all that were to have it do: what a new leader has is what acks=all was answered for."""
+        positions = self.leading.positions
+        return self.end <= (positions.durable_end if self.needs_sync else positions.high_watermark)
+
+    @property
+    def failure(self) -> ErrorCode | None:
+        """Why nobody will know any more whether it is safe: the leadership, or the log, was lost."""
+        return None if self.is_safe else self.leading.ended
+
 
 class Staging:
     """The staged batches of one partition."""
 
-    def __init__(self, end: Offset) -> None:
+    def __init__(self, leading: Leading, end: Offset) -> None:
+        self.leading = leading
         self.batches: list[Batch] = []
         self.appends: list[Append] = []
         self.producers: dict[ProducerId, ProducerStateEntry] | None = None  # As they are once the batches are written.
@@ -48,7 +68,7 @@ class Staging:
     def add(self, batch: Batch, log_append_time: TimestampMs, *, needs_sync: bool) -> Append:
         end = Offset(self.end + batch.last_offset_delta + 1)
         assert end > self.end, "a batch has at least one record"
-        append = Append(self.end, end, log_append_time, needs_sync=needs_sync)
+        append = Append(self.leading, self.end, end, log_append_time, needs_sync=needs_sync)
         self.end = end
         if not needs_sync:
             self.visible_end = self.end
@@ -67,7 +87,7 @@ class Staging:
             append.refused = reason
 
 
-def written_before(place: DuplicateBatch, *, needs_sync: bool) -> Append:
+def written_before(leading: Leading, place: DuplicateBatch, *, needs_sync: bool) -> Append:
     """Returns the append of a batch that was taken in before."""
     # The time is the first one's whatever the topic's timestamps are, as in Apache Kafka.
-    return Append(place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)
+    return Append(leading, place.base_offset, place.end, place.timestamp, needs_sync=needs_sync)

@@ -72,12 +72,12 @@ class LeaderEpochs:
         return self._entries[number - 1][0] if number else NO_EPOCH
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
-        """Returns the greatest known epoch not above `epoch`, and where the next one begins (OffsetsForLeaderEpoch).
+        """Returns the greatest known epoch not above `epoch`, and where the next one begins (OffsetForLeaderEpoch).
 
-        Returns (NO_EPOCH, NO_OFFSET) if `epoch` is not known here; for one below all known ones, the epoch itself and
-        where the first known one begins.
+        Returns (NO_EPOCH, NO_OFFSET) if `epoch` is none or newer than all known ones; for one below all of them, the
+        epoch itself and where the first known one begins.
         """
-        if epoch < 0 or epoch > self.latest:
+        if epoch == NO_EPOCH or epoch > self.latest or not self._entries:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
             return epoch, log_end

@@ -4,13 +4,13 @@
     /config/changes/config_change_0000000007    whose configuration changed
 
 All calls block and are made in the thread that changes the tree.  A configuration is changed together with the notice
-of it; many are in one multi, since each multi is a sync of the disk.
+of it; many are in one multi, since each multi is a sync of the disk.  What other brokers have changed is in
+config_watch.py.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from odradek.coordination.tree import (
     Create,
     DiskBroken,
     MultiFailed,
-    NoNode,
     NoRoom,
     Operation,
     SetData,
@@ -33,12 +32,10 @@ from odradek.coordination.tree import (
 from odradek.core import config_log
 from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic, started_with
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.configs.broker_keys import broker_key
 from odradek.core.configs.definition import ConfigError
 from odradek.core.configs.edits import ConfigEdit
-from odradek.core.effects import AlterConfigs, Altered, ConfigOwner
-
-_LOG = logging.getLogger(__name__)
+from odradek.core.effects import NOBODY, AlterConfigs, Altered, ConfigOwner
+from odradek.net.dynamic_configs import DynamicConfigs, Problems, is_secret, stored
 
 OWNERS_PER_MULTI = 100
 NOTICE_KEPT_MS = 15 * MINUTE_MS  # As long as in Apache Kafka.
@@ -46,6 +43,15 @@ NOTICE_KEPT_MS = 15 * MINUTE_MS  # As long as in Apache Kafka.
 # Makes ready what is around the core for new values, by what they were; returns what puts it in force.
 # Raises ConfigError.
 Prepare = Callable[[BrokerConfigs, BrokerConfigs], Callable[[], None]]
+NOTHING_SET = Dynamic({}, {})
+
+
+class Prepared(NamedTuple):
+    """A broker's values that are made ready, what they come from, and what puts in force what is around the core."""
+
+    configs: BrokerConfigs
+    dynamic: Dynamic
+    in_force: Callable[[], None]
 
 
 class Write(NamedTuple):
@@ -65,57 +71,65 @@ class ConfigChanges:
     ) -> None:
         self._tree = tree
         self._configs = configs  # As they are written: the broker's own become so a moment later.
+        self._dynamic = NOTHING_SET  # What they come from.
+        self._stored_dynamic = DynamicConfigs(tree, broker_id, encoder)
         self._broker_id = broker_id
         self._encoder = encoder
         self._prepare = prepare
+        self._problems = Problems()
 
     def begin(self) -> tuple[BrokerConfigs, Callable[[], None]]:
         """Returns what a starting broker's configuration is with what the tree has, and what puts it in force.
 
         What can't be used, and certificates that can't be read, are told and left out.  Raises TreeFailed.
         """
-        dynamic = self.dynamic()
-        for usable in (dynamic, dynamic.without_certificates(), Dynamic({}, {})):
-            configs, problems = started_with(self._configs, usable)
-            for problem in problems if usable is dynamic else ():
-                _LOG.error("%s", problem)
+        dynamic = self._read_dynamic()
+        prepared = self._prepared((dynamic, dynamic.without_certificates(), NOTHING_SET))
+        assert prepared is not None, "with nothing set dynamically nothing is to be made ready"
+        self._configs, self._dynamic = prepared.configs, prepared.dynamic
+        return prepared.configs, prepared.in_force
+
+    def reread(self) -> tuple[BrokerConfigs, Callable[[], None]] | None:
+        """Returns the values of a running broker by what the tree has now, as `begin`; None if they stay as they are.
+
+        Certificates that can't be read are told, and those before stay.  Raises TreeFailed, with nothing changed.
+        """
+        dynamic, before = self._read_dynamic(), self._dynamic
+        if dynamic == before:
+            return None
+        prepared = self._prepared((dynamic, dynamic.with_certificates_of(before)))
+        if prepared is None or prepared.dynamic == before:
+            return None
+        self._configs, self._dynamic = prepared.configs, prepared.dynamic
+        owners = ConfigOwner(is_topic=False, name=str(self._broker_id)), ConfigOwner(is_topic=False, name="")
+        for owner, old, new in zip(owners, before.usable(), prepared.dynamic.usable(), strict=True):
+            config_log.tell(owner, old, new, NOBODY)
+        return prepared.configs, prepared.in_force
+
+    def _prepared(self, wanted: Iterable[Dynamic]) -> Prepared | None:
+        """Returns the first of them that can be made ready; tells of what can't be used, the first time."""
+        problems: list[str] = []
+        prepared = None
+        for number, dynamic in enumerate(wanted):
+            configs, unused = started_with(self._configs, dynamic)
+            if number == 0:
+                problems += unused
             try:
                 in_force = self._prepare(self._configs, configs)
             except ConfigError as error:
-                _LOG.error("certificates of the dynamic configuration are not used: %s", error)
+                problems.append(f"certificates of the dynamic configuration are not used: {error}")
             else:
-                self._configs = configs
-                return configs, in_force
-        raise AssertionError("with nothing set dynamically nothing is to be made ready")
+                prepared = Prepared(configs, self._dynamic if configs is self._configs else dynamic, in_force)
+                break
+        self._problems.tell(problems)
+        return prepared
 
-    def dynamic(self) -> Dynamic:
-        """Returns what is set for this broker and for all brokers; what can't be read is left out, and told.
-
-        Raises TreeFailed.
-        """
-        return Dynamic(*(self._readable(str(name)) for name in (self._broker_id, layout.DEFAULT_ENTITY)))
-
-    def _readable(self, name: str) -> dict[str, str]:
-        path = layout.config(layout.BROKER_CONFIGS, name)
-        try:
-            stored, _ = self._stored(path)
-        except BadZnodeError as bad:
-            _LOG.error("%s is not used: %s", path, bad)
-            return {}
-        return self._decoded(path, stored)
-
-    def _decoded(self, path: str, stored: Mapping[str, str]) -> dict[str, str]:
-        texts = {}
-        for name, text in stored.items():
-            try:
-                texts[name] = self._encoder.decode(text) if _is_secret(name) else text
-            except CannotEncode as failed:
-                _LOG.error("%s in %s is not used: %s", name, path, failed)
-        return texts
+    def _read_dynamic(self) -> Dynamic:
+        return self._stored_dynamic.read(self._dynamic)
 
     def change(self, change: AlterConfigs, now: TimestampMs) -> Altered:
         """Carries out the edits, or with `is_dry` only checks them; a refusal is in the result and never raised."""
-        result = _Result(change, self._configs)
+        result = _Result(change, self._configs, self._dynamic)
         pending: list[Write] = []
         for owner, edit in change.edits.items():
             try:
@@ -130,7 +144,7 @@ class ConfigChanges:
                 self._write(pending, result)
                 pending = []
         self._write(pending, result)
-        self._configs = result.configs
+        self._configs, self._dynamic = result.configs, result.dynamic
         if not change.is_dry:
             with suppress(TreeFailed):
                 self._forget_notices(now)
@@ -138,7 +152,7 @@ class ConfigChanges:
 
     def _topic(self, owner: ConfigOwner, edit: ConfigEdit) -> Write:
         path = layout.config(layout.TOPIC_CONFIGS, owner.name)
-        before, version = self._stored(path)
+        before, version = stored(self._tree, path)
         after = altered_topic(self._configs, before, edit)
         if self._tree.exists(layout.topic(TopicName(owner.name))) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{owner.name}' does not exist.")
@@ -148,38 +162,27 @@ class ConfigChanges:
         for_all = not owner.name
         name = owner.name or layout.DEFAULT_ENTITY
         path = layout.config(layout.BROKER_CONFIGS, name)
-        stored, version = self._stored(path)
-        dynamic = self.dynamic()
+        kept_before, version = stored(self._tree, path)
+        dynamic = self._read_dynamic()
         before = dynamic.cluster if for_all else dynamic.broker
         after, configs = altered_broker(result.configs, dynamic, edit, for_all=for_all)
         texts = after.cluster if for_all else after.broker
         try:
-            kept = {key: self._encoded(key, text, before, stored) for key, text in texts.items()}
+            kept = {key: self._encoded(key, text, before, kept_before) for key, text in texts.items()}
             in_force = self._prepare(result.configs, configs)
         except (ConfigError, CannotEncode) as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
         # What could not be decrypted stays, unless all is replaced: the secret may come back.
-        unread = {} if edit.replaces_all else {key: text for key, text in stored.items() if key not in before}
+        unread = {} if edit.replaces_all else {key: text for key, text in kept_before.items() if key not in before}
         removed = {one.name for one in edit.keys}
         kept.update((key, text) for key, text in unread.items() if key not in removed)
-        result.prepared = configs, in_force
+        result.prepared = Prepared(configs, after, in_force)
         return Write(owner, before, texts, _operations(path, version, kept))
 
-    def _encoded(self, key: str, text: str, before: Mapping[str, str], stored: Mapping[str, str]) -> str:
-        if not _is_secret(key):
+    def _encoded(self, key: str, text: str, before: Mapping[str, str], kept: Mapping[str, str]) -> str:
+        if not is_secret(key):
             return text
-        return stored[key] if before.get(key) == text else self._encoder.encode(text)
-
-    def _stored(self, path: str) -> tuple[dict[str, str], int | None]:
-        """Returns what a znode holds, and its version; without it nothing is set.  Raises BadZnodeError."""
-        try:
-            data, stat = self._tree.get(path)
-        except NoNode:
-            return {}, None
-        try:
-            return layout.decode_config(data), stat.version
-        except BadZnodeError as bad:
-            raise BadZnodeError(f"{path} can't be read: {bad}") from bad
+        return kept[key] if before.get(key) == text else self._encoder.encode(text)
 
     def _write(self, writes: list[Write], result: _Result) -> None:
         """Writes all of them at once, or if that fails each by itself, so that one does not keep back the others."""
@@ -210,11 +213,12 @@ class ConfigChanges:
 class _Result:
     """What has become of the edits so far."""
 
-    def __init__(self, change: AlterConfigs, configs: BrokerConfigs) -> None:
+    def __init__(self, change: AlterConfigs, configs: BrokerConfigs, dynamic: Dynamic) -> None:
         self.change = change
         self.configs = configs  # The broker's, as they are after what was written.
+        self.dynamic = dynamic
         self.refused: dict[ConfigOwner, Refused] = {}
-        self.prepared: tuple[BrokerConfigs, Callable[[], None]] | None = None
+        self.prepared: Prepared | None = None
         self._topics: dict[TopicName, Mapping[str, str]] = {}
         self._broker: BrokerConfigs | None = None
         self._in_force: list[Callable[[], None]] = []
@@ -227,7 +231,7 @@ class _Result:
             self._topics[TopicName(write.owner.name)] = write.after
             return
         assert self.prepared is not None
-        self.configs, in_force = self.prepared
+        self.configs, self.dynamic, in_force = self.prepared
         self._broker = self.configs
         self._in_force.append(in_force)
 
@@ -242,11 +246,6 @@ def _operations(path: str, version: int | None, texts: Mapping[str, str]) -> lis
         Create(path, data) if version is None else SetData(path, data, version),
         Create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", notice, sequential=True),
     ]
-
-
-def _is_secret(name: str) -> bool:
-    key = broker_key(name)
-    return key is not None and key.sensitive
 
 
 def _refusal(error: TreeFailed | BadZnodeError) -> Refused:

@@ -30,6 +30,7 @@ from odradek.coordination.tree import (
     Tree,
     TreeFailed,
     Unavailable,
+    children_if_there,
     ensure_paths,
 )
 from odradek.core.cluster import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
@@ -42,7 +43,6 @@ _LOG = logging.getLogger(__name__)
 
 # No broker gave out a greater id: its producer made it up, and to begin above it would leave none.
 PRODUCER_ID_GIVEN_MAX = 1 << 62
-INT32_DIGITS = 10
 REGISTRATIONS_MAX = 3  # Another broker may come and go meanwhile.
 
 
@@ -76,6 +76,9 @@ class Metadata:
         """
         layout.ensure_startup_paths(self._tree)
         self._check_alone()
+        return self._claimed(broker_id, reserved_max, new_cluster_id)
+
+    def _claimed(self, broker_id: BrokerId | None, reserved_max: int, new_cluster_id: str) -> Membership:
         self._cluster_id = claims.cluster_id(self._tree, new_cluster_id)
         if broker_id is None:
             broker_id = claims.broker_id(self._tree, reserved_max)
@@ -165,9 +168,7 @@ class Metadata:
             return NO_BROKER
 
     def _broker(self, name: str) -> BrokerInfo:
-        if not (name.isascii() and name.isdecimal() and len(name) <= INT32_DIGITS):
-            raise BadZnodeError(f"{layout.BROKER_IDS} has {name[:100]!r}, which is no broker's number.")
-        broker_id = BrokerId(int(name))
+        broker_id = layout.broker_id(name)
         return self._read(layout.broker(broker_id), partial(layout.decode_broker, broker_id)).broker
 
     def _topic(self, name: TopicName) -> TopicInfo | None:
@@ -204,18 +205,28 @@ class Metadata:
         refused: dict[TopicName, Refused] = {}
         for name, operations in self._operations(change).items():
             try:
-                self._tree.multi(operations())
-                changed[name] = self._topic(name)
+                self._write(operations())
+                changed[name] = self._after(change, name)
             except MultiFailed as failed:
-                refused[name] = _refusal(name, failed.error)
+                refused[name] = self._refusal(name, failed.error)
             except TreeFailed as failed:
-                refused[name] = _refusal(name, failed)
+                refused[name] = self._refusal(name, failed)
             except BadZnodeError as bad:
                 _LOG.error("topic %s can't be changed: %s", name, bad)
                 refused[name] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(bad))
             except Refused as refusal:
                 refused[name] = refusal
         return Changed(change.token, changed, refused)
+
+    def _write(self, operations: list[Operation]) -> None:
+        self._tree.multi(operations)
+
+    def _refusal(self, name: TopicName, error: TreeFailed) -> Refused:
+        return _refusal(name, error)
+
+    def _after(self, change: Change, name: TopicName) -> TopicInfo | None:
+        """Returns what a change has made of a topic."""
+        return self._topic(name)
 
     def _operations(self, change: Change) -> Mapping[TopicName, Callable[[], list[Operation]]]:
         """Returns each topic's operations apart, since one that is gone must not keep the others from being changed."""
@@ -249,7 +260,7 @@ class Metadata:
             raise NoNode(layout.topic(name), "It is another topic of the same name.")
         partitions = layout.partitions(name)
         operations: list[Operation] = []
-        for index in map(int, self._children(partitions)):
+        for index in map(int, children_if_there(self._tree, partitions)):
             operations += [Delete(layout.partition_state(name, index)), Delete(layout.partition(name, index))]
         if self._tree.exists(partitions) is not None:
             operations.append(Delete(partitions))
@@ -257,12 +268,6 @@ class Metadata:
         if self._tree.exists(layout.config(layout.TOPIC_CONFIGS, name)) is not None:
             operations.append(Delete(layout.config(layout.TOPIC_CONFIGS, name)))
         return operations
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            return self._tree.children(path)
-        except NoNode:
-            return []
 
     @property
     def had_topics(self) -> bool:

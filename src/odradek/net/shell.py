@@ -13,11 +13,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek.api.conversation import Dispatch
 from odradek.api.dispatch import dispatch
@@ -27,7 +27,7 @@ from odradek.api.table import BY_KEY, Api
 from odradek.base.tuples import new_tuple
 from odradek.base.units import INT32_MAX, SECOND_MS, TimestampMs
 from odradek.core import topic_log
-from odradek.core.altering import put_in_force
+from odradek.core.altering import put_in_force, put_news_in_force
 from odradek.core.broker import Broker
 from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.coordinators.shards import Load, Loaded
@@ -66,9 +66,14 @@ from odradek.net.syncs import Syncs
 from odradek.net.traffic import Traffic
 from odradek.net.turns import Turns
 
+if TYPE_CHECKING:
+    from odradek.net.cluster_member import ClusterMember
+    from odradek.net.config_watch import ConfigWatch
+
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_MS = SECOND_MS
+HEAR_AGAIN_SECONDS = 1.0  # After the tree could not be reached.
 # By then a request has no client any more: request.timeout.ms is 30 s by default.
 FINISH_SECONDS_MAX = 30
 # What one event has completed, a record that a thousand wait for, is answered in slices; each answer takes 50 us.
@@ -122,6 +127,7 @@ class Shell:
         self._slices = Slices(loop, self.settle)
         # One at a time, so that changes end, and come back, in the order in which they were asked for.
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
+        self._config_watch: ConfigWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
         self._is_late = False
@@ -129,6 +135,7 @@ class Shell:
         self._completed: deque[Parked[object]] = deque()  # Requests that are completed and not answered yet.
         self._answers_on = False  # `_answer_on` is scheduled.
         self._housekeeping = Slices(loop, self.settle)  # Apart from `_slices`: neither waits for the other.
+        self.member: ClusterMember | None = None  # Of a cluster of several brokers; set before `run`.
         self._is_running = self._is_stopped = False
         self._lacks_descriptors = False  # The last chores found none left, and it was logged.
         self._changes_under_way = 0  # Changes of the metadata tree, and blocks of producer ids.
@@ -150,6 +157,31 @@ class Shell:
         self._is_running = True
         self.settle()
         self._load_next(list(reversed(BY_KEY.values())))
+
+    def watch_configs(self, watch: ConfigWatch) -> None:
+        """Puts in force what other brokers change in the configurations, from now on until the broker stops."""
+        self._config_watch = watch
+        watch.start(self._configs_changed)
+
+    def _configs_changed(self) -> None:
+        if not self._is_stopped:
+            self.loop.call_soon_threadsafe(self._hear_configs)
+
+    def _hear_configs(self) -> None:
+        if self._config_watch is not None:
+            self.in_order(self._config_watch.read, self._heard_configs)
+
+    def _heard_configs(self, done: Future[Altered | None]) -> None:
+        failure = done.exception()
+        if isinstance(failure, AssertionError):
+            raise failure
+        if failure is not None:
+            log.error("changed configurations could not be read here", exc_info=failure)
+        heard = None if failure is not None else done.result()
+        if heard is None:
+            self.loop.call_later(HEAR_AGAIN_SECONDS, self._hear_configs)
+        else:
+            self._slices.add(put_news_in_force(self.broker, heard, self.now()))
 
     def _load_next(self, apis: list[Api]) -> None:
         """Loads the code of one API after the other, in a thread: some take 20 ms, and nobody waits for all of them."""
@@ -177,6 +209,8 @@ class Shell:
         if self.gathered.is_waited_for:
             self.gathered.flush_if_many()
             return  # Called again when the gathered connections are answered.
+        if self.member is not None and not self._is_stopped:
+            self.member.take()
         completed = self.broker.lot.take_completed()
         if completed:
             self._completed.extend(completed)
@@ -203,6 +237,15 @@ class Shell:
 
     def _when_done(self, future: Future[Result], then: Callable[[Future[Result]], None]) -> None:
         future.add_done_callback(lambda done: self._back_on_loop(then, done))
+
+    def in_order(self, work: Callable[[], Result], then: Callable[[Future[Result]], None]) -> None:
+        """Does work in the thread of the metadata tree, behind all that it has to do; `then` is as of `in_thread`."""
+        if not self._is_stopped:
+            self._when_done(self._changes.submit(work), then)
+
+    def add_slices(self, work: Iterator[None]) -> None:
+        """Does long work of the core in slices, behind other such work."""
+        self._slices.add(work)
 
     def soon(self, work: Callable[[], None]) -> None:
         """Calls `work` when everybody else has had a turn."""
@@ -241,8 +284,14 @@ class Shell:
     def _is_writing(self) -> bool:
         return self._changes_under_way > 0 or self._slices.is_under_way or self.broker.is_writing
 
+    def leave(self) -> None:
+        """Hears and says nothing more as a member of a cluster."""
+        if self.member is not None:
+            self.member.close()
+
     def stop_answering(self) -> None:
         """Completes all parked requests with what is known now."""
+        self._stop_config_watch()
         self._slices.finish()
         self._housekeeping.drop()
         self._is_stopped = True
@@ -275,8 +324,13 @@ class Shell:
         self.broker.cleaner.stop()
         self._cleaner_throttle.stop()
 
+    def _stop_config_watch(self) -> None:
+        if self._config_watch is not None:
+            self._config_watch.stop()
+
     def abandon(self) -> None:
         """Ends without a word to anybody: threads finish what they have begun, and the logs are left as they are."""
+        self._stop_config_watch()
         self._is_stopped = True
         self.room.stop()
         if self._timer is not None:
@@ -357,6 +411,8 @@ class Shell:
             case AlterConfigs():
                 altering = self._changes.submit(lambda: self._alter_configs(effect, self.now().wall))
                 self._when_done(altering, partial(self._alter_ended, effect))
+            case _ if self.member is not None and self.member.forwards(effect):
+                self._changes_under_way -= 1
             case _:
                 changing = self._changes.submit(lambda: self._change(effect))
                 self._when_done(changing, partial(self._change_ended, effect))
@@ -364,6 +420,8 @@ class Shell:
     def _change(self, change: Change) -> Changed:
         changed = self._change_metadata(change)
         topic_log.tell(change, changed)
+        if self.member is not None:
+            return changed  # The controller says what is to be made here.
         return make_logs(self.broker, changed, self.now().wall)
 
     def _synced(self, synced: Synced, seconds: float) -> None:
@@ -415,7 +473,11 @@ class Shell:
 
     def _change_ended(self, change: Change, done: Future[Changed]) -> None:
         changed = self._ended(change, done) or all_refused(change)
-        self._slices.add(self.broker.changing(changed, self.now()))
+        if self.member is not None:
+            self.member.changed(change, changed)
+            self.settle()
+        else:
+            self._slices.add(self.broker.changing(changed, self.now()))
 
     def _alter_ended(self, change: AlterConfigs, done: Future[Altered]) -> None:
         altered = self._ended(change, done) or none_altered(change)

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.testing.broker import Broker
+    from odradek.testing.cluster import Cluster
     from odradek.testing.faults import Fault, Faults, Seen
     from odradek.testing.host import BrokerFailed
 
-__all__ = ["Broker", "BrokerFailed", "Fault", "Faults", "Seen"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "Faults", "Seen"]
 
-_HOMES = {"Broker": "broker", "BrokerFailed": "host", "Fault": "faults", "Faults": "faults", "Seen": "faults"}
+_HOMES = {
+    "Broker": "broker",
+    "BrokerFailed": "host",
+    "Cluster": "cluster",
+    "Fault": "faults",
+    "Faults": "faults",
+    "Seen": "faults",
+}
 
 
 def __getattr__(name: str) -> object:

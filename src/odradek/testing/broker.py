@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from odradek.app.building import Running
@@ -19,12 +15,13 @@ from odradek.app.config import Settings, settings
 from odradek.testing import topics
 from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts
 from odradek.testing.faults import Faults
-from odradek.testing.host import BrokerFailed, Host
+from odradek.testing.host import Host
 from odradek.testing.injection import Injection
+from odradek.testing.lifetime import Lifetime
 from odradek.testing.port import HOST, Port
 
 
-class Broker:
+class Broker(Lifetime):
     """One broker in this process, on a thread and a loop of its own; for `with`, or `async with`.
 
     Configuration is that of a Kafka broker: `Broker(num_partitions=3)` or `Broker({"num.partitions": 3})`.  Without a
@@ -44,14 +41,15 @@ class Broker:
         **keywords: Value,
     ) -> None:
         """Raises ConfigError for what no broker of Kafka could be configured to."""
+        super().__init__()
         self.faults = Faults()
         self._texts = texts(configs, keywords)
         self._given_directory = None if directory is None else Path(directory).absolute()
+        self._is_durable = directory is not None
         self._wanted_port = port
         self._directory: Path | None = self._given_directory
         self._port: Port | None = None
         self._host: Host | None = None
-        self._process = os.getpid()
         self._settings(Path("nowhere"), port)  # What is wrong with the configuration is said here.
 
     # Address and directory.
@@ -91,13 +89,13 @@ class Broker:
             raise RuntimeError("the broker is running")
         if self._port is None:
             self._port = Port(self._wanted_port)
-            atexit.register(self._at_exit)
+            self._close_at_exit()
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="odradek-"))
         try:
             self._host = Host(
                 self._settings(self._directory, self._port.number),
-                durable=self._given_directory is not None,
+                durable=self._is_durable,
                 prepare=self._prepare,
             )
         except BaseException:
@@ -135,27 +133,6 @@ class Broker:
         if self._host is not None:
             self._host.check()
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except BrokerFailed as failed:
-            if error is None:
-                raise
-            error.add_note(f"And {failed}")  # Most likely the reason of it.
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
-
     # Topics.
 
     def create_topic(self, name: str, partitions: int | None = None, configs: Mapping[str, Value] = NO_CONFIGS) -> None:
@@ -181,23 +158,20 @@ class Broker:
     # Settings and cleaning up.
 
     def _settings(self, directory: Path, port: int) -> Settings:
-        return settings({**self._texts, **places(directory, port)})
+        return settings({**self._texts, **self._places(directory, port)})
+
+    def _places(self, directory: Path, port: int) -> dict[str, str]:
+        return places(directory, port)
 
     def _prepare(self, running: Running) -> None:
         running.shell.dispatch = Injection(self.faults, running.shell)
         running.shell.wants_each = self.faults.is_armed
 
     def _give_back(self) -> None:
-        atexit.unregister(self._at_exit)
+        self._was_closed()
         if self._port is not None:
             self._port.release()
             self._port = None
         if self._given_directory is None and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
-
-    def _at_exit(self) -> None:
-        """Closes a broker that nobody closed; a forked process has the object, but not the broker."""
-        if os.getpid() == self._process:
-            with suppress(Exception):
-                self.close()

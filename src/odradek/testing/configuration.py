@@ -38,6 +38,15 @@ def texts(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[s
     return {**_QUICK, **{name: text(value) for name, value in named.items()}}
 
 
+def texts_of_all(configs: Mapping[str, Value], keywords: Mapping[str, Value]) -> dict[str, str]:
+    """Returns the texts for each broker of a cluster.  Raises ConfigError for keys that the cluster sets itself."""
+    found = texts(configs, keywords)
+    for name in ("broker.id", "node.id"):
+        if name in found:
+            raise ConfigError(f"{name} is set by the test's cluster, whose brokers are 1, 2, 3 and so on.")
+    return found
+
+
 def text(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -46,3 +55,7 @@ def text(value: Value) -> str:
 
 def places(directory: Path, port: int) -> dict[str, str]:
     return {"listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(directory)}
+
+
+def places_of_member(number: int, metadata: Path) -> dict[str, str]:
+    return {"broker.id": str(number), "metadata.log.dir": str(metadata)}

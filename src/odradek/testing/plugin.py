@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker for the session and a topic for each test.
+"""The pytest plugin: a broker for the session and a topic for each test; and a cluster for a test that asks for one.
 
     def test_orders(kafka, kafka_topic):
         Producer({"bootstrap.servers": kafka.address}).produce(kafka_topic, b"one")
@@ -20,6 +20,7 @@ import pytest
 
 if TYPE_CHECKING:
     from odradek.testing.broker import Broker
+    from odradek.testing.cluster import Cluster
     from odradek.testing.shared import Shared
 
 INI = "kafka_configs"
@@ -71,6 +72,15 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
 
         with suppress(Refused):  # The test may have deleted it.
             kafka.delete_topic(name)
+
+
+@pytest.fixture
+def kafka_cluster(kafka_configs: Mapping[str, Any]) -> Iterator[Cluster]:
+    """Three brokers that only this test has, so that it may stop them."""
+    from odradek.testing.cluster import Cluster
+
+    with Cluster(kafka_configs) as cluster:
+        yield cluster
 
 
 @pytest.hookimpl(wrapper=True)

@@ -29,6 +29,7 @@ FIELDS: dict[ApiKey, Fields] = {
     ApiKey.CREATE_TOPICS: Fields(("topics",), "topics"),
     ApiKey.DELETE_TOPICS: Fields(("topics", "topic_names"), "responses"),
     ApiKey.DELETE_RECORDS: Fields(("topics",), "topics"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Fields(("topics",), "topics"),
     ApiKey.CREATE_PARTITIONS: Fields(("topics",), "results"),
     ApiKey.DESCRIBE_CONFIGS: Fields(("resources",), "results"),
     ApiKey.ALTER_CONFIGS: Fields(("resources",), "responses"),

@@ -50,19 +50,17 @@ _SERVER = _Side(
     no_certificate="it has no certificate, and ssl.client.auth is required",
     refused="it refused this broker's certificate",
 )
-_CLIENT = _Side(
-    not_trusted="the broker's certificate is not trusted",
-    no_certificate="the broker wants a certificate of its clients: set ssl.keystore.location",
-    refused="the broker refused the certificate of this client",
-)
 
 
-def of(error: ssl.SSLError, *, is_server: bool) -> str:
-    """Returns the reason, in the words of the side that met it."""
-    side = _SERVER if is_server else _CLIENT
+def of(error: ssl.SSLError, *, is_server: bool, server: str = "the broker", prefix: str = "") -> str:
+    """Returns the reason, in the words of the side that met it.
+
+    A client's words name the server, and its ssl.* keys with the prefix that they are written with.
+    """
+    side = _SERVER if is_server else _client(server, prefix)
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OF_ANOTHER:
-            return f"the broker's certificate is not for this address: {_verdict(error)}"
+            return f"{server}'s certificate is not for this address: {_verdict(error)}"
         return f"{side.not_trusted}: {_verdict(error)}"
     reason = error.reason or ""
     if reason in _WANTS_CERTIFICATE:
@@ -78,6 +76,14 @@ def is_final(error: ssl.SSLError) -> bool:
     """True if only another configuration, or another certificate, can help."""
     known = _WANTS_CERTIFICATE | _NO_TLS | _VERDICTS.keys() | _NOTHING_COMMON.keys()
     return isinstance(error, ssl.SSLCertVerificationError) or error.reason in known
+
+
+def _client(server: str, prefix: str) -> _Side:
+    return _Side(
+        not_trusted=f"{server}'s certificate is not trusted",
+        no_certificate=f"{server} wants a certificate of its clients: set {prefix}ssl.keystore.location",
+        refused=f"{server} refused the certificate of this client",
+    )
 
 
 def _verdict(error: ssl.SSLCertVerificationError) -> str:

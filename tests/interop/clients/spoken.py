@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-from kafka_peer import free_port
-
 from clients.fixtures import SETTINGS
+from support.ports import free_port
 from support.serving import Serving
 
 COUNTED = re.compile(r'^kafka_network_request_metrics_requests_total\{request="(\w+)",version="(\d+)"\}', re.MULTILINE)

@@ -208,10 +208,16 @@ def _fetches() -> list[Part]:
 def _offsets() -> list[Part]:
     parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts) for name in FOUR])
+    ends = base.ends_of_epochs([(0, 0)], *FOUR)
+    named = {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}
     return [
-        _row("topics", asked, 7, {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}),
-        _row("topics", asked, 1, {MINE: "NONE", SEEN: "NONE", HIDDEN: DENIED_TOPIC, NOWHERE: DENIED_TOPIC}),
+        _row("topics", asked, 7, named),
+        _row("topics", asked, 1, named),
         _row("topics", asked, 7, _same(FOUR, DENIED_TOPIC), by=STRANGER),
+        _row("topics", ends, 4, named),
+        _row("topics", ends, 2, named),
+        _row("topics", ends, 3, _same(FOUR, DENIED_TOPIC), by=STRANGER),
+        _row("topics", ends, 3, _same(THREE, "NONE") | {NOWHERE: "UNKNOWN_TOPIC_OR_PARTITION"}, by="actor"),
     ]
 
 

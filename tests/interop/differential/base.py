@@ -39,6 +39,11 @@ from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TRIMMED = "trimmed-"  # How topics begin that lose records, or are measured.
@@ -98,6 +103,18 @@ def offsets(timestamps: list[tuple[int, int]], name: str = BASE, epoch: int = -1
     ]
     fields = {"replica_id": -1} | fields
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=parts)], **fields)
+
+
+def ends_of_epochs(
+    asked: list[tuple[int, int]], *names: str, epoch: int = -1, **fields: int
+) -> OffsetForLeaderEpochRequest:
+    """The same partitions and epochs of each topic; `epoch` is the leader's."""
+    parts = [
+        OffsetForLeaderPartition(partition=index, leader_epoch=wanted, current_leader_epoch=epoch)
+        for index, wanted in asked
+    ]
+    topics = [OffsetForLeaderTopic(topic=name, partitions=parts) for name in names]
+    return OffsetForLeaderEpochRequest(topics=topics, **fields)
 
 
 def metadata(version: int, *names: str, creates: bool = False) -> MetadataRequest:
@@ -219,6 +236,7 @@ PLAIN: dict[int, Callable[[int], object]] = {
     ApiKey.PRODUCE: lambda version: produce(version, [(9, batch())]),
     ApiKey.FETCH: lambda version: fetch(version, [fetch_part()]),
     ApiKey.LIST_OFFSETS: lambda version: offsets([(0, -1)]),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda version: ends_of_epochs([(0, 0)], BASE),
     ApiKey.METADATA: lambda version: metadata(version, BASE),
     ApiKey.API_VERSIONS: lambda version: software(),
     ApiKey.CREATE_TOPICS: lambda version: create(topic("never", 1, 1, None, retention_ms="1000"), dry=True),

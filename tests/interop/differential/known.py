@@ -118,6 +118,7 @@ KNOWN = (
     Known("features", "ApiVersions*", "*features*", ours=ABSENT),
     Known("api-versions-5", "ApiVersions v5*"),
     Known("api-versions-5", "*ApiVersions*", "*api_keys[18].max_version", kafka=4, ours=5),
+    *(Known("old-epochs", f"OffsetForLeaderEpoch v{version} *", "", CLOSED) for version in (0, 1)),
     Known("resource-types", "DescribeConfigs * / resource type *", "results[x].error_code", "NONE", "INVALID_REQUEST"),
     Known("resource-types", "IncrementalAlterConfigs * / resource type *", "responses[1].error_code", "INVALID_CONFIG"),
     Known("streams-protocol", path="*configs[group.coordinator.rebalance.protocols]*"),

@@ -2,13 +2,15 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 import org.apache.kafka.common.protocol.ApiMessage;
-import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
- * The bytes that Apache Kafka's own classes make of records of its internal topics.
+ * The bytes that Apache Kafka's own classes make of records of its internal topics, and of messages.
  *
  * <p>In: lines of "full class name, version, JSON", with tabs between; a version of -1 stands for a key. Out: a line of
  * hexadecimal digits for each.
@@ -31,8 +33,10 @@ final class InternalRecords {
         ApiMessage message = (ApiMessage) Class.forName(name + "JsonConverter")
                 .getMethod("read", JsonNode.class, short.class)
                 .invoke(null, json, schema);
-        return version < 0
-                ? MessageUtil.toCoordinatorTypePrefixedBytes(message)
-                : MessageUtil.toVersionPrefixedBytes(version, message);
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer bytes = ByteBuffer.allocate(Short.BYTES + message.size(cache, schema));
+        bytes.putShort(version < 0 ? message.apiKey() : version);
+        message.write(new ByteBufferAccessor(bytes), cache, schema);
+        return bytes.array();
     }
 }

@@ -75,7 +75,7 @@ def transact(harness: Harness, producer: int, sequence: int) -> int:
 
 def end(harness: Harness, producer: int, *, commit: bool) -> None:
     partition = harness.broker.partitions[NAME]
-    partition.end_transaction(ProducerId(producer), ProducerEpoch(0), 0, commit=commit, now=harness.now.wall)
+    partition.leader().end_transaction(ProducerId(producer), ProducerEpoch(0), 0, commit=commit, now=harness.now)
     harness.broker.flushes.ask(NAME)
 
 

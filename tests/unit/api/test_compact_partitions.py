@@ -499,7 +499,7 @@ def test_no_more_logs_are_rolled_in_a_slice_than_others_can_wait_for(harness: Ha
     rolled, has_more = [0], True
     while has_more:
         has_more = talk.step(harness.now, 0)
-        logs = (harness.broker.partition(TopicName("tables"), index).log for index in range(many))
+        logs = (harness.broker.replica(TopicName("tables"), index).log for index in range(many))
         rolled.append(sum(len(log.segments) > 1 for log in logs))
     assert rolled[-1] == many
     assert max(after - before for before, after in pairwise(rolled)) <= ROLLED_PER_SLICE_MAX

@@ -211,7 +211,7 @@ def test_a_high_watermark_is_told_once_and_the_transactions_end_is_waited_for(ha
     produce(harness, 1, batch=transactional(0))
     assert is_waiting(harness, waiting), "nothing of it is committed"
     name = partition(harness, 1).topic_partition
-    partition(harness, 1).end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now.wall)
+    partition(harness, 1).leader().end_transaction(ProducerId(1), ProducerEpoch(0), 0, commit=True, now=harness.now)
     harness.broker.flushes.ask(name)
     harness.settle()
     assert not is_waiting(harness, waiting)
@@ -250,7 +250,8 @@ def test_a_partition_that_goes_offline_is_told_until_it_is_back(harness: Harness
     assert not is_waiting(harness, waiting)
     assert one.told(waiting)[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert one.fetch()[7].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    harness.broker.hosted._open_again(TopicPartition(TopicName("t"), 7), harness.now)
+    name = TopicPartition(TopicName("t"), 7)
+    harness.broker.replicas._open_again(name, harness.broker.view.topics[name.topic].id, harness.now)
     assert one.fetch()[7].error_code == ErrorCode.NONE
     assert not one.fetch()
 
@@ -273,7 +274,7 @@ def test_a_new_leader_epoch_is_told(harness: Harness) -> None:
     one = reader(harness, 3)
     there = partition(harness, 2)
     one.session.wanted[next(key for key in one.session.wanted if key.partition == 2)].current_leader_epoch = 0
-    there.lead(there.info._replace(leader_epoch=LeaderEpoch(1)))
+    there.lead(there.info._replace(leader_epoch=LeaderEpoch(1)), harness.now)
     assert one.fetch()[2].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 

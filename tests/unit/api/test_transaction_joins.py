@@ -19,7 +19,7 @@ from odradek.core.parked import Parked
 from odradek.wire.messages.produce import ProduceResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 from support.group_offsets import GroupOffsets
-from support.in_memory import Harness
+from support.in_memory import Harness, frame_of
 from support.transactional import Transactional, make_topic
 
 DATA = TopicPartition(TopicName("x"), 0)
@@ -113,3 +113,35 @@ def test_offsets_wait_for_both(harness: Harness, order: tuple[TopicPartition, To
     assert syncs.end(order[1]) == [waiting]
     answer = harness.decoded(waiting.then(), LATEST, TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_a_large_batch_is_not_written_as_it_comes_while_a_join_is_on_its_way(harness: Harness) -> None:
+    producer = Transactional(harness)
+    producer.begin()
+    large = b"a" * 1_000_000
+    assert producer.write("x", b"small") == ErrorCode.NONE
+    assert begins(harness, producer, large)
+    parked(harness.send(producer.produce("x", {1: [b"joins"]}), 13))
+    assert not begins(harness, producer, large)
+    harness.settle()
+    assert begins(harness, producer, large)
+
+
+def begins(harness: Harness, producer: Transactional, value: bytes) -> bool:
+    """True if a large batch is written while it is being received."""
+    talk = harness.talk()
+    talk.receive_data(frame_of(producer.produce("x", {0: [value]}), 13, 1, "tests")[:100_000])
+    arrival = talk.begin_large(harness.now)
+    if arrival is not None:
+        arrival.forget()
+    return arrival is not None
+
+
+def test_a_batch_that_the_coordinator_only_verifies_waits_for_the_join_too(harness: Harness) -> None:
+    producer = Transactional(harness, version=1)
+    producer.begin()
+    harness.broker.transactions.touch(producer.id, producer.producer, (DATA,), 0, harness.now)
+    waiting = parked(harness.send(producer.produce("x", {0: [b"a"]}), 10))
+    syncs = Syncs(harness)
+    assert syncs.end(DATA) == []
+    assert syncs.end(STATE) == [waiting]

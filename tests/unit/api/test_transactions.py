@@ -138,7 +138,7 @@ def test_a_partition_that_was_not_announced_is_refused(harness: Harness) -> None
 
 def test_partitions_of_one_produce_join_its_transaction_by_one_record(harness: Harness) -> None:
     producer = started(harness)
-    state = harness.broker.transactions.find("t")[0].log.partition.log
+    state = harness.broker.transactions.find("t")[0].log.leading.log
     before = state.end_offset
     codes = producer.write_all("x", {0: [b"a"], 1: [b"b"], 2: [b"c"]})
     assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

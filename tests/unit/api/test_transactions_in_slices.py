@@ -87,7 +87,7 @@ def codes(answer: AddPartitionsToTxnResponse) -> list[int]:
 
 
 def test_all_partitions_join_by_one_record(producer: Transactional) -> None:
-    log = producer.harness.broker.transactions.find("p")[0].log.partition.log
+    log = producer.harness.broker.transactions.find("p")[0].log.leading.log
     end = log.end_offset
     begun = Begun(producer.harness, adding(producer), 3)
     assert log.end_offset == end and not producer.state.partitions

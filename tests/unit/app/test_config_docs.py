@@ -12,7 +12,7 @@ from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.docs import DOCS, UNUSED
 from odradek.core.configs.topic_keys import TOPIC_KEYS
 
-REFUSED = {"authorizer.class.name", "remote.storage.enable", "ssl.engine.factory.class", "zookeeper.connect"}
+REFUSED = {"authorizer.class.name", "remote.storage.enable", "ssl.engine.factory.class"}
 OF_COMPACTION = {"delete.retention.ms", "max.compaction.lag.ms", "min.cleanable.dirty.ratio", "min.compaction.lag.ms"}
 PAGE = markdown(EFFECTIVE, DEFAULTS)
 

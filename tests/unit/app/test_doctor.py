@@ -256,7 +256,7 @@ def test_a_data_directory_that_is_offline(patient: Patient) -> None:
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/bad", topics=[]),
     ]
     found = only_wrong(examined(patient.port))
-    assert found.says == "offline, with all partitions in it: /bad"
+    assert found.says == "offline on broker 1, with all partitions in it: /bad"
     assert found.advice.endswith("mend that, and start the broker again.")
 
 

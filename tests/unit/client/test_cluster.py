@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from odradek.base.errors import ErrorCode
@@ -28,6 +26,7 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from support.ports import free_port
 from support.scripted_broker import HangUp, ScriptedBroker
 
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "api_timeout_ms": 2_000, "connect_timeout_ms": 2_000}
@@ -37,12 +36,6 @@ T1 = TopicPartition(TopicName("t"), 1)
 
 def cluster_of(broker: ScriptedBroker, **settings: int) -> Cluster:
     return Cluster(ClientConfig(broker.address, **(QUICK | settings)))  # type: ignore[arg-type]  # All ints.
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def test_one_bootstrap_server_that_answers_is_enough() -> None:

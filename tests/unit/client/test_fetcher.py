@@ -152,7 +152,7 @@ def test_nothing_new_is_nothing_and_on_time() -> None:
         fetcher = Fetcher(cluster, {T0: 0})
         started = time.monotonic()
         assert fetcher.poll(100) == []
-        assert 0.09 < time.monotonic() - started < 1
+        assert 0.09 < time.monotonic() - started < 30
         assert len(broker.seen) < 10
 
 

@@ -55,3 +55,15 @@ def test_sticky_with_one_partition() -> None:
     sticky = Sticky(1)
     sticky.turn()
     assert sticky.current == 0
+
+
+def test_sticky_avoids_partitions_without_a_leader() -> None:
+    led = {1, 3}
+    sticky = Sticky(5, lambda partition: partition in led)
+    seen = set()
+    for _ in range(100):
+        seen.add(sticky.current)
+        sticky.turn()
+    assert seen == led
+    led.clear()
+    sticky.turn()  # Where nobody leads, any of them will do.

@@ -19,6 +19,7 @@ import pytest
 from odradek.coordination.tree import Tree, WatchEvent
 from sim.simclock import Action, SimClock, Timer
 from sim.simtree import SimTreeServer
+from support.ports import free_port
 from unit.coordination.trees import open_tree
 
 SCRIPT = Path(__file__).with_name("trees.py")
@@ -119,9 +120,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if spark is None or spark.origin is None or importlib.util.find_spec("kazoo") is None or java is None:
         pytest.skip("A real ZooKeeper needs java, kazoo, and PySpark for its jars.")
     folder = tmp_path_factory.mktemp("zookeeper")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (folder / "zoo.cfg").write_text(
         f"dataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=100\n"
         "minSessionTimeout=200\nadmin.enableServer=false\nmaxClientCnxns=0\n"

@@ -99,7 +99,6 @@ def test_a_broker_of_3_9() -> None:
     data = data_of("3.9.1", "/brokers/ids/1")
     read = layout.decode_broker(BrokerId(1), data)
     assert read.broker == BrokerInfo(BrokerId(1), (Endpoint("PLAINTEXT", "127.0.0.1", 29491),), "r1")
-    assert read.protocols == {"PLAINTEXT": "PLAINTEXT"}
     assert as_json(layout.encode_broker(read.broker, read.timestamp)) == as_json(data)
 
 
@@ -115,20 +114,19 @@ def test_older_forms_of_a_broker() -> None:
     read = layout.decode_broker(BrokerId(3), one)
     assert (read.broker.endpoints, read.timestamp) == ((Endpoint("PLAINTEXT", "h", 9092),), 7)
     read = layout.decode_broker(BrokerId(3), two)
-    assert (read.protocols, read.jmx_port, read.timestamp) == ({"SSL": "SSL"}, 9, 7)
+    assert (read.broker.endpoints, read.jmx_port, read.timestamp) == ((Endpoint("SSL", "h", 9093, "SSL"),), 9, 7)
 
 
 def test_a_broker_with_listeners_of_its_own() -> None:
-    endpoints = (Endpoint("INSIDE", "::1", 9094), Endpoint("OUTSIDE", "", 9092))
+    endpoints = (Endpoint("INSIDE", "::1", 9094, "SASL_SSL"), Endpoint("OUTSIDE", "", 9092, "SSL"))
     broker = BrokerInfo(BrokerId(1), endpoints)
-    data = layout.encode_broker(broker, TimestampMs(5), {"INSIDE": "SASL_SSL", "OUTSIDE": "SSL"}, {"f": (1, 2)})
+    data = layout.encode_broker(broker, TimestampMs(5), {"f": (1, 2)})
     value = as_json(data)
     assert isinstance(value, dict)
     assert (value["host"], value["port"], value["endpoints"]) == (None, -1, ["INSIDE://[::1]:9094", "OUTSIDE://:9092"])
     assert "rack" not in value
     read = layout.decode_broker(BrokerId(1), data)
     assert read.broker == broker
-    assert read.protocols == {"INSIDE": "SASL_SSL", "OUTSIDE": "SSL"}
     assert read.features == {"f": (1, 2)}
 
 

@@ -118,6 +118,26 @@ def test_children_are_sorted_names(tree: Tree) -> None:
     assert "p" in tree.children("/")
 
 
+def test_many_are_read_at_once(store: Store, tree: Tree, seen: Seen) -> None:
+    """More than are asked for before the first answer is waited for, from below a node of their own, too."""
+    tree.multi([Create("/many"), *(Create(f"/many/{number}", b"%d" % number) for number in range(0, 1200, 2))])
+    for shown, root in ((tree, "/many"), (Chroot(store.open(), "/many"), "")):
+        paths = [f"{root}/{number}" for number in range(1200)]
+        found = shown.get_all(paths)
+        assert [None if node is None else node[0] for node in found] == [
+            None if number % 2 else b"%d" % number for number in range(1200)
+        ]
+        assert found[4] == shown.get(paths[4])
+    assert tree.get_all([]) == []
+    with pytest.raises(BadArguments):
+        tree.get_all(["/many/2", "many"])
+    tree.get_all(["/many/2", "/many/3", "/many/4"], lambda path: seen)
+    tree.set("/many/4", b"other")
+    assert seen.take() == [WatchEvent(DATA_CHANGED, "/many/4")]
+    tree.create("/many/3")
+    assert seen.nothing(tree), "who was not there is not watched"
+
+
 def test_what_is_not_there(tree: Tree) -> None:
     for attempt in (
         lambda: tree.get("/no"),

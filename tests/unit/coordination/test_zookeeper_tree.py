@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from queue import SimpleQueue
 
 import pytest
 
-from odradek.coordination.tree import SessionExpired, SessionState, Unavailable
+from odradek.coordination.tree import Create, SessionExpired, SessionState, Unavailable
+from support.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +41,28 @@ def test_an_expired_session_stays_expired(zookeeper: str) -> None:
     again.close()
 
 
+@pytest.mark.java
+def test_what_is_made_without_data_has_none(zookeeper: str) -> None:
+    """As with Kafka, whose broker ends where it finds /latest_producer_id_block empty instead of without data."""
+    from kazoo.client import KazooClient
+
+    from odradek.coordination.zookeeper import ZooKeeperTree
+
+    tree = ZooKeeperTree(zookeeper, TIMEOUT_MS, TIMEOUT_MS)
+    tree.create("/bare")
+    tree.multi([Create("/bare/0"), Create("/bare/1", b"1")])
+    assert [tree.get(path)[0] for path in ("/bare", "/bare/0", "/bare/1")] == [b"", b"", b"1"]
+    client = KazooClient(hosts=zookeeper)
+    client.start()
+    raw = [client.get_async(path).get() for path in ("/bare", "/bare/0", "/bare/1")]
+    assert [(data, stat.dataLength) for data, stat in raw] == [(None, 0), (None, 0), (b"1", 1)]
+    client.stop()
+    tree.close()
+
+
 def test_nobody_there() -> None:
     from odradek.coordination.zookeeper import open_zookeeper
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        hosts = f"127.0.0.1:{free.getsockname()[1]}"
+    hosts = f"127.0.0.1:{free_port()}"
     with pytest.raises(Unavailable, match=f"ZooKeeper at {hosts} did not answer for 300 ms"):
         open_zookeeper(f"{hosts}/kafka", session_timeout_ms=5_000, connection_timeout_ms=300)

@@ -51,7 +51,7 @@ def test_topics_go_whole_and_one_after_the_other(harness: Harness, tmp_path: Pat
     for _ in harness.broker.changing(Changed(2, {A: None, B: None}), harness.now):
         views.append(seen(harness))
         with pytest.raises(Refused) as refused:
-            harness.broker.partition(A, PARTITIONS - 1)
+            harness.broker.replica(A, PARTITIONS - 1)
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert views[: 2 * PARTITIONS] == [{"b": PARTITIONS}] * PARTITIONS + [{}] * PARTITIONS
     assert {path.name.rpartition(".")[2].rpartition("-")[2] for path in tmp_path.glob("*-delete")} == {"delete"}

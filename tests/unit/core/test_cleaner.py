@@ -291,7 +291,7 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> Non
     step = begun(harness)
     harness.broker.cleaned(step.run(lambda _: None), harness.now)
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
-    for _ in harness.broker.hosted.drop(TopicName("table"), harness.now):
+    for _ in harness.broker.replicas.drop(TopicName("table"), harness.now):
         pass
     assert step.cleaning.is_withdrawn
     harness.broker.cleaned(step.run(lambda _: None), harness.now)

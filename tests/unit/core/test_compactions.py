@@ -134,7 +134,7 @@ def test_a_partition_that_is_gone_is_not_waited_for(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
     (compaction,) = asked(harness, partition)
-    for _ in harness.broker.hosted.drop(TopicName("table"), harness.now):
+    for _ in harness.broker.replicas.drop(TopicName("table"), harness.now):
         pass
     harness.settle()
     harness.keep_house()

@@ -19,6 +19,7 @@ from odradek.record.batch import Batch
 from odradek.record.builder import RecordIn, encode_batch
 from odradek.record.compression import Codec, compress
 from odradek.record.records import decode
+from support.without_followers import MANAGER
 
 NAME = TopicPartition(TopicName("t"), 0)
 T0 = 1_700_000_000_000
@@ -32,7 +33,7 @@ def configs_of(**changed: str) -> TopicConfigs:
 
 
 def partition_of(configs: TopicConfigs) -> Partition:
-    return Partition(NAME, None, PartitionInfo(BrokerId(1), LeaderEpoch(0), (), ()), configs)
+    return Partition(NAME, None, PartitionInfo(BrokerId(1), LeaderEpoch(0), (), ()), configs, MANAGER)
 
 
 def batch(value: bytes = b"v", codec: Codec = Codec.NONE) -> bytes:

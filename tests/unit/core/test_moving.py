@@ -104,7 +104,9 @@ class Server:
 
     def produce(self, value: bytes) -> Offset:
         raw = encode_batch([(None, value, (), T0)])
-        append = self.broker.stage(self.broker.partitions[T], Batch.checked(memoryview(raw)), NOW, all_replicas=True)
+        append = self.broker.stage(
+            self.broker.partitions[T].leader(), Batch.checked(memoryview(raw)), NOW, all_replicas=True
+        )
         self.broker.commit(NOW)
         return append.base_offset
 
@@ -255,7 +257,7 @@ def test_a_topic_is_deleted_on_its_way() -> None:
     server.move("/b")
     assert server.step()
     assert server.step()
-    for _ in server.broker.hosted.drop(T.topic, NOW):
+    for _ in server.broker.replicas.drop(T.topic, NOW):
         pass
     server.finish()
     server.keep_house()

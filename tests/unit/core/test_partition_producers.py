@@ -45,11 +45,11 @@ class Case:
         entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=entries)
         self.harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
-        self.partition: Partition = self.harness.broker.partition(TopicName("t"), 0)
+        self.partition: Partition = self.harness.broker.replica(TopicName("t"), 0)
 
     def stage(self, one: Batch, *, all_replicas: bool = False, checks_sequence: bool = True) -> Append:
         return self.harness.broker.stage(
-            self.partition, one, self.harness.now, all_replicas=all_replicas, checks_sequence=checks_sequence
+            self.partition.leader(), one, self.harness.now, all_replicas=all_replicas, checks_sequence=checks_sequence
         )
 
     def commit(self) -> None:
@@ -62,8 +62,8 @@ class Case:
         return append
 
     def end(self, *, commit: bool = False, epoch: int = 0, coordinator_epoch: int = 0) -> Append:
-        append = self.partition.end_transaction(
-            P, ProducerEpoch(epoch), coordinator_epoch, commit=commit, now=self.harness.now.wall
+        append = self.partition.leader().end_transaction(
+            P, ProducerEpoch(epoch), coordinator_epoch, commit=commit, now=self.harness.now
         )
         self.harness.broker.flushes.ask(self.partition.topic_partition)
         return append
@@ -106,8 +106,8 @@ def test_what_is_staged_counts(case: Case) -> None:
 
 def test_the_second_batch_of_a_transaction_may_come_before_the_first_is_written(case: Case) -> None:
     for one in (batch(0, transactional=True), batch(1, transactional=True)):
-        if not case.partition.has_open_transaction(P, 0):
-            case.partition.await_first(one, case.harness.now.wall, from_zero=True)
+        if not case.partition.leader().has_open_transaction(P, 0):
+            case.partition.leader().await_first(one, case.harness.now.wall, from_zero=True)
         case.stage(one)
     assert refusal(case, batch(3, transactional=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     case.commit()
@@ -141,13 +141,13 @@ def test_a_failed_write_leaves_the_producer_as_it_was(case: Case, monkeypatch: p
     case.put(batch(0))
     before = case.producer
     failing = [case.stage(batch(1, transactional=True)), case.stage(batch(0, epoch=1, transactional=True))]
-    assert case.partition.has_open_transaction(P, 1)
+    assert case.partition.leader().has_open_transaction(P, 1)
     with monkeypatch.context() as patch:
         fail_writes(patch)
         case.commit()
     assert all(one.refused is not None for one in failing)
     assert case.producer == before
-    assert not case.partition.has_open_transaction(P, 1)
+    assert not case.partition.leader().has_open_transaction(P, 1)
     assert case.partition.last_stable_offset == 1
     assert refusal(case, batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert case.put(batch(1)).base_offset == 1
@@ -160,9 +160,9 @@ def test_a_failed_marker_leaves_the_transaction_open(case: Case, monkeypatch: py
         with pytest.raises(Refused) as refused:
             case.end()
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert case.partition.has_open_transaction(P, 0)
+    assert case.partition.leader().has_open_transaction(P, 0)
     case.end()
-    assert not case.partition.has_open_transaction(P, 0)
+    assert not case.partition.leader().has_open_transaction(P, 0)
 
 
 def test_a_duplicate_waits_until_the_first_is_durable(case: Case) -> None:
@@ -233,10 +233,10 @@ def test_a_delayed_marker_never_ends_the_next_transaction(case: Case) -> None:
     case.put(batch(0, epoch=4, transactional=True))
     for epoch in (3, 4):
         with pytest.raises(Refused, match="INVALID_PRODUCER_EPOCH"):
-            case.partition.end_transaction(
-                P, ProducerEpoch(epoch), 0, commit=True, now=case.harness.now.wall, transaction_version=2
+            case.partition.leader().end_transaction(
+                P, ProducerEpoch(epoch), 0, commit=True, now=case.harness.now, transaction_version=2
             )
-    assert case.partition.has_open_transaction(P, 4)
+    assert case.partition.leader().has_open_transaction(P, 4)
 
 
 def test_coordinators_number_nothing(case: Case) -> None:
@@ -244,7 +244,7 @@ def test_coordinators_number_nothing(case: Case) -> None:
         case.stage(batch(-1, transactional=True), checks_sequence=False)
     case.commit()
     assert case.partition.log.end_offset == 2
-    assert case.partition.has_open_transaction(P, 0)
+    assert case.partition.leader().has_open_transaction(P, 0)
     case.end(epoch=1)
     with pytest.raises(Refused, match="INVALID_PRODUCER_EPOCH"):
         case.stage(batch(-1, transactional=True), checks_sequence=False)
@@ -264,17 +264,17 @@ def test_with_log_append_time_a_marker_has_it_too(tmp_path: Path) -> None:
 def test_an_arrival_must_be_what_its_producer_sends_next(case: Case) -> None:
     now = case.harness.now.wall
     big = batch(0, size=200_000)
-    assert case.partition.begin_arrival(big, now) is None, "nothing is known of it"
+    assert case.partition.leader().begin_arrival(big, now) is None, "nothing is known of it"
     case.put(batch(0))
     for other in (batch(0), batch(2), batch(1, transactional=True), batch(1, epoch=1)):
-        assert case.partition.begin_arrival(other, now) is None
+        assert case.partition.leader().begin_arrival(other, now) is None
     one = batch(1, size=200_000)
     rest = bytes(one.view[5_000:])
     one.view = one.view[:5_000]
-    arrival = case.partition.begin_arrival(one, now)
+    arrival = case.partition.leader().begin_arrival(one, now)
     assert arrival is not None
     arrival.file.write(arrival.position, rest)
-    append = case.partition.arrived(arrival, all_replicas=False)
+    append = case.partition.leader().arrived(arrival, case.harness.now, all_replicas=False)
     assert (append.base_offset, append.end) == (1, 2)
     assert case.producer is not None and case.producer.last_sequence == 1
 
@@ -282,12 +282,12 @@ def test_an_arrival_must_be_what_its_producer_sends_next(case: Case) -> None:
 def test_an_arrival_whose_producer_was_forgotten_meanwhile_is_read_again(case: Case) -> None:
     case.put(batch(0))
     one = batch(1)
-    arrival = case.partition.begin_arrival(one, case.harness.now.wall)
+    arrival = case.partition.leader().begin_arrival(one, case.harness.now.wall)
     assert arrival is not None
     case.partition.log.producers.expire(case.harness.now.wall, 0)
     with pytest.raises(Refused):
-        case.partition.arrived(arrival, all_replicas=False)
-    case.partition.forget_arrival(arrival)
+        case.partition.leader().arrived(arrival, case.harness.now, all_replicas=False)
+    case.partition.leader().forget_arrival(arrival)
     assert case.partition.log.end_offset == 1
 
 

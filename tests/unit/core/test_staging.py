@@ -40,13 +40,13 @@ def partition(broker: Broker, name: str = "t", **configs: str) -> Partition:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=entries)
     created = broker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5, CreateTopicsResponse)
     assert created.topics[0].error_code == ErrorCode.NONE
-    found = broker.broker.partition(TopicName(name), 0)
+    found = broker.broker.replica(TopicName(name), 0)
     assert US in found.info.replicas
     return found
 
 
 def stage(broker: Broker, where: Partition, one: Batch, *, all_replicas: bool = False) -> Append:
-    return broker.broker.stage(where, one, broker.now, all_replicas=all_replicas)
+    return broker.broker.stage(where.leader(), one, broker.now, all_replicas=all_replicas)
 
 
 def test_places_are_given_at_once_and_written_at_the_end(broker: Broker) -> None:

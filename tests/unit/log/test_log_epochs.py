@@ -46,7 +46,17 @@ def test_contradictions_are_forgotten(assigned: tuple[int, int], expected: list[
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
-    [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 10)), (2, (1, 10)), (3, (3, 30)), (4, (3, 30)), (6, (6, 99)), (7, (-1, -1))],
+    [
+        (-2, (-2, 5)),
+        (-1, (-1, -1)),
+        (0, (0, 5)),
+        (1, (1, 10)),
+        (2, (1, 10)),
+        (3, (3, 30)),
+        (4, (3, 30)),
+        (6, (6, 99)),
+        (7, (-1, -1)),
+    ],
 )
 def test_end_offset_for(asked: int, expected: tuple[int, int]) -> None:
     cache = epochs((1, 5), (3, 10), (6, 30))
@@ -54,7 +64,8 @@ def test_end_offset_for(asked: int, expected: tuple[int, int]) -> None:
 
 
 def test_nothing_known_is_undefined() -> None:
-    assert epochs().end_offset_for(LeaderEpoch(0), Offset(9)) == (-1, -1)
+    for asked in (-2, -1, 0):
+        assert epochs().end_offset_for(LeaderEpoch(asked), Offset(9)) == (-1, -1)
     assert epochs().earliest == epochs().latest == -1
 
 

@@ -160,6 +160,11 @@ def check_struct(cls: type, facts: list[FieldFact], versions: range, shared: dic
         check_field(field, fact, versions, shared)
 
 
+def kafkas_name(cls: type) -> str:
+    """A struct's name; one that is called as another of the same API says of which side it is."""
+    return re.sub("^(Request|Response)(?=[A-Z])", "", cls.__name__)
+
+
 def is_our_own(field: Field) -> bool:
     return field.life.tag is not None and field.life.tag >= OWN_TAGS_FROM
 
@@ -182,7 +187,7 @@ def check_field(field: Field, fact: FieldFact, versions: range, shared: dict[str
         check_default(field, default_value(fact))
         return
     assert not isinstance(field.type, Primitive)
-    assert field.type.__name__ == kind
+    assert kafkas_name(field.type) == kind
     check_default(field, None if fact.get("default") == "null" else [] if is_array else default_instance(field.type))
     check_struct(field.type, fact["fields"] if "fields" in fact else shared[kind], here, shared)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.commands.produce import unescaped
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed, told
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, connected
 from odradek.app.partitions_named import no_such_partition, topic_name
 from odradek.app.patient_output import PatientOutput, terminated_in_order
@@ -22,6 +22,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import INT64_MAX, MIB, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.config import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.client.errors import ClientError
 from odradek.client.fetch import Fetched, Fetcher
 from odradek.client.group_consumer import GroupConsumer
 from odradek.client.group_member import GroupMember
@@ -83,11 +84,13 @@ def consume(
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Write the records of topics to standard output.
 
     Stops at the end there is when it starts, unless told to --follow.
     Times are ISO 8601: 2026-11-21T14:00 is local, 2026-11-21T14:00Z is UTC.
+    A partition that nobody leads is left out and told of, unless it is
+    to be followed.
     With --group, --from says where to begin where the group never was.
 
     Examples:
@@ -107,16 +110,19 @@ def consume(
         "isolation_level": READ_COMMITTED if committed else READ_UNCOMMITTED,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
+    failures: dict[TopicPartition, ClientError] = {}  # Of partitions that are not read.
     with connected(bootstrap_server, command_config, **settings) as cluster:
         wanted = partitions_of(cluster, topics, partition)
         if group is None:
-            until = None if follow else offsets_at(cluster, wanted, LATEST)
-            write(Fetcher(cluster, begin(cluster, wanted), until=until), until, lines, max_messages)
+            until = None if follow else offsets_at(cluster, wanted, LATEST, failures)
+            led = [each for each in wanted if each not in failures]
+            write(Fetcher(cluster, begin(cluster, led), until=until), until, lines, max_messages)
         else:
             member = GroupMember(cluster, group, topics, instance_id=instance)
             consumer = GroupConsumer(cluster, member, start=partial(begin, cluster), follows=follow)
             with terminated_in_order(), consumer:
                 write_as_member(consumer, lines, max_messages)
+    return told(failures.values())
 
 
 def refuse_contradictions(group: str | None, instance: str | None, partitions: Sequence[int] | None) -> None:

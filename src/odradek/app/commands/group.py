@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from odradek.app.commands.group_reset import reset_offsets
-from odradek.app.group_view import description, show
+from odradek.app.failure import told
+from odradek.app.group_view import Shown, description, show
 from odradek.app.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     AsJson,
@@ -20,6 +21,7 @@ from odradek.app.options import (
 from odradek.app.output import print_json, print_table
 from odradek.app.partitions_named import ends_of, named
 from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError, ErrorAnswer
 from odradek.client.group_offsets import delete_offsets, fetch_offsets
@@ -52,12 +54,13 @@ def list_command(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """List groups with their type, protocol and state."""
     states = [chosen("--state", each, STATES) for each in state or ()]
     types = [chosen("--type", each, TYPES) for each in kind or ()]
+    failures: dict[int, ClientError] = {}  # Of brokers whose groups are missing.
     with connected(bootstrap_server, command_config) as cluster:
-        groups = list_groups(cluster, states=states, types=types)
+        groups = list_groups(cluster, states=states, types=types, failures=failures)
     groups = [each for each in groups if protocol is None or each.protocol == protocol]
     if as_json:
         print_json(
@@ -75,6 +78,7 @@ def list_command(
     else:
         rows = [(each.group, each.type, each.protocol or None, each.state or None, each.coordinator) for each in groups]
         print_table(["group", "type", "protocol", "state", "coordinator>"], rows)
+    return told(failures.values())
 
 
 @app.command("describe")
@@ -83,31 +87,51 @@ def describe(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Show state and members of groups, and for each partition how far they are behind."""
+    failures: list[ClientError] = []
     with connected(bootstrap_server, command_config) as cluster:
-        wanted = list(dict.fromkeys(groups or [each.group for each in list_groups(cluster)]))
-        described = described_groups(cluster, wanted, is_all=not groups)
-        committed = fetch_offsets(cluster, {each.group: None for each in described})
-        assigned = {at for each in described for member in each.members for at in member.assignment or ()}
-        ends = ends_of(cluster, assigned.union(*committed.values()))
-    shown = [description(each, committed[each.group], ends) for each in described]
+        wanted = list(dict.fromkeys(groups or every_group(cluster, failures)))
+        shown = descriptions(cluster, described_groups(cluster, wanted, failures, is_all=not groups), failures)
+    if failures and not shown:
+        raise failures[0]
     if as_json:
         print_json(shown)
     else:
         for one in shown:
             show(one)
+    return told(failures)
 
 
-def described_groups(cluster: Cluster, names: list[str], *, is_all: bool) -> list[GroupDescription]:
+def every_group(cluster: Cluster, failures: list[ClientError]) -> list[str]:
+    away: dict[int, ClientError] = {}
+    names = [each.group for each in list_groups(cluster, failures=away)]
+    failures += away.values()
+    return names
+
+
+def described_groups(
+    cluster: Cluster, names: list[str], failures: list[ClientError], *, is_all: bool
+) -> list[GroupDescription]:
     """Describes groups in the order given; of all groups, one that is gone or no consumers' is left out."""
     described = []
     for outcome in describe_groups(cluster, names).values():
         if not isinstance(outcome, ClientError):
             described.append(outcome)
         elif not (is_all and isinstance(outcome, ErrorAnswer) and outcome.code == ErrorCode.GROUP_ID_NOT_FOUND):
-            raise outcome
+            failures.append(outcome)
     return described
+
+
+def descriptions(cluster: Cluster, groups: list[GroupDescription], failures: list[ClientError]) -> list[Shown]:
+    """Puts to the groups what they have committed, and the ends of these partitions as far as leaders tell."""
+    untold: dict[str, ClientError] = {}
+    committed = fetch_offsets(cluster, {each.group: None for each in groups}, failures=untold)
+    assigned = {at for each in groups for member in each.members for at in member.assignment or ()}
+    endless: dict[TopicPartition, ClientError] = {}
+    ends = ends_of(cluster, assigned.union(*committed.values()), endless)
+    failures += [*untold.values(), *endless.values()]
+    return [description(each, committed.get(each.group, {}), ends) for each in groups]
 
 
 @app.command("delete")
@@ -118,20 +142,19 @@ def delete(
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Delete groups that have no members, with their offsets."""
     with connected(bootstrap_server, command_config) as cluster:
         outcomes = delete_groups(cluster, groups)
-    failure: ClientError | None = None
+    failures: list[ClientError] = []
     for group, error in outcomes.items():
         if error is None:
             typer.echo(f"deleted {group}")
         elif if_exists and isinstance(error, ErrorAnswer) and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             typer.echo(f"{group} does not exist")
         else:
-            failure = failure or error
-    if failure is not None:
-        raise failure
+            failures.append(error)
+    return told(failures)
 
 
 @app.command("delete-offsets")
@@ -143,14 +166,12 @@ def delete_offsets_command(
     ],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Make a group forget its offsets of topics that it does not subscribe to any more."""
     with connected(bootstrap_server, command_config) as cluster:
         outcomes = delete_offsets(cluster, group, named(cluster, topic))
-    failure: ClientError | None = None
     for partition, error in outcomes.items():
         if error is None:
             typer.echo(f"deleted the offset of {partition}")
-        failure = failure or error
-    if failure is not None:
-        raise failure
+    failures = [error for error in outcomes.values() if error is not None]
+    return told(failures[:1])  # Of one coordinator, so that they are much alike.

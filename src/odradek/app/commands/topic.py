@@ -12,19 +12,20 @@ from odradek.app.commands.topic_config import config
 from odradek.app.commands.topic_delete import delete
 from odradek.app.commands.topic_segments import segments
 from odradek.app.commands.topic_trim import trim
-from odradek.app.failure import CommandFailed
+from odradek.app.failure import CommandFailed, told
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, pairs
 from odradek.app.output import plural, print_json, print_table
 from odradek.app.partitions_named import topic_name
+from odradek.app.starting import Positions, offsets_at
 from odradek.app.topic_configs import meant_instead
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT16_MAX, INT32_MAX, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, to_text
 from odradek.client import admin
 from odradek.client.cluster import Cluster
-from odradek.client.errors import ErrorAnswer
+from odradek.client.errors import ClientError, ErrorAnswer
 from odradek.client.metadata import Partition, Topic
-from odradek.client.offsets import EARLIEST, LATEST, list_offsets
+from odradek.client.offsets import EARLIEST, LATEST
 from odradek.client.seen import wait_until_seen
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
@@ -35,6 +36,7 @@ app.command("segments")(segments)
 app.command("trim")(trim)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
+Bounds = tuple[Positions, Positions]  # Where partitions begin, and where they end.
 
 
 @app.command("create")
@@ -155,26 +157,30 @@ def describe(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Show partitions, their leaders, replicas and offsets, and the configurations set on each topic."""
     named = [topic_name(name) for name in names or ()]
+    failures: dict[TopicPartition, ClientError] = {}
     with connected(bootstrap_server, command_config) as cluster:
         wanted: list[str] = [*named] or [topic.name for topic in cluster.topics() if not topic.is_internal]
         topics = admin.describe_topics(cluster, wanted)
         configs = admin.describe_topic_configs(cluster, wanted)
-        described = [
-            description(cluster, topic, [entry for entry in configs[topic.name] if defaults or entry.is_set_on_topic])
-            for topic in topics
-        ]
+        bounds = bounds_of(cluster, topics, failures)
+    described = [
+        description(topic, [entry for entry in configs[topic.name] if defaults or entry.is_set_on_topic], bounds)
+        for topic in topics
+    ]
     if as_json:
         print_json(described)
     else:
         for one in described:
             show(one)
+    return told(failures.values())
 
 
-def description(cluster: Cluster, topic: Topic, configs: Iterable[admin.ConfigEntry]) -> dict[str, object]:
-    starts, ends = bounds_of(cluster, topic)
+def description(topic: Topic, configs: Iterable[admin.ConfigEntry], bounds: Bounds) -> dict[str, object]:
+    at = {each.index: TopicPartition(TopicName(topic.name), each.index) for each in topic.partitions}
+    starts, ends = bounds
     return {
         "topic": topic.name,
         "id": id_text(topic),
@@ -185,23 +191,24 @@ def description(cluster: Cluster, topic: Topic, configs: Iterable[admin.ConfigEn
                 "leader": partition.leader,
                 "replicas": list(partition.replicas),
                 "isr": list(partition.isr),
-                "start_offset": starts.get(partition.index),
-                "end_offset": ends.get(partition.index),
+                "start_offset": starts.get(at[partition.index]),
+                "end_offset": ends.get(at[partition.index]),
             }
             for partition in topic.partitions
         ],
     }
 
 
-def bounds_of(cluster: Cluster, topic: Topic) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns the first and the next offset of each partition that has a leader."""
-    led = [TopicPartition(TopicName(topic.name), each.index) for each in topic.partitions if each.leader >= 0]
-    starts = list_offsets(cluster, dict.fromkeys(led, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(led, LATEST))
-    return (
-        {at.partition: listed.offset for at, listed in starts.items()},
-        {at.partition: listed.offset for at, listed in ends.items()},
-    )
+def bounds_of(cluster: Cluster, topics: Iterable[Topic], failures: dict[TopicPartition, ClientError]) -> Bounds:
+    """Returns the first and the next offset of each partition that has a leader; what is not told is in `failures`."""
+    led = [
+        TopicPartition(TopicName(topic.name), each.index)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader >= 0
+    ]
+    starts = offsets_at(cluster, led, EARLIEST, failures)
+    return starts, offsets_at(cluster, list(starts), LATEST, failures)
 
 
 def show(described: dict[str, object]) -> None:

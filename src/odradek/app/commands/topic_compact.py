@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.failure import sentence_of
+from odradek.app.failure import told
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected, duration
 from odradek.app.output import plural, print_json, print_table, remark, size_text
 from odradek.app.partitions_named import topic_name
@@ -44,10 +44,7 @@ def compact(
         outcomes = compact_partitions(cluster, partitions, timeout_ms)
     won = {each: outcome for each in partitions if isinstance(outcome := outcomes[each], Compacted)}
     report(won, as_json=as_json)
-    failures = [outcome for each in partitions if isinstance(outcome := outcomes[each], ClientError)]
-    for failure in failures:
-        remark(sentence_of(failure) or str(failure))
-    return 1 if failures else 0
+    return told(outcome for each in partitions if isinstance(outcome := outcomes[each], ClientError))
 
 
 def report(won: Mapping[TopicPartition, Compacted], *, as_json: bool) -> None:

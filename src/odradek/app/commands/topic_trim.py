@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from odradek.app.commands.topic_segments import chosen
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed, told
 from odradek.app.moments import moment_ms
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.app.output import plural, print_json, print_table, remark, size_text
@@ -45,7 +45,7 @@ def trim(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Delete records from the start of a topic, as DeleteRecords does.
 
     Shows what it would do; --execute does it, and nothing brings the records
@@ -64,23 +64,23 @@ def trim(
     name = topic_name(name)
     with connected(bootstrap_server, command_config) as cluster:
         refuse_kept(cluster, name)
-        partitions = chosen(cluster, name, partition or ())
-        starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
+        failures: dict[TopicPartition, ClientError] = {}
+        starts = offsets_at(cluster, chosen(cluster, name, partition or ()), EARLIEST, failures)
+        ends = offsets_at(cluster, list(starts), LATEST, failures)
+        starts = {each: starts[each] for each in ends}
         wanted = new_starts(cluster, starts, ends, before_offset, when_ms)
         freed = bytes_between(cluster, starts, wanted)
-        failures: dict[TopicPartition, ClientError] = {}
         if execute:
             moved = {each: offset for each, offset in wanted.items() if offset > starts[each]}
-            outcomes = delete_records(cluster, moved)
-            failures = {each: told for each, told in outcomes.items() if isinstance(told, ClientError)}
-            wanted |= {each: told for each, told in outcomes.items() if not isinstance(told, ClientError)}
-    for each in failures:
-        wanted[each] = starts[each]
+            for each, outcome in delete_records(cluster, moved).items():
+                if isinstance(outcome, ClientError):
+                    wanted[each], failures[each] = starts[each], outcome
+                else:
+                    wanted[each] = outcome
     report(starts, ends, wanted, freed, as_json=as_json)
-    if failures:
-        raise next(iter(failures.values()))
     records = sum(wanted[each] - start for each, start in starts.items())
     remark(f"deleted {plural(records, 'record')}" if execute else "nothing is deleted yet: --execute does it")
+    return told(failures.values())
 
 
 def refuse_kept(cluster: Cluster, name: str) -> None:

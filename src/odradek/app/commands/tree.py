@@ -68,6 +68,12 @@ def serve_command(
             help="What is logged, INFO unless given; odradek.request=DEBUG logs every request.  Repeat for more.",
         ),
     ] = None,
+    *,
+    brokers: Annotated[
+        int | None,
+        typer.Option("--brokers", metavar="N", help="Run a cluster of N brokers, on ports that count up."),
+    ] = None,
+    member: Annotated[bool, typer.Option("--member", hidden=True)] = False,
 ) -> int:
     """Run a broker until Ctrl-C or SIGTERM.
 
@@ -75,7 +81,8 @@ def serve_command(
     its data in ./odradek-data.  One line on standard output says when it
     is ready: ready PLAINTEXT://127.0.0.1:9092
     """
-    return serve.start(serve.Serve(config, list(override or ()), insecure, log_format, tuple(log_level or ())))
+    levels = tuple(log_level or ())
+    return serve.start(serve.Serve(config, list(override or ()), insecure, log_format, levels, brokers, member))
 
 
 def add_serve(app: typer.Typer) -> None:
@@ -118,6 +125,12 @@ def add_broker(app: typer.Typer) -> None:
     app.add_typer(broker.app, name="broker")
 
 
+def add_cluster(app: typer.Typer) -> None:
+    from odradek.app.commands import cluster
+
+    app.add_typer(cluster.app, name="cluster")
+
+
 def add_group(app: typer.Typer) -> None:
     from odradek.app.commands import group
 
@@ -156,6 +169,7 @@ VERBS: dict[str, Callable[[typer.Typer], None]] = {
     "lake": add_lake,
     "topic": add_topic,
     "broker": add_broker,
+    "cluster": add_cluster,
     "group": add_group,
     "txn": add_txn,
     "log": add_log,

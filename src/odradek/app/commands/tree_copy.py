@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +13,18 @@ import typer
 
 from odradek.app.failure import MISUNDERSTOOD, CommandFailed
 from odradek.app.output import plural, size_text
+from odradek.app.properties import read_properties
 from odradek.base.extras import absent, not_installed
 from odradek.coordination.copying import NotCopied, copy_metadata
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.coordination.tree import Tree, TreeFailed
+from odradek.core.configs.definition import ConfigError
 
 app = typer.Typer(help="Look after the cluster's metadata as a whole.", no_args_is_help=True)
 
 CONNECT_MS_MAX = 10_000
+# What of a broker's configuration is about ZooKeeper.
+SPOKEN_WITH = ("zookeeper.", "java.security.auth.login.config", "odradek.zookeeper.")
 _ENSEMBLE = re.compile(r"[^/:,\s]+:\d+(,[^/:,\s]+:\d+)*(/\S*)?")
 
 
@@ -32,19 +37,26 @@ def tree() -> None:
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="Where the metadata is.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TO", help="Where no cluster is yet.", show_default=False)],
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A broker's server.properties, for how it speaks to ZooKeeper."),
+    ] = None,
 ) -> None:
     """Copy a cluster's metadata from a broker's folder to ZooKeeper, or back.
 
     A place is a folder (metadata.log.dir, or a broker's first data directory)
     or an ensemble as in zookeeper.connect: host:port,host:port/chroot.  No
-    broker may run on either.  What is copied stays where it was.
+    broker may run on either.  What is copied stays where it was.  Where an
+    ensemble wants TLS or a user, or is to get ACLs, --config names the file
+    with the zookeeper.* keys of its brokers.
 
     Example: odradek tree copy odradek-data 127.0.0.1:2181/kafka
     """
     try:
+        texts = _texts(config)
         with (
-            closing(_opened(source, is_target=False)) as from_tree,
-            closing(_opened(target, is_target=True)) as to_tree,
+            closing(_opened(source, texts, is_target=False)) as from_tree,
+            closing(_opened(target, texts, is_target=True)) as to_tree,
         ):
             copied = copy_metadata(from_tree, to_tree, source_name=source, target_name=target)
     except (NotCopied, TreeFailed) as failed:
@@ -55,12 +67,21 @@ def copy(
     )
 
 
-def _opened(place: str, *, is_target: bool) -> Tree:
+def _texts(config: Path | None) -> Mapping[str, str]:
+    """Reads how an ensemble is spoken to; where it is, the command line says.  Raises CommandFailed."""
+    try:
+        texts = {} if config is None else read_properties(config)
+    except ConfigError as error:
+        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+    return {name: text for name, text in texts.items() if name.startswith(SPOKEN_WITH)}
+
+
+def _opened(place: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     """Opens the tree at a place; only of a target is anything made.  Raises CommandFailed, TreeFailed."""
     if not place:
         raise CommandFailed("a place is empty: give a broker's metadata.log.dir, or HOST:PORT/CHROOT", MISUNDERSTOOD)
     if _ENSEMBLE.fullmatch(place):
-        return _opened_ensemble(place.rstrip("/"), is_target=is_target)
+        return _opened_ensemble(place.rstrip("/"), texts, is_target=is_target)
     folder = Path(place)
     if is_target:
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,13 +90,19 @@ def _opened(place: str, *, is_target: bool) -> Tree:
     return SqliteTree(folder / METADATA_FILE)
 
 
-def _opened_ensemble(connect: str, *, is_target: bool) -> Tree:
+def _opened_ensemble(connect: str, texts: Mapping[str, str], *, is_target: bool) -> Tree:
     if missing := absent("kazoo"):
         raise CommandFailed(not_installed(missing, "zookeeper"))
-    from odradek.coordination.zookeeper import open_zookeeper
+    from odradek.app.zookeeper_settings import CONNECT, CONNECTION_MS, zookeeper_settings
+    from odradek.core.configs.broker import BrokerConfigs
 
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # Or Python prints what it says of each try.
-    tree = open_zookeeper(connect, connection_timeout_ms=CONNECT_MS_MAX, makes_chroot=is_target)
+    try:
+        configs = BrokerConfigs.parse({CONNECTION_MS: str(CONNECT_MS_MAX)} | dict(texts) | {CONNECT: connect})
+        settings = zookeeper_settings(configs)
+    except ConfigError as error:
+        raise CommandFailed(str(error).rstrip("."), MISUNDERSTOOD) from None
+    tree = settings.open(makes_chroot=is_target)
     if tree.exists("/") is None:
         tree.close()
         hosts, slash, chroot = connect.partition("/")

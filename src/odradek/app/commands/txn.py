@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from odradek.app.failure import MISUNDERSTOOD, CommandFailed
+from odradek.app.failure import FAILED, MISUNDERSTOOD, CommandFailed, told
 from odradek.app.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     AsJson,
@@ -74,10 +74,11 @@ def list_command(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """List transactional ids with their producer and state."""
     states = [chosen("--state", each, STATES) for each in state or ()]
     longer_than_ms = None if longer_than is None else duration("--longer-than", longer_than)
+    failures: dict[int, ClientError] = {}  # Of brokers whose ids are missing.
     with connected(bootstrap_server, command_config) as cluster:
         listed = list_transactions(
             cluster,
@@ -85,6 +86,7 @@ def list_command(
             producer_ids=producer_id or (),
             longer_than_ms=longer_than_ms,
             pattern=pattern,
+            failures=failures,
         )
     rows = [
         {
@@ -100,6 +102,7 @@ def list_command(
     else:
         columns = ["transactional id", "producer>", "state", "coordinator>"]
         print_table(columns, [list(row.values()) for row in rows])
+    return told(failures.values())
 
 
 @app.command("describe")
@@ -110,15 +113,19 @@ def describe(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Show state, producer, age and partitions of transactions."""
     with connected(bootstrap_server, command_config) as cluster:
-        described = [known(cluster, each) for each in dict.fromkeys(transactional_ids)]
-    shown = [transaction_view(each, now_ms()) for each in described]
+        outcomes = describe_transactions(cluster, transactional_ids).values()
+    shown = [transaction_view(each, now_ms()) for each in outcomes if not isinstance(each, ClientError)]
+    failures = [each for each in outcomes if isinstance(each, ClientError)]
+    if failures and not shown:
+        raise failures[0]
     if as_json:
         print_json(shown)
     else:
         show_transactions(shown)
+    return told(failures)
 
 
 def known(cluster: Cluster, transactional_id: str) -> TransactionDescription:
@@ -222,12 +229,13 @@ def find_hanging_command(
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Find transactions that no coordinator is going to end, and that readers wait for.  Exits with 1 if there are."""
     older_than_ms = duration("--older-than", older_than)
+    failures: dict[TopicPartition, ClientError] = {}  # Of partitions that were not looked at.
     with connected(bootstrap_server, command_config) as cluster:
         wanted = existing(cluster, topic) if topic else every_partition(cluster)
-        hanging = find_hanging(cluster, wanted, older_than_ms=older_than_ms)
+        hanging = find_hanging(cluster, wanted, older_than_ms=older_than_ms, failures=failures)
     shown = [
         {
             "topic": each.partition.topic,
@@ -241,8 +249,7 @@ def find_hanging_command(
         print_json(shown)
     else:
         show_producers(shown, with_place=True)
-    if hanging:
-        raise typer.Exit(1)
+    return max(told(failures.values()), FAILED if hanging else 0)
 
 
 def every_partition(cluster: Cluster) -> Sequence[TopicPartition]:

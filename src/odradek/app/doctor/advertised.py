@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from itertools import chain
 
 from odradek.app.doctor.cluster import Cluster, Identity, ask_cluster, ask_identity
 from odradek.app.doctor.findings import Finding, note, ok, wrong
+from odradek.app.doctor.log_dirs import examine_offline_dirs
 from odradek.app.doctor.reach import Attempt, Unresolved, as_ip, attempt, is_loopback, resolve
 from odradek.app.doctor.speech import recognise
 from odradek.client.config import Address, ClientConfig
@@ -48,12 +50,19 @@ class Entrance:
 def examine_brokers(entrance: Entrance, config: ClientConfig) -> Iterable[Finding]:
     brokers = sorted(entrance.cluster.brokers, key=lambda broker: broker.id)
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        yield from threads.map(lambda broker: examine_broker(broker, entrance, config), brokers[:BROKERS_MAX])
+        found = threads.map(lambda broker: examine_broker(broker, entrance, config), brokers[:BROKERS_MAX])
+        yield from chain.from_iterable(found)
     if len(brokers) > BROKERS_MAX:
         yield note("brokers", f"{len(brokers) - BROKERS_MAX} more brokers were not looked at")
 
 
-def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> Finding:
+def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> list[Finding]:
+    """Examines the address that the broker advertises, and if it is there which of its data directories are offline."""
+    offline: list[Finding] = []
+    return [examine_address(broker, entrance, config, offline), *offline]
+
+
+def examine_address(broker: Broker, entrance: Entrance, config: ClientConfig, offline: list[Finding]) -> Finding:
     """Returns the first thing that is wrong with the address that the broker advertises, or that nothing is."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     advice = advice_for(broker, entrance, protocol_of(config))
@@ -70,10 +79,12 @@ def examine_broker(broker: Broker, entrance: Entrance, config: ClientConfig) -> 
     if reached is None:
         failures = ", ".join(f"{one.ip} {one.failure}" for one in attempts)
         return wrong(check, f"advertises {where}, which cannot be reached from here: {failures}{network(ips)}", advice)
-    return examine_peer(broker, reached, entrance, config)
+    return examine_peer(broker, reached, entrance, config, offline)
 
 
-def examine_peer(broker: Broker, reached: Attempt, entrance: Entrance, config: ClientConfig) -> Finding:
+def examine_peer(
+    broker: Broker, reached: Attempt, entrance: Entrance, config: ClientConfig, offline: list[Finding]
+) -> Finding:
     """Checks that the one who answers there is that broker of that cluster."""
     check, where = f"broker {broker.id}", text_of(broker.address)
     try:
@@ -90,6 +101,8 @@ def examine_peer(broker: Broker, reached: Attempt, entrance: Entrance, config: C
     try:
         cluster = ask_cluster(connection, with_topics=False)
         identity = ask_identity(connection, [one.id for one in entrance.cluster.brokers])
+        if broker.id != entrance.node and cluster.id == entrance.cluster.id:
+            offline += examine_offline_dirs(connection, broker.id)
     except ClientError as error:
         return wrong(
             check, f"advertises {where}, but there: {error}", advice_for(broker, entrance, protocol_of(config))

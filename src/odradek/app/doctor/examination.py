@@ -124,7 +124,8 @@ def examine_broker(
     yield from examine_brokers(entrance, config)
     yield from examine_topics(cluster)
     yield from examine_log_dirs(identity, cluster.id)
-    yield from examine_offline_dirs(connection)
+    if entrance.node is not None:
+        yield from examine_offline_dirs(connection, entrance.node)
 
 
 def refused(address: Address, error: ClientError, config: ClientConfig, timeout_seconds: float) -> Finding:

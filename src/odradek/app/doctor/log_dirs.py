@@ -73,8 +73,8 @@ def uncleanable(directory: str) -> Iterable[Finding]:
         yield note(CHECK, says, f"Look into the broker's log; of the first it says: {next(iter(reasons.values()))}")
 
 
-def examine_offline_dirs(connection: Connection) -> Iterable[Finding]:
-    """Examines which data directories the broker has given up; nothing is said where it does not tell."""
+def examine_offline_dirs(connection: Connection, node: int) -> Iterable[Finding]:
+    """Examines which data directories this broker has given up; nothing is said where it does not tell."""
     if ApiKey.DESCRIBE_LOG_DIRS not in connection.apis:
         return
     try:
@@ -83,7 +83,7 @@ def examine_offline_dirs(connection: Connection) -> Iterable[Finding]:
         return
     offline = [each.log_dir for each in answer.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
     if offline:
-        yield wrong(CHECK, f"offline, with all partitions in it: {listed(offline)}", OFFLINE_ADVICE)
+        yield wrong(CHECK, f"offline on broker {node}, with all partitions in it: {listed(offline)}", OFFLINE_ADVICE)
 
 
 def log_dirs(configs: dict[str, str]) -> list[str]:

@@ -63,6 +63,12 @@ class Dynamic(NamedTuple):
         own = {name: text for name, text in self.broker.items() if name in BROKER_KEYS and not _is_own(name)}
         return Dynamic(own, self.cluster)
 
+    def with_certificates_of(self, other: Dynamic) -> Dynamic:
+        """Returns these, but with what is for single brokers as the other has it."""
+        common = other.without_certificates().broker
+        certificates = {name: text for name, text in other.broker.items() if name not in common}
+        return Dynamic({**self.without_certificates().broker, **certificates}, self.cluster)
+
 
 def altered_topic(configs: BrokerConfigs, texts: Mapping[str, str], edit: ConfigEdit) -> dict[str, str]:
     """Returns a topic's configuration after the edit.  Raises Refused(INVALID_CONFIG)."""

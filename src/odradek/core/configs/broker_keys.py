@@ -11,15 +11,24 @@ from odradek.core.configs.broker_cluster import CLUSTER_KEYS
 from odradek.core.configs.broker_groups import GROUPS_KEYS
 from odradek.core.configs.broker_log import LOG_KEYS
 from odradek.core.configs.broker_network import NETWORK_KEYS
-from odradek.core.configs.definition import LOW, ConfigError, ConfigKey, ConfigType, boolean, string
+from odradek.core.configs.definition import LOW, MEDIUM, ConfigError, ConfigKey, ConfigType, boolean, password, string
 
 # Read by Kafka's own authorizers, not by its brokers, and found in most secured server.properties.
 _AUTHORIZER_KEYS = (
     boolean("allow.everyone.if.no.acl.found", False, None, LOW, retired=True),
     string("super.users", None, None, LOW, retired=True),
 )
+# Java's names for who a broker is at ZooKeeper, properties of the virtual machine there; the last one is ours.
+ZOOKEEPER_USER_KEYS = (
+    string("java.security.auth.login.config", None, None, MEDIUM, retired=True),
+    boolean("zookeeper.sasl.client", True, None, LOW, retired=True),
+    string("zookeeper.sasl.clientconfig", "Client", None, LOW, retired=True),
+    password("odradek.zookeeper.auth", None, None, MEDIUM, retired=True),
+)
 BROKER_KEYS: dict[str, ConfigKey] = {
-    key.name: key for key in (*CLUSTER_KEYS, *GROUPS_KEYS, *LOG_KEYS, *NETWORK_KEYS, *_AUTHORIZER_KEYS)
+    key.name: key
+    for keys in (CLUSTER_KEYS, GROUPS_KEYS, LOG_KEYS, NETWORK_KEYS, _AUTHORIZER_KEYS, ZOOKEEPER_USER_KEYS)
+    for key in keys
 }
 # Set through AlterConfigs only, and listed only once they are set.
 DYNAMIC_ONLY = frozenset(

@@ -66,6 +66,10 @@ _TOPIC_UNUSED: dict[str, str] = {
 }
 
 _BROKER: dict[str, str] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": (
+        "The longest wait before AddPartitionsToTxn is tried again while the transaction before it ends."
+    ),
+    "add.partitions.to.txn.retry.backoff.ms": "The first wait before it is tried again.",
     "advertised.host.name": "Before Kafka 0.9: the host clients are told; use advertised.listeners.",
     "advertised.listeners": (
         "The addresses clients are told; where not set, the hosts of listeners, or the address a client came in on."
@@ -107,6 +111,8 @@ _BROKER: dict[str, str] = {
     "group.max.size": "Members that one group of the classic protocol may have.",
     "group.min.session.timeout.ms": "The shortest session timeout that a member of a classic group may ask for.",
     "host.name": "Before Kafka 0.9: the host to listen on; use listeners.",
+    "inter.broker.listener.name": "Where brokers find each other; else the first listener of their protocol.",
+    "java.security.auth.login.config": "The JAAS file with the user and password for ZooKeeper, in its section Client.",
     "listener.security.protocol.map": "The protocol of each listener, as NAME:PROTOCOL pairs.",
     "listeners": "Where to listen, as NAME://host:port; an empty host is every interface.",
     "log.dir": "One folder for the logs; log.dirs has precedence.",
@@ -130,6 +136,7 @@ _BROKER: dict[str, str] = {
     "node.id": "The number of this broker in its cluster.",
     "num.network.threads": "Threads that receive large batches; at most as many more send them. All else needs one.",
     "num.partitions": "Partitions of a topic that is made without saying how many.",
+    "odradek.zookeeper.auth": "Who this is at a ZooKeeper without SASL: digest:USER:PASSWORD.",
     "offset.metadata.max.bytes": "The longest text that a consumer may commit with an offset.",
     "offsets.commit.timeout.ms": "How long a commit of offsets waits to be safe before it is refused.",
     "offsets.retention.check.interval.ms": "How often committed offsets are looked through for some that have expired.",
@@ -163,6 +170,7 @@ _BROKER: dict[str, str] = {
     ),
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks and recovery points are saved.",
     "reserved.broker.max.id": "Generated broker ids are greater than this.",
+    "security.inter.broker.protocol": "The protocol that brokers speak with each other.",
     "socket.listen.backlog.size": "Connections the system keeps waiting to be accepted.",
     "socket.receive.buffer.bytes": "The system's receive buffer of a connection; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request that is accepted.",
@@ -206,6 +214,28 @@ _BROKER: dict[str, str] = {
         "Whether producers may prepare transactions that have no timeout, for a coordinator of their own (KIP-939)."
     ),
     "transactional.id.expiration.ms": "How long a transactional id without transactions is remembered.",
+    "zookeeper.clientCnxnSocket": "The class of the connection to ZooKeeper; Netty's for TLS.",
+    "zookeeper.connection.timeout.ms": "How long to wait for the first connection to ZooKeeper.",
+    "zookeeper.max.in.flight.requests": "Requests to ZooKeeper that may be under way at once.",
+    "zookeeper.sasl.client": "Whether the JAAS file counts for ZooKeeper.",
+    "zookeeper.sasl.clientconfig": "The section of the JAAS file that is for ZooKeeper.",
+    "zookeeper.session.timeout.ms": "A broker of a cluster is taken for dead after this time without a sign of it.",
+    "zookeeper.set.acl": "Whether znodes are made so that only the brokers may change them.",
+    "zookeeper.ssl.cipher.suites": "The cipher suites of TLS to ZooKeeper.",
+    "zookeeper.ssl.client.enable": "Whether ZooKeeper is spoken to over TLS.",
+    "zookeeper.ssl.crl.enable": "Whether lists of revoked certificates are asked for with ZooKeeper.",
+    "zookeeper.ssl.enabled.protocols": "The versions of TLS that may be spoken to ZooKeeper.",
+    "zookeeper.ssl.endpoint.identification.algorithm": (
+        "Whether the name of the ZooKeeper server is checked: https, or empty for no."
+    ),
+    "zookeeper.ssl.keystore.location": "The file with the certificate that is shown to ZooKeeper.",
+    "zookeeper.ssl.keystore.password": "What opens that file.",
+    "zookeeper.ssl.keystore.type": "The kind of that file: JKS, PKCS12 or PEM.",
+    "zookeeper.ssl.ocsp.enable": "Whether it is asked online if ZooKeeper's certificate was revoked.",
+    "zookeeper.ssl.protocol": "The version of TLS that the talk with ZooKeeper begins with.",
+    "zookeeper.ssl.truststore.location": "The file with the certificates of ZooKeeper servers that are trusted.",
+    "zookeeper.ssl.truststore.password": "What opens that file.",
+    "zookeeper.ssl.truststore.type": "The kind of that file: JKS, PKCS12 or PEM.",
 }
 
 _COMPACTION: dict[str, str] = {
@@ -228,7 +258,7 @@ _REFUSED: dict[str, str] = {
     ),
     "remote.storage.enable": "Whether old segments move to remote storage; refused, since there is none here.",
     "ssl.engine.factory.class": "The class that makes Java's TLS; refused, since there is no Java here.",
-    "zookeeper.connect": "The ZooKeeper ensemble and chroot; refused, since the metadata is one local file here.",
+    "zookeeper.connect": "The ZooKeeper ensemble and chroot that has the metadata; without it, a local file has.",
 }
 
 

@@ -132,27 +132,7 @@ UNUSED_CLUSTER: dict[str, str] = {
     "unclean.leader.election.interval.ms": (
         "How often partitions without a leader are given one that is behind, where that is allowed."
     ),
-    "zookeeper.clientCnxnSocket": "The class of the connection to ZooKeeper; Netty's for TLS.",
-    "zookeeper.connection.timeout.ms": "How long to wait for the first connection to ZooKeeper.",
-    "zookeeper.max.in.flight.requests": "Requests to ZooKeeper that may be under way at once.",
     "zookeeper.metadata.migration.enable": "Whether the metadata moves from ZooKeeper to KRaft.",
     "zookeeper.metadata.migration.min.batch.size": "Records in a batch of that move, at least.",
-    "zookeeper.session.timeout.ms": "ZooKeeper takes a broker for dead after this time without a sign of it.",
-    "zookeeper.set.acl": "Whether znodes are made so that only the brokers may change them.",
-    "zookeeper.ssl.cipher.suites": "The cipher suites of TLS to ZooKeeper.",
-    "zookeeper.ssl.client.enable": "Whether ZooKeeper is spoken to over TLS.",
-    "zookeeper.ssl.crl.enable": "Whether lists of revoked certificates are asked for with ZooKeeper.",
-    "zookeeper.ssl.enabled.protocols": "The versions of TLS that may be spoken to ZooKeeper.",
-    "zookeeper.ssl.endpoint.identification.algorithm": (
-        "Whether the name of the ZooKeeper server is checked: https, or empty for no."
-    ),
-    "zookeeper.ssl.keystore.location": "The file with the certificate that is shown to ZooKeeper.",
-    "zookeeper.ssl.keystore.password": "What opens that file.",
-    "zookeeper.ssl.keystore.type": "The kind of that file: JKS, PKCS12 or PEM.",
-    "zookeeper.ssl.ocsp.enable": "Whether it is asked online if ZooKeeper's certificate was revoked.",
-    "zookeeper.ssl.protocol": "The version of TLS that the talk with ZooKeeper begins with.",
-    "zookeeper.ssl.truststore.location": "The file with the certificates of ZooKeeper servers that are trusted.",
-    "zookeeper.ssl.truststore.password": "What opens that file.",
-    "zookeeper.ssl.truststore.type": "The kind of that file: JKS, PKCS12 or PEM.",
     "zookeeper.sync.time.ms": "How far a ZooKeeper follower may be behind its leader.",
 }

@@ -6,10 +6,6 @@ A key that gets one moves to docs.py.
 from __future__ import annotations
 
 UNUSED_GROUPS: dict[str, str] = {
-    "add.partitions.to.txn.retry.backoff.max.ms": (
-        "The longest wait before AddPartitionsToTxn is tried again while the transaction before it ends."
-    ),
-    "add.partitions.to.txn.retry.backoff.ms": "The first wait before it is tried again.",
     "delete.records.purgatory.purge.interval.requests": "How many DeleteRecords that waited are forgotten at a time.",
     "errors.deadletterqueue.auto.create.topics.enable": (
         "Whether topics for records that a share group could not handle are made on sight."

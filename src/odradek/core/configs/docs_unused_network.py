@@ -25,7 +25,6 @@ UNUSED_NETWORK: dict[str, str] = {
     "delegation.token.max.lifetime.ms": "How long a delegation token can be renewed.",
     "delegation.token.secret.key": "The secret with which delegation tokens are signed; the same on all brokers.",
     "early.start.listeners": "Listeners that are opened before the authorizer is ready.",
-    "inter.broker.listener.name": "The listener over which brokers speak with each other.",
     "inter.broker.protocol.version": "The release of Kafka whose protocol brokers speak with each other.",
     "kafka.metrics.polling.interval.secs": "How often the reporters of kafka.metrics.reporters are called.",
     "kafka.metrics.reporters": "Classes that report the broker's own metrics.",
@@ -97,7 +96,6 @@ UNUSED_NETWORK: dict[str, str] = {
     "sasl.oauthbearer.token.endpoint.url": "Where the identity provider gives tokens, as a URL.",
     "sasl.server.callback.handler.class": "The class that checks what SASL clients show.",
     "sasl.server.max.receive.size": "The largest message of a SASL client before it is authenticated.",
-    "security.inter.broker.protocol": "The protocol brokers speak with each other.",
     "security.providers": "Classes that bring Java more algorithms.",
     "server.max.startup.time.ms": "How long a start may take before it is given up.",
     "socket.connection.setup.timeout.max.ms": (

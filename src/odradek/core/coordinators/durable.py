@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import TopicPartition
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
-from odradek.core.partition import Append, Partition
+from odradek.core.staging import Append
 
 T = TypeVar("T")
 Step = Callable[[Moment], None]
@@ -20,30 +21,28 @@ WRITE_TIMEOUT_MS = 5000  # After this the client is told to try again; what was 
 class Written:
     """A pending write to one partition, and the condition that it is safe.  `failure` says why it never will be."""
 
-    __slots__ = ("_append", "_partition")
+    __slots__ = ("_append",)
 
-    def __init__(self, partition: Partition, append: Append) -> None:
+    def __init__(self, append: Append) -> None:
         assert append.refused is None, "what was refused is not written"
         assert append.base_offset < append.end, "a write has a place"
-        self._partition = partition
         self._append = append
 
     @property
-    def partition(self) -> Partition:
-        return self._partition
+    def leading(self) -> Leading:
+        return self._append.leading
 
     @property
     def name(self) -> TopicPartition:
-        return self._partition.topic_partition
+        return self._append.leading.name
 
     @property
     def failure(self) -> ErrorCode | None:
-        return None if self._partition.is_online else ErrorCode.NOT_COORDINATOR
+        return None if self._append.failure is None else ErrorCode.NOT_COORDINATOR
 
     @property
     def is_safe(self) -> bool:
-        positions = self._partition.positions
-        return self._append.end <= (positions.durable_end if self._append.needs_sync else positions.high_watermark)
+        return self._append.is_safe
 
     @property
     def is_settled(self) -> bool:
@@ -74,8 +73,8 @@ class AllWritten:
     """Several writes, and the condition that all of them are settled."""
 
     def __init__(self, all_of_them: Iterable[Written]) -> None:
-        # Of many writes to one partition the last one is safe last.
-        self._all = list({one.partition: one for one in all_of_them}.values())
+        # Of many writes by one leader the last one is safe last.
+        self._all = list({one.leading: one for one in all_of_them}.values())
         self._left = self._all.copy()  # Those that were not settled when last looked at.
 
     @property
@@ -120,7 +119,7 @@ class NextSteps:
             lost(now)
 
     def moved(self, name: TopicPartition, now: Moment) -> None:
-        """Takes the steps that can be taken, after more of the partition became safe or it went offline."""
+        """Takes the steps that can be taken, after more of the partition became safe or its leadership was lost."""
         for written, step, lost in self._waiting.pop(name, ()):
             self.when_safe(written, step, now, lost)
 

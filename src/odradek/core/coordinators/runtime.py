@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from odradek.base.units import BrokerId
 from odradek.core.cluster import ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators.durable import NextSteps
 from odradek.core.entropy import Entropy
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Append, Partition
@@ -19,7 +21,7 @@ from odradek.record.batch import Batch
 class AppendState(Protocol):
     """Writes one batch to a partition of a state topic, as acks=all, now.  Raises Refused with nothing written."""
 
-    def __call__(self, partition: Partition, batch: Batch, now: Moment) -> Append: ...
+    def __call__(self, leading: Leading, batch: Batch, now: Moment) -> Append: ...
 
 
 class Runtime(NamedTuple):
@@ -28,6 +30,7 @@ class Runtime(NamedTuple):
     `compact` has a partition's log compacted soon.
     """
 
+    broker_id: BrokerId
     configs: BrokerConfigs
     entropy: Entropy
     lot: ParkingLot

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX, Offset
-from odradek.core.partition import Partition
+from odradek.core.leading import Leading
 
 _NEVER = Offset(INT64_MAX)
 
@@ -20,29 +20,29 @@ class Settled:
 
     __slots__ = ("_ends",)
 
-    def __init__(self, partitions: Iterable[Partition]) -> None:
-        self._ends: dict[Partition, Offset] = {
-            partition: partition.log.end_offset if partition.is_online else _NEVER for partition in partitions
+    def __init__(self, partitions: Iterable[Leading]) -> None:
+        self._ends: dict[Leading, Offset] = {
+            leading: leading.log.end_offset if leading.ended is None else _NEVER for leading in partitions
         }
 
     @property
     def keys(self) -> Iterable[Hashable]:
-        return [partition.topic_partition for partition in self._ends]
+        return [leading.name for leading in self._ends]
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        return all(_is_safe(partition, end) or not partition.is_online for partition, end in self._ends.items())
+        return all(_is_safe(leading, end) or leading.ended is not None for leading, end in self._ends.items())
 
     @property
     def is_settled(self) -> bool:
         """True if nothing has to be waited for."""
         return self.fulfilled_by(None, None)
 
-    def code_of(self, partition: Partition) -> ErrorCode:
+    def code_of(self, leading: Leading) -> ErrorCode:
         """Returns NONE, or the error to answer with if what was read of this partition is not safe."""
-        if _is_safe(partition, self._ends[partition]):
+        if _is_safe(leading, self._ends[leading]):
             return ErrorCode.NONE
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.is_online else ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if leading.ended is None else ErrorCode.NOT_COORDINATOR
 
 
-def _is_safe(partition: Partition, end: Offset) -> bool:
-    return partition.positions.high_watermark >= end
+def _is_safe(leading: Leading, end: Offset) -> bool:
+    return leading.positions.high_watermark >= end

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import MIB, Offset, TopicName, TopicPartition
+from odradek.base.units import MIB, BrokerId, Offset, TopicName, TopicPartition
 from odradek.core.coordinators import loading
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_topics import partition_for
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, FileSlice
 from odradek.log.log import Log
 
@@ -72,7 +72,7 @@ class Shards(Generic[SomeShard]):
     """The shards of one state topic on this broker."""
 
     def __init__(
-        self, topic: TopicName, make: Callable[[Partition], SomeShard], ask: Callable[[Load], None], runtime: Runtime
+        self, topic: TopicName, make: Callable[[Leading], SomeShard], ask: Callable[[Load], None], runtime: Runtime
     ) -> None:
         """`ask` has the shell carry out a Load."""
         self.topic = topic
@@ -81,7 +81,7 @@ class Shards(Generic[SomeShard]):
         self._runtime = runtime
         self._shards: dict[int, SomeShard] = {}
         self._loading: dict[int, SomeShard] = {}
-        self._partitions: dict[int, Partition] = {}
+        self._led: dict[int, Leading] = {}
         self._growths: dict[int, _Growth] = {}
         self._without_files: set[int] = set()  # Partitions that were to be loaded when no descriptor was free.
 
@@ -91,6 +91,20 @@ class Shards(Generic[SomeShard]):
     @property
     def is_loading(self) -> bool:
         return bool(self._loading)
+
+    def elsewhere(self, key: str) -> BrokerId | None:
+        """Returns the broker that coordinates the key, which may be NO_BROKER; None if it is this one.
+
+        Also None if there is no state topic: then it is found out here that nobody does.
+        """
+        view = self._runtime.view()
+        topic = view.topics.get(self.topic) if len(view.brokers) > 1 else None
+        if topic is None:
+            return None
+        index = partition_for(key, len(topic.partitions))
+        leader, leading = topic.partitions[index].leader, self._led.get(index)
+        is_here = leader == self._runtime.broker_id or (leading is not None and leading.ended is None)
+        return None if is_here else leader
 
     def partition_of(self, key: str) -> int:
         """Returns the partition that has the key.  Raises Refused(COORDINATOR_NOT_AVAILABLE) without a state topic."""
@@ -111,29 +125,31 @@ class Shards(Generic[SomeShard]):
         if shard is None:
             is_loading = index in self._loading
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR)
-        if not self._partitions[index].is_online:
+        if self._led[index].ended is not None:
             self.resign(index)
             raise Refused(ErrorCode.NOT_COORDINATOR)
         return shard
 
     # Coming and going.
 
-    def adopt(self, partition: Partition, now: Moment) -> None:
-        """Loads a partition of the topic that is led here from now on."""
-        index = partition.topic_partition.partition
+    def adopt(self, leading: Leading, now: Moment) -> None:
+        """Loads a partition of the topic that is led here from now on; one that is led already goes on as it is."""
+        index = leading.name.partition
+        if self._led.get(index) is leading:
+            return
         self.resign(index)
-        self._partitions[index] = partition
-        self._load_all(partition, now)
+        self._led[index] = leading
+        self._load_all(leading, now)
 
-    def _load_all(self, partition: Partition, now: Moment) -> None:
-        index = partition.topic_partition.partition
+    def _load_all(self, leading: Leading, now: Moment) -> None:
+        index = leading.name.partition
         assert index not in self._shards, "a shard is loading or serving, never both"
-        state = self._loading[index] = self._make(partition)
-        self._load(partition, partition.log.start_offset, state, now)
+        state = self._loading[index] = self._make(leading)
+        self._load(leading, leading.log.start_offset, state, now)
 
-    def _load(self, partition: Partition, start: Offset, state: SomeShard, now: Moment) -> None:
-        log = partition.log
-        load = Load(partition.topic_partition, [], log.end_offset, state)
+    def _load(self, leading: Leading, start: Offset, state: SomeShard, now: Moment) -> None:
+        log = leading.log
+        load = Load(leading.name, [], log.end_offset, state)
         try:
             load.slices.extend(loading.slices_of(log, start, log.end_offset))
         except DiskFailed as failure:
@@ -152,9 +168,9 @@ class Shards(Generic[SomeShard]):
         if state is None or state is not load.state:
             return  # This broker resigned meanwhile.
         assert index not in self._shards, "a shard is loading or serving, never both"
-        partition, failure = self._partitions[index], loaded.failure
-        if failure is None and partition.is_online and partition.log.end_offset > load.end:
-            self._load(partition, load.end, state, now)  # Markers of transactions were written meanwhile.
+        leading, failure = self._led[index], loaded.failure
+        if failure is None and leading.ended is None and leading.log.end_offset > load.end:
+            self._load(leading, load.end, state, now)  # Markers of transactions were written meanwhile.
             return
         if isinstance(failure, DiskFailed) and failure.is_out_of_files:
             _LOG.warning("%s is loaded later: %s", load.name, failure)
@@ -163,12 +179,14 @@ class Shards(Generic[SomeShard]):
         del self._loading[index]
         if failure is not None:
             _LOG.error("%s can't be read, so nobody coordinates what is in it: %s", load.name, failure)
+            del self._led[index]
             return
         self._shards[index] = state
         state.begin(now)
 
     def resign(self, index: int) -> None:
         """Ends the shard of a partition that another broker leads now, or that is gone."""
+        self._led.pop(index, None)
         self._loading.pop(index, None)
         self._without_files.discard(index)
         self._growths.pop(index, None)
@@ -183,15 +201,15 @@ class Shards(Generic[SomeShard]):
         again, self._without_files = self._without_files, set()
         for index in again:
             assert index in self._loading, "who waits for a descriptor is asked to come again, not sent away"
-            if self._partitions[index].is_online:
-                self._load_all(self._partitions[index], now)
+            if self._led[index].ended is None:
+                self._load_all(self._led[index], now)
             else:
                 self.resign(index)
         for index in self._shards:
             assert index not in self._loading, "a shard is loading or serving, never both"
-            partition = self._partitions[index]
-            if partition.is_online and self._is_overgrown(index, partition.log):
-                self._runtime.compact(partition)
+            leading = self._led[index]
+            if leading.ended is None and self._is_overgrown(index, leading.log):
+                self._runtime.compact(leading.partition)
 
     def _is_overgrown(self, index: int, log: Log) -> bool:
         growth = self._growths.get(index)

@@ -13,8 +13,8 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Partition
 from odradek.record.batch import Batch
 from odradek.record.builder import NO_PRODUCER, NO_PRODUCER_EPOCH, encode_batch
 from odradek.record.internal.codec import encode
@@ -56,14 +56,14 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER, NO_PRODUCER_EPOCH)
 class StateLog:
     """Writes one partition's records; `versions` are those in which values are written, by their class."""
 
-    def __init__(self, partition: Partition, versions: Mapping[type, int], runtime: Runtime) -> None:
-        self.partition = partition
+    def __init__(self, leading: Leading, versions: Mapping[type, int], runtime: Runtime) -> None:
+        self.leading = leading
         self._versions = versions
         self._runtime = runtime
 
     @property
     def name(self) -> TopicPartition:
-        return self.partition.topic_partition
+        return self.leading.name
 
     def append(self, records: Sequence[StateRecord], now: Moment, producer: ProducerIdAndEpoch = NOBODY) -> Written:
         """Writes records as one batch.  Raises Refused (COORDINATOR_NOT_AVAILABLE, ...) with nothing written."""
@@ -73,10 +73,10 @@ class StateLog:
     def append_encoded(self, batch: bytearray, now: Moment) -> Written:
         """Writes a batch that `encoded` made.  Raises Refused as `append`."""
         try:
-            append = self._runtime.append(self.partition, Batch.trusted(batch), now)
+            append = self._runtime.append(self.leading, Batch.trusted(batch), now)
         except Refused as refused:
             raise Refused(_FAILURES.get(refused.code, refused.code), refused.detail) from refused
-        return Written(self.partition, append)
+        return Written(append)
 
     def encoded(
         self, records: Iterable[StateRecord], time: TimestampMs, producer: ProducerIdAndEpoch = NOBODY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.base.units import TopicName
-from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterView
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.topic_plans import TopicSpec
 
@@ -11,7 +11,7 @@ INT32_SIGN = 1 << 31
 _INT32 = (1 << 32) - 1
 
 
-def spec(name: TopicName, configs: BrokerConfigs, view: ClusterView) -> TopicSpec:
+def spec(name: TopicName, configs: BrokerConfigs) -> TopicSpec:
     """Returns how a topic of this name is made on first use: a state topic its own way, any other by the defaults."""
     if name == CONSUMER_OFFSETS:
         prefix, more = "offsets.topic", {"compression.type": "producer"}
@@ -19,7 +19,7 @@ def spec(name: TopicName, configs: BrokerConfigs, view: ClusterView) -> TopicSpe
         prefix, more = "transaction.state.log", {"compression.type": "uncompressed"}
     else:
         return TopicSpec(name)
-    replicas = _replicas(f"{prefix}.replication.factor", configs, view)
+    replicas = _replicas(f"{prefix}.replication.factor", configs)
     if name == TRANSACTION_STATE:
         more["unclean.leader.election.enable"] = "false"
         more["min.insync.replicas"] = str(min(configs.int("transaction.state.log.min.isr"), replicas))
@@ -27,13 +27,9 @@ def spec(name: TopicName, configs: BrokerConfigs, view: ClusterView) -> TopicSpe
     return TopicSpec(name, configs.int(f"{prefix}.num.partitions"), replicas, configs=settings)
 
 
-def _replicas(key: str, configs: BrokerConfigs, view: ClusterView) -> int:
-    """Returns the replication factor: the default of three, or the number of brokers if that is smaller.
-
-    One that is set explicitly holds: the topic is not made before there are so many brokers.
-    """
-    wanted = configs.int(key)
-    return wanted if key in configs.names_set() else min(wanted, max(len(view.brokers), 1))
+def _replicas(key: str, configs: BrokerConfigs) -> int:
+    """Returns the replication factor: the one that is set, else 1, since no broker follows another yet."""
+    return configs.int(key) if key in configs.names_set() else 1
 
 
 def java_hash(text: str) -> int:

@@ -16,8 +16,8 @@ from odradek.core.groups.expiry import Expiry
 from odradek.core.groups.group import Group
 from odradek.core.groups.offsets import tombstones
 from odradek.core.groups.shard import GroupShard, Replay
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Partition
 
 REPLAYS: dict[type, Replay] = {**classic.REPLAYS, **consumer.REPLAYS}
 
@@ -33,8 +33,8 @@ class GroupCoordinator:
         self._expiry = Expiry(runtime.configs)
         self.write_timeout_ms = runtime.configs.int("offsets.commit.timeout.ms")
 
-    def _make(self, partition: Partition) -> GroupShard:
-        return GroupShard(partition, self.runtime, REPLAYS, classic.ClassicGroup)
+    def _make(self, leading: Leading) -> GroupShard:
+        return GroupShard(leading, self.runtime, REPLAYS, classic.ClassicGroup)
 
     def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
         """Returns the group's shard.

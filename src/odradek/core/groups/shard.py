@@ -15,8 +15,8 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch, StateLog, StateRecord
 from odradek.core.groups.group import Group
 from odradek.core.groups.offsets import CommittedOffsets, GroupOffsets
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Partition
 from odradek.record.internal.classic_groups import GroupMetadataValue
 from odradek.record.internal.codec import decode_key, decode_value, key_prefix
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
@@ -31,10 +31,8 @@ SimpleGroup: TypeAlias = "Callable[[str, GroupShard], Group]"
 class GroupShard:
     """One shard.  `replays` has, by the class of a record's key, who takes it in; `simple` makes a group of offsets."""
 
-    def __init__(
-        self, partition: Partition, runtime: Runtime, replays: dict[type, Replay], simple: SimpleGroup
-    ) -> None:
-        self.log = StateLog(partition, VERSIONS, runtime)
+    def __init__(self, leading: Leading, runtime: Runtime, replays: dict[type, Replay], simple: SimpleGroup) -> None:
+        self.log = StateLog(leading, VERSIONS, runtime)
         self.runtime = runtime
         self.groups: dict[str, Group] = {}
         self.offsets = GroupOffsets()

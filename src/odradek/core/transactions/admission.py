@@ -5,9 +5,10 @@ from __future__ import annotations
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Partition
 from odradek.core.transactions.coordinator import TransactionCoordinator
+from odradek.core.transactions.verification import Verification
 from odradek.record.batch import Batch
 
 PRODUCE_KNOWS_ABORTABLE_SINCE = 11
@@ -19,14 +20,17 @@ _TRIED_AGAIN = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_COORDINATOR,
+        # Another partition of the request is not known to the coordinator, which may not have heard of it yet.
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 
 
 def admit_batch(  # noqa: PLR0917
     coordinator: TransactionCoordinator,
-    partition: Partition,
+    leading: Leading,
     batch: Batch,
     transactional_id: str,
     version: int,
@@ -39,7 +43,15 @@ def admit_batch(  # noqa: PLR0917
     """
     producer, adds = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch), version >= PRODUCE_ADDS_SINCE
     try:
-        return coordinator.admit(partition, producer, transactional_id, now, adds=adds)
+        return coordinator.admit(leading, producer, transactional_id, now, adds=adds)
+    except Refused as refused:
+        raise as_produce_is_told(refused, version) from refused
+
+
+def admit_verified(verification: Verification, leading: Leading, version: int) -> None:
+    """Admits a batch by the answer of a coordinator on another broker.  Raises Refused."""
+    try:
+        verification.check(leading)
     except Refused as refused:
         raise as_produce_is_told(refused, version) from refused
 

@@ -75,7 +75,7 @@ class Beginning:
     def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
         asked = self._asked
         if was.is_decided:
-            self._coordinator.completions.after(was.id, self.go)
+            self._coordinator.shards.find(was.id).after_completion(was.id, self.go)
         elif was.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
             self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)

@@ -1,6 +1,9 @@
 """Completes a transaction from the decision to commit or abort: writes its markers, then its end.
 
     decision written ──safe──> a marker to each partition ──all safe──> complete written
+                                 led here: written at once
+                                 led by another broker: asked for (marker_channel.py)
+                                 neither, or it failed: looked at again after AGAIN_MS
 
 Each arrow waits for the one before, so a stop anywhere loses nothing: whoever loads the shard finds the decision and
 writes the markers again, which does no harm.
@@ -9,35 +12,24 @@ writes the markers again, which does no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from dataclasses import dataclass
 
-from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import SECOND_MS, TopicPartition
+from odradek.base.errors import Refused
+from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
 from odradek.core.coordinators.durable import Step, Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.moment import Moment
 from odradek.core.transactions import rules
-from odradek.core.transactions.markers import Marker, WriteMarker
+from odradek.core.transactions.marker_channel import OVERTAKEN, TransactionMarkerChannelManager
+from odradek.core.transactions.markers import WriteMarker
+from odradek.core.transactions.pending_completion import PendingCompletion
 from odradek.core.transactions.shard import TransactionShard
-from odradek.core.transactions.states import Transaction, TransactionState
+from odradek.core.transactions.states import Transaction
 
 _LOG = logging.getLogger(__name__)
 
 AGAIN_MS = SECOND_MS  # After this a write that failed is tried again.
 MARKED_AT_ONCE = 16  # Partitions; 0.5 ms each, if it is the first write of the segment.
-# The errors of a partition that knows a later epoch: there is nothing left to end.
-_OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-
-
-@dataclass(slots=True)
-class _Round:
-    """One round of markers: those that were written, and the partitions where they could not be."""
-
-    shard: TransactionShard
-    decided: Transaction
-    marked: list[Written]
-    failed: list[TopicPartition]
+ROUTED_AT_ONCE = 1024  # Partitions whose leader is looked for, 1 µs each.
 
 
 class Completions:
@@ -46,7 +38,7 @@ class Completions:
     def __init__(self, runtime: Runtime, write_marker: WriteMarker) -> None:
         self._runtime = runtime
         self._write_marker = write_marker
-        self._then: dict[str, list[Step]] = {}
+        self.markers = TransactionMarkerChannelManager(runtime, self._settle)
 
     def decide(self, shard: TransactionShard, decided: Transaction, now: Moment, then: Step | None = None) -> None:
         """Writes a decision, and carries it out; `then` is called when it is complete.
@@ -55,76 +47,101 @@ class Completions:
         """
         written = shard.put(decided, now)
         if then is not None:
-            self.after(decided.id, then)
+            shard.after_completion(decided.id, then)
         self._runtime.steps.when_safe(written, lambda later: self.resume(shard, decided, later), now)
-
-    def after(self, transactional_id: str, step: Step) -> None:
-        """Has `step` called when the decided transaction is complete."""
-        self._then.setdefault(transactional_id, []).append(step)
 
     def resume(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
         """Writes the markers of a decision that is safe, made just now or before a stop."""
-        self._mark(shard, decided, decided.partitions, now)
+        if not shard.is_over:
+            self._mark(PendingCompletion(shard, decided), sorted(decided.partitions, reverse=True), now)
 
-    def _mark(
-        self, shard: TransactionShard, decided: Transaction, left: Collection[TopicPartition], now: Moment
-    ) -> None:
-        if shard.is_over:
+    def _mark(self, pending: PendingCompletion, names: list[TopicPartition], now: Moment) -> None:
+        """Has each partition get its marker, from the last on; those beyond a slice when others had their turn."""
+        if pending.shard.is_over:
             return
-        is_commit = decided.state is TransactionState.PREPARE_COMMIT
-        marker = Marker(decided.producer, is_commit, shard.coordinator_epoch, decided.version)
-        self._mark_next(_Round(shard, decided, [], []), marker, sorted(left, reverse=True), now)
+        marked: list[Written] = []
+        budget = ROUTED_AT_ONCE
+        while names and budget > 0:
+            name = names.pop()
+            leader = self._leader_of(name)
+            if leader == self._runtime.broker_id:
+                budget -= ROUTED_AT_ONCE // MARKED_AT_ONCE
+                self._mark_here(pending, name, marked, now)
+                continue
+            budget -= 1
+            if leader is None:
+                pending.left -= 1
+            elif leader == NO_BROKER:
+                pending.again.append(name)
+            else:
+                self.markers.add(leader, pending, name, now)
+        if names:
+            self._runtime.timers.at(now.steady + 1, lambda later: self._mark(pending, names, later))
+        self._wait(pending, marked, now)
 
-    def _mark_next(self, one: _Round, marker: Marker, left: list[TopicPartition], now: Moment) -> None:
-        """Writes some of the markers that are left, from the last on; the rest when others had their turn."""
-        if one.shard.is_over:
-            return
-        for _ in range(min(len(left), MARKED_AT_ONCE)):
-            self._mark_one(one, left.pop(), marker, now)
-        if left:
-            self._runtime.timers.at(now.steady + 1, lambda later: self._mark_next(one, marker, left, later))
-        else:
-            self._wait(one, now)
+    def _leader_of(self, name: TopicPartition) -> BrokerId | None:
+        """Returns who leads a partition: NO_BROKER if it is not known or not alive, None if the partition is gone.
 
-    def _mark_one(self, one: _Round, name: TopicPartition, marker: Marker, now: Moment) -> None:
+        What a transaction has touched was in the view of its coordinator then, and what the controller said before it
+        moved the coordinator was taken in here before: so what is not in the view was deleted.
+        """
+        view = self._runtime.view()
+        topic = view.topics.get(name.topic)
+        if topic is None or name.partition >= len(topic.partitions):
+            return None
+        leader = topic.partitions[name.partition].leader
+        return leader if leader == self._runtime.broker_id or leader in view.brokers else NO_BROKER
+
+    def _mark_here(self, pending: PendingCompletion, name: TopicPartition, marked: list[Written], now: Moment) -> None:
         try:
-            written = self._write_marker(name, marker, now)
+            written = self._write_marker(name, pending.marker, now)
         except Refused as refused:
-            if refused.code in _OVERTAKEN:
-                _LOG.warning("%s: %s needs no marker any more: %s", one.decided.id, name, refused)
+            if refused.code in OVERTAKEN:
+                _LOG.warning("%s: %s needs no marker any more: %s", pending.decided.id, name, refused)
+                pending.left -= 1
                 return
-            _LOG.warning("%s: no marker for %s yet: %s", one.decided.id, name, refused)
-            one.failed.append(name)
+            _LOG.warning("%s: no marker for %s yet: %s", pending.decided.id, name, refused)
+            pending.again.append(name)
         else:
-            if written is not None:  # None: the topic was deleted.
-                one.marked.append(written)
+            if written is None:  # The topic was deleted.
+                pending.left -= 1
+            else:
+                marked.append(written)
 
-    def _wait(self, one: _Round, now: Moment) -> None:
-        while one.marked and one.marked[-1].is_settled:
-            written = one.marked.pop()
-            if not written.is_safe:
-                one.failed.append(written.name)
-        if one.marked:
+    def _wait(self, pending: PendingCompletion, marked: list[Written], now: Moment) -> None:
+        """Waits until markers that were written here are safe, then goes on."""
+        while marked and marked[-1].is_settled:
+            written = marked.pop()
+            if written.is_safe:
+                pending.left -= 1
+            else:
+                pending.again.append(written.name)
+        if marked:
 
             def go_on(later: Moment) -> None:
-                self._wait(one, later)
+                self._wait(pending, marked, later)
 
-            self._runtime.steps.when_safe(one.marked[-1], go_on, now, lost=go_on)
-        elif one.failed:
-            again = now.steady + AGAIN_MS
-            self._runtime.timers.at(again, lambda later: self._mark(one.shard, one.decided, one.failed, later))
-        else:
-            self._complete(one.shard, one.decided, now)
+            self._runtime.steps.when_safe(marked[-1], go_on, now, lost=go_on)
+        self._settle(pending, now)
 
-    def _complete(self, shard: TransactionShard, decided: Transaction, now: Moment) -> None:
-        if shard.is_over:
+    def _settle(self, pending: PendingCompletion, now: Moment) -> None:
+        """Completes the transaction once no partition is left; those that failed have their pause begin."""
+        if not pending.left:
+            self._complete(pending, now)
+        elif pending.again and not pending.is_paused:
+            pending.is_paused = True
+            self._runtime.timers.at(now.steady + AGAIN_MS, lambda later: self._mark_again(pending, later))
+
+    def _mark_again(self, pending: PendingCompletion, now: Moment) -> None:
+        names, pending.again, pending.is_paused = pending.again, [], False
+        self._mark(pending, names, now)
+
+    def _complete(self, pending: PendingCompletion, now: Moment) -> None:
+        if pending.shard.is_over:
             return
         try:
-            shard.put(rules.completed(decided, now.wall), now)
+            pending.shard.completed(rules.completed(pending.decided, now.wall), now)
         except Refused as refused:
-            _LOG.warning("%s: its end can't be written yet: %s", decided.id, refused)
+            _LOG.warning("%s: its end can't be written yet: %s", pending.decided.id, refused)
             again = now.steady + AGAIN_MS
-            self._runtime.timers.at(again, lambda later: self._complete(shard, decided, later))
-            return
-        for step in self._then.pop(decided.id, ()):
-            step(now)
+            self._runtime.timers.at(again, lambda later: self._complete(pending, later))

@@ -17,14 +17,17 @@ from odradek.core.coordinators.durable import Step, Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Shards
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
+from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
 from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
 from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.ending import End, Ended, Ending
 from odradek.core.transactions.hanging import HangingTransactions, all_shards
+from odradek.core.transactions.joins import Joins
 from odradek.core.transactions.markers import WriteMarker
 from odradek.core.transactions.producer_ids import ProducerIds
 from odradek.core.transactions.shard import TransactionShard
@@ -44,9 +47,11 @@ class TransactionCoordinator:
         self.runtime = runtime
         self.ids = ProducerIds(ask_ids)
         self.completions = Completions(runtime, write_marker)
+        self.markers = self.completions.markers
         self.may_hang = False  # What was open after a stop that was not clean is still to be looked at.
         self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
+        self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere)
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
         self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
@@ -54,10 +59,10 @@ class TransactionCoordinator:
         self._expire_ms = configs.int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._expires_after_ms = configs.int("transactional.id.expiration.ms")
         self._last_abort = self._last_expiry = 0
-        self._joins: dict[str, Written] = {}  # The last write that added partitions, by transactional id, until safe.
+        self.joins = Joins(self.timeout_ms_max)
 
-    def _make(self, partition: Partition) -> TransactionShard:
-        return TransactionShard(partition, self.runtime, self._resume)
+    def _make(self, leading: Leading) -> TransactionShard:
+        return TransactionShard(leading, self.runtime, self._resume)
 
     def _resume(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None:
         if transaction.is_decided:
@@ -122,7 +127,8 @@ class TransactionCoordinator:
         shard, was = self.find(transactional_id)
         touched = rules.touches(was, producer, partitions, version, now.wall)
         if touched is not was:
-            self._joins[transactional_id] = shard.put(touched, now)
+            self.joins.wrote(transactional_id, shard.put(touched, now))
+        self.joins.confirmed(transactional_id, partitions)
         return self.unsafe_join(transactional_id)
 
     def unsafe_join(self, transactional_id: str) -> Written | None:
@@ -130,15 +136,26 @@ class TransactionCoordinator:
 
         No batch in those partitions may be acknowledged before it is safe: the transaction would commit without them.
         """
-        written = self._joins.get(transactional_id)
-        return None if written is None or written.is_safe else written
+        return self.joins.unsafe(transactional_id)
 
-    def has_joined(self, partition: Partition, producer: ProducerIdAndEpoch) -> bool:
+    def all_joined(self, transactional_id: str | None) -> bool:
+        """True if no partition's join is on its way, or in doubt: a batch has to wait for nothing but itself."""
+        return transactional_id is not None and not self.joins.lost and self.unsafe_join(transactional_id) is None
+
+    def has_joined(self, leading: Leading, producer: ProducerIdAndEpoch) -> bool:
         """True if the partition's own log tells that it is part of the producer's transaction.
 
         While transactions may hang it tells nothing: what is open there may be all that is left of it.
         """
-        return not self.may_hang and partition.has_open_transaction(producer.id, producer.epoch)
+        return not self.may_hang and leading.has_open_transaction(producer.id, producer.epoch)
+
+    def is_sure(self, leading: Leading, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
+        """True if no coordinator has to be asked about the partition: it has joined, and the join was not lost."""
+        return self.has_joined(leading, producer) and not self.joins.is_in_doubt(transactional_id, leading.name)
+
+    def verifies(self, *, adds: bool) -> bool:
+        """True if the coordinator has a say in what is written: always where that makes partitions join."""
+        return adds or self.runtime.configs.bool("transaction.partition.verification.enable")
 
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """Raises Refused if the partition is not part of the producer's open transaction (KIP-890)."""
@@ -147,23 +164,29 @@ class TransactionCoordinator:
         if name not in transaction.partitions:
             raise Refused(ErrorCode.TRANSACTION_ABORTABLE, f"{name} is not part of the transaction")
 
+    def verified(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> Written | None:
+        """As check_touched.  Returns the write by which partitions joined, None if it is safe."""
+        self.check_touched(transactional_id, producer, name)
+        self.joins.confirmed(transactional_id, (name,))
+        return self.unsafe_join(transactional_id)
+
     def admit(
-        self, partition: Partition, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
+        self, leading: Leading, producer: ProducerIdAndEpoch, transactional_id: str, now: Moment, *, adds: bool
     ) -> Written | None:
         """Admits a producer's write to a partition within its transaction; with `adds` the partition joins it.
 
         Returns the coordinator's write that has to be safe before this one is acknowledged, None if there is none.
         Raises Refused as touch and check_touched.
         """
-        name = partition.topic_partition
-        if self.has_joined(partition, producer):
+        name = leading.name
+        if self.is_sure(leading, transactional_id, producer):
             return self.unsafe_join(transactional_id)
         written = None
         if adds:
             written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
-        elif self.runtime.configs.bool("transaction.partition.verification.enable"):
-            self.check_touched(transactional_id, producer, name)
-        if self.may_hang and partition.has_transaction_before(producer.id, producer.epoch):
+        elif self.verifies(adds=adds):
+            written = self.verified(transactional_id, producer, name)
+        if self.may_hang and leading.has_transaction_before(producer.id, producer.epoch):
             # It is ended within a second, and not by the end of this one.
             raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"an older transaction hangs in {name}")
         return written
@@ -198,7 +221,7 @@ class TransactionCoordinator:
     def keep_house(self, now: Moment) -> Iterator[None]:
         """Does the periodic tasks, about once a second, in slices: timeouts of transactions, expiry of ids."""
         self.shards.keep_house(now)
-        self._joins = {name: written for name, written in self._joins.items() if not written.is_settled}
+        self.joins.keep_house(now)
         if now.steady - self._last_abort >= self._abort_ms:
             self._last_abort = now.steady
             yield from self._each(lambda shard, transaction: self._abort_overdue(transaction, now))

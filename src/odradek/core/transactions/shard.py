@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.durable import Step, Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch, StateLog, StateRecord
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
-from odradek.core.partition import Partition
 from odradek.core.transactions.states import Transaction, from_record, key_of, to_record
 from odradek.record.internal.codec import decode_transaction_key, decode_value
 from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
@@ -26,15 +26,16 @@ class Resumes(Protocol):
 class TransactionShard:
     """One shard; `transactions` is as the log is, and `put` changes both."""
 
-    def __init__(self, partition: Partition, runtime: Runtime, resume: Resumes) -> None:
-        self.log = StateLog(partition, VERSIONS, runtime)
+    def __init__(self, leading: Leading, runtime: Runtime, resume: Resumes) -> None:
+        self.log = StateLog(leading, VERSIONS, runtime)
         self.transactions: dict[str, Transaction] = {}
         self.is_over = False
         self._resume = resume
+        self._steps: dict[str, list[Step]] = {}  # By transactional id; taken when its decided transaction is complete.
 
     @property
     def coordinator_epoch(self) -> int:
-        return self.log.partition.info.leader_epoch
+        return self.log.leading.epoch
 
     def put(self, transaction: Transaction, now: Moment) -> Written:
         """Writes the transaction's new state.  Raises Refused with nothing changed."""
@@ -46,6 +47,16 @@ class TransactionShard:
         """Removes a transactional id.  Raises Refused."""
         self.log.append([StateRecord(key_of(transactional_id), None)], now)
         del self.transactions[transactional_id]
+
+    def after_completion(self, transactional_id: str, step: Step) -> None:
+        """Has `step` called when the decided transaction is complete; never if the shard ends before."""
+        self._steps.setdefault(transactional_id, []).append(step)
+
+    def completed(self, transaction: Transaction, now: Moment) -> None:
+        """Writes that a transaction is complete, and takes the steps that wait for it.  Raises Refused."""
+        self.put(transaction, now)
+        for step in self._steps.pop(transaction.id, ()):
+            step(now)
 
     # The methods of a Shard.
 
@@ -76,3 +87,4 @@ class TransactionShard:
 
     def end(self) -> None:
         self.is_over = True
+        self._steps.clear()

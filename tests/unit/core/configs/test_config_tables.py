@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.core.configs.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
+from odradek.core.configs.broker_keys import BROKER_KEYS, DYNAMIC_ONLY, ZOOKEEPER_USER_KEYS
 from odradek.core.configs.definition import ConfigKey, ConfigType, to_text
 from odradek.core.configs.docs import DOCS
 from odradek.core.configs.topic_keys import TOPIC_KEYS, TOPIC_SYNONYMS
@@ -99,7 +99,8 @@ def test_update_modes(row: Row) -> None:
 
 def test_few_keys_are_not_in_the_table() -> None:
     authorizers = {"super.users", "allow.everyone.if.no.acl.found"}
-    assert set(BROKER_KEYS) - authorizers - BESIDES == {row["name"] for row in BROKER_ROWS}
+    users = {key.name for key in ZOOKEEPER_USER_KEYS}
+    assert set(BROKER_KEYS) - authorizers - users - BESIDES == {row["name"] for row in BROKER_ROWS}
     assert set(TOPIC_KEYS) - BESIDES == {row["name"] for row in TOPIC_ROWS}
     assert {row["name"] for row in rows("broker-dynamic-only")} == DYNAMIC_ONLY
 

@@ -60,7 +60,7 @@ def test_a_marker_is_written_again_where_the_disk_failed_before_it_was_safe(harn
     name = TopicPartition(TopicName("t"), 0)
     harness.broker.partitions[name].take_offline()
     assert not ends(harness, producer)
-    harness.broker.hosted._unopened[name] = None  # As if there had been no room.
+    harness.broker.replicas._unopened[name] = harness.broker.view.topics[name.topic].id  # As if there had been no room.
     assert ends(harness, producer)
 
 

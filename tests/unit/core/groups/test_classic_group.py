@@ -198,7 +198,7 @@ def test_a_group_with_members_is_not_deleted(harness: Harness) -> None:
 
 def test_a_group_that_only_offsets_make_is_not_written(harness: Harness) -> None:
     simple(harness)
-    assert said_by(shard(harness).log.partition.log).classic == {}
+    assert said_by(shard(harness).log.leading.log).classic == {}
 
 
 def test_what_has_happened_since_it_was_written_is_not_kept(harness: Harness) -> None:
@@ -237,7 +237,7 @@ def value(*members: MemberMetadata, **fields: object) -> GroupMetadataValue:
 
 def replayed(harness: Harness, *values: GroupMetadataValue | None, version: int = 3) -> GroupShard:
     """A shard that was loaded from records like these."""
-    here: GroupShard = shards(harness)._make(shard(harness).log.partition)
+    here: GroupShard = shards(harness)._make(shard(harness).log.leading)
     for one in values:
         key, encoded = encode(GroupMetadataKey(group="g"), one, version)
         here.replay(key, encoded, NOBODY)
@@ -296,7 +296,7 @@ LEFT = "00030008636f6e73756d657200000004ffffffff000001a200e6e12300000000"
 )
 def test_records_are_those_of_apache_kafka(harness: Harness, written: str, state: str, generation: int) -> None:
     key, encoded = bytes.fromhex("0002000167"), bytes.fromhex(written)
-    here: GroupShard = shards(harness)._make(shard(harness).log.partition)
+    here: GroupShard = shards(harness)._make(shard(harness).log.leading)
     here.replay(key, encoded, NOBODY)
     group = here.groups["g"]
     assert isinstance(group, ClassicGroup)

@@ -105,7 +105,7 @@ class Members(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         assert self.group is not None
-        said = said_by(self.shard.log.partition.log)
+        said = said_by(self.shard.log.leading.log)
         kill(self.world, [])
         assert kept(self.shard) == said
         assert self.group is None or self.group.phase in (State.STABLE, State.EMPTY)

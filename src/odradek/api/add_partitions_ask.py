@@ -1,0 +1,57 @@
+"""AddPartitionsToTxn from broker to broker: the questions about transactions as one message, and the answer to each."""
+
+from __future__ import annotations
+
+from odradek.base.errors import ErrorCode, Refused, error_code
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+BETWEEN_BROKERS_SINCE = 4
+
+
+def to_message(effect: AddPartitions, version: int) -> AddPartitionsToTxnRequest:
+    """Returns the message, with each topic of a transaction once.
+
+    Raises Refused(UNSUPPORTED_VERSION) for a version in which only clients ask.
+    """
+    if version < BETWEEN_BROKERS_SINCE:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"version {version} of AddPartitionsToTxn is for clients only")
+    transactions = []
+    for question, names in effect.transactions:
+        topics: dict[TopicName, list[int]] = {}
+        for name in names:
+            topics.setdefault(name.topic, []).append(name.partition)
+        transactions.append(
+            AddPartitionsToTxnTransaction(
+                transactional_id=question.transactional_id,
+                producer_id=question.producer.id,
+                producer_epoch=question.producer.epoch,
+                verify_only=not question.adds,
+                topics=[AddPartitionsToTxnTopic(name=topic, partitions=some) for topic, some in topics.items()],
+            )
+        )
+    return AddPartitionsToTxnRequest(transactions=transactions)
+
+
+def errors(effect: AddPartitions, response: AddPartitionsToTxnResponse) -> AdditionsOutcome:
+    """Returns the error code of each partition that was asked about; one that is not answered has none.
+
+    If the request failed as a whole, returns why.
+    """
+    if response.error_code:
+        return Refused(error_code(response.error_code), f"broker {effect.broker} refuses AddPartitionsToTxn")
+    asked = {(question.transactional_id, name) for question, names in effect.transactions for name in names}
+    codes = {}
+    for result in response.results_by_transaction:
+        for topic in result.topic_results:
+            for one in topic.results_by_partition:
+                about = result.transactional_id, TopicPartition(TopicName(topic.name), one.partition_index)
+                if about in asked:
+                    codes[about] = error_code(one.partition_error_code)
+    return codes

@@ -1,0 +1,53 @@
+"""What the controller tells brokers, as messages of a broker's version, and what their answers say.
+
+The versions are those of inter.broker.protocol.version, which is one for the whole cluster: of 0.11.0 LeaderAndIsr and
+StopReplica in v0 and UpdateMetadata in v3, of 3.9 in v7, v4 and v8.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.api import leader_and_isr, stop_replica, update_metadata
+from odradek.api.grouped import Errors
+from odradek.core.cluster import PLAINTEXT
+from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+
+
+class Versions(NamedTuple):
+    """In which versions brokers are told."""
+
+    leader_and_isr: int
+    update_metadata: int
+    stop_replica: int
+
+
+def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) -> Request:
+    """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
+    match sent.request:
+        case BecomeLeaderOrFollower() as become:
+            return leader_and_isr.to_message(sent, become, versions.leader_and_isr, listener)
+        case UpdateMetadata() as update:
+            return update_metadata.to_message(sent, update, versions.update_metadata)
+        case StopReplicas() as stop:
+            return stop_replica.to_message(sent, stop, versions.stop_replica)
+
+
+def errors(sent: ToBroker, response: Response) -> Errors | None:
+    """Returns the partitions for which a broker could not do it; None if it has refused the whole request."""
+    if response.error_code:
+        return None
+    match response:
+        case LeaderAndIsrResponse():
+            assert isinstance(sent.request, BecomeLeaderOrFollower), "an answer is to its question"
+            return leader_and_isr.errors(sent.request, response)
+        case StopReplicaResponse():
+            return stop_replica.errors(response)
+        case UpdateMetadataResponse():
+            return {}

@@ -1,0 +1,45 @@
+"""CreateTopics as a broker asks the controller for topics that its clients have asked it for by name alone.
+
+Kafka's AutoTopicCreationManager.  The controller assigns the replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.base.errors import ErrorCode, Refused, error_code
+from odradek.base.units import TopicName
+from odradek.core.effects import CreateTopics
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+TIMEOUT_MS = 5_000
+VERSION = 7
+
+
+def to_message(change: CreateTopics) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(
+            name=topic.name,
+            num_partitions=len(topic.partitions),
+            replication_factor=len(topic.partitions[0].replicas),
+            assignments=[],
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        )
+        for topic in change.topics
+    ]
+    return CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=False)
+
+
+def refusals(response: CreateTopicsResponse) -> Mapping[TopicName, Refused]:
+    """Returns why topics were not made; one that is there, or takes long, is as good as made."""
+    made = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+    return {
+        TopicName(one.name): Refused(error_code(one.error_code), one.error_message or "")
+        for one in response.topics
+        if one.error_code not in made
+    }

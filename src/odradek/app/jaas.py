@@ -1,0 +1,135 @@
+r"""JAAS files, in which Kafka's brokers find the user and the password they have at ZooKeeper.
+
+    Client {
+        org.apache.zookeeper.server.auth.DigestLoginModule required
+        username="kafka"
+        password="secret";
+    };
+
+A section has a name and modules, each with a flag and options; a section ends with `};`, a module with `;`.  Comments
+are as in Java.  Java would put a system property in place of ${name}; there are none here, so the text stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from odradek.core.configs.definition import ConfigError
+
+_TOKEN = re.compile(
+    r"""\s+ | //[^\n]* | /\*.*?\*/              # Between tokens.
+    | "(?P<quoted>(?:[^"\\\n]|\\.)*)"
+    | (?P<mark>[{};=])
+    | (?P<word>[^\s{};="]+)""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
+FLAGS = ("required", "requisite", "sufficient", "optional")
+
+
+class Module(NamedTuple):
+    """A login module with its options; no text of it shows a password."""
+
+    class_name: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Module({self.class_name})"
+
+
+def read_jaas(path: Path) -> Mapping[str, tuple[Module, ...]]:
+    """Reads the sections of a file by name.  Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"The JAAS file {path} can't be read: {(error.strerror or str(error)).lower()}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"The JAAS file {path} can't be read: it is no text in UTF-8.") from None
+    return parse_jaas(text, str(path))
+
+
+def parse_jaas(text: str, source: str) -> Mapping[str, tuple[Module, ...]]:
+    """Parses a text that errors call `source`.  Raises ConfigError, without what the text says: it holds passwords."""
+    return _Parser(text, source).sections()
+
+
+class _Token(NamedTuple):
+    text: str
+    is_mark: bool
+    line: int
+
+
+class _Parser:
+    """What is left of a text, token by token."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._source = source
+        self._tokens = self._scanned(text)
+        self._next = next(self._tokens, None)
+        self._line = 1
+
+    def sections(self) -> Mapping[str, tuple[Module, ...]]:
+        found: dict[str, tuple[Module, ...]] = {}
+        while self._next is not None:
+            name = self._word("the name of a section")
+            self._mark("{")
+            modules = []
+            while not self._is_at("}"):
+                modules.append(self._module())
+            self._mark("}")
+            self._mark(";")
+            found[name] = tuple(modules)
+        return found
+
+    def _module(self) -> Module:
+        class_name = self._word("the class of a login module")
+        if self._word("a flag, as required").lower() not in FLAGS:
+            raise self._wrong(f"one of {', '.join(FLAGS)}")
+        options: dict[str, str] = {}
+        while not self._is_at(";"):
+            name = self._word("the name of an option, or ;")
+            self._mark("=")
+            options[name] = self._word("the value of an option")
+        self._mark(";")
+        return Module(class_name, options)
+
+    def _is_at(self, mark: str) -> bool:
+        return self._next is not None and self._next.is_mark and self._next.text == mark
+
+    def _mark(self, mark: str) -> None:
+        if not self._is_at(mark):
+            raise self._wrong(mark, at_next=True)
+        self._take()
+
+    def _word(self, wanted: str) -> str:
+        if self._next is None or self._next.is_mark:
+            raise self._wrong(wanted, at_next=True)
+        return self._take()
+
+    def _take(self) -> str:
+        token = self._next
+        assert token is not None, "it was looked at before it is taken"
+        self._line = token.line
+        self._next = next(self._tokens, None)
+        return token.text
+
+    def _wrong(self, wanted: str, *, at_next: bool = False) -> ConfigError:
+        line = self._next.line if at_next and self._next is not None else self._line
+        return ConfigError(f"Line {line} of the JAAS file {self._source} is not understood: {wanted} is missing.")
+
+    def _scanned(self, text: str) -> Iterator[_Token]:
+        position, line = 0, 1
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise ConfigError(f'Line {line} of the JAAS file {self._source} has a " that nothing ends.')
+            if match["quoted"] is not None:
+                yield _Token(_ESCAPE.sub(lambda one: _CONTROL.get(one[1], one[1]), match["quoted"]), False, line)
+            elif match.lastgroup is not None:
+                yield _Token(match[0], match.lastgroup == "mark", line)
+            line += match[0].count("\n")
+            position = match.end()

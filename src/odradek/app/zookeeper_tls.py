@@ -1,0 +1,108 @@
+"""TLS to ZooKeeper: Kafka's zookeeper.ssl.* keys, which are ZooKeeper's own, read by what reads a broker's ssl.* keys.
+
+What surprises: in ZooKeeper a PEM store's password is that of the private key in it, a truststore of PEM needs none,
+and where zookeeper.ssl.enabled.protocols is not set only zookeeper.ssl.protocol is spoken.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+from odradek.base.secret import Secret
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.definition import ConfigError, Value
+from odradek.tls import reasons
+from odradek.tls.config import DEFAULT_STORE_TYPE, Names, TlsConfig
+from odradek.tls.contexts import Contexts, client_context
+from odradek.tls.errors import TlsConfigError
+
+PREFIX = "zookeeper."
+CLIENT_ENABLE = "zookeeper.ssl.client.enable"
+SOCKET, NETTY = "zookeeper.clientCnxnSocket", "org.apache.zookeeper.ClientCnxnSocketNetty"
+KEYSTORE = "zookeeper.ssl.keystore.location"
+# What ZooKeeper would ask of others about a certificate.
+_LOOKED_UP = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
+_TEXTS = (
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.keystore.location",
+    "ssl.protocol",
+    "ssl.truststore.location",
+)
+
+
+class ZooKeeperTls:
+    """What connections to ZooKeeper speak TLS with (coordination/zookeeper_access.Tls)."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Reads the stores.  Raises TlsConfigError."""
+        self._has_certificate = config.keystore.is_given
+        self._contexts = Contexts(config, client_context)
+
+    def context(self) -> ssl.SSLContext:
+        return self._contexts.context()
+
+    def reason(self, error: OSError) -> str:
+        if isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+            return "the server left before both came to speak it, as one does that speaks plain text there"
+        if isinstance(error, TimeoutError):
+            return "the server did not answer the handshake"
+        if not isinstance(error, ssl.SSLError):
+            return (error.strerror or str(error)).lower()
+        if "BAD_CERTIFICATE" in (error.reason or "") and not self._has_certificate:  # Java's word for none, in TLS 1.2.
+            return f"the server wants a certificate of its clients: set {KEYSTORE}"
+        return reasons.of(error, is_server=False, server="the server", prefix=PREFIX)
+
+
+def parse_zookeeper_tls(configs: BrokerConfigs) -> ZooKeeperTls | None:
+    """Returns what to speak TLS with, None for plain text.  Raises ConfigError; the stores are read."""
+    if not configs.bool(CLIENT_ENABLE):
+        return None
+    _check_promises(configs)
+    try:
+        return ZooKeeperTls(_config(configs))
+    except TlsConfigError as error:
+        # ZooKeeper has no key for the password of a private key alone.
+        raise ConfigError(str(error).replace(" ssl.key.password", " zookeeper.ssl.keystore.password")) from None
+
+
+def _check_promises(configs: BrokerConfigs) -> None:
+    socket = configs.optional_str(SOCKET)
+    if socket and socket != NETTY:
+        raise ConfigError(f"{SOCKET} is {socket}, which speaks plain text, but {CLIENT_ENABLE} is true: set {NETTY}.")
+    for name in _LOOKED_UP:
+        if configs.bool(name):
+            raise ConfigError(f"{name} is true, but nobody is asked here about revoked certificates: leave it out.")
+
+
+def _config(configs: BrokerConfigs) -> TlsConfig:
+    texts = {name: text for name in _TEXTS if (text := _text(configs.value(PREFIX + name))) is not None}
+    for kind in ("keystore", "truststore"):
+        type_ = texts[f"ssl.{kind}.type"] = _store_type(configs, kind)
+        password = configs.secret(f"{PREFIX}ssl.{kind}.password")
+        if password is None:
+            continue
+        if type_.upper() != "PEM":
+            texts[f"ssl.{kind}.password"] = password.reveal()
+        elif kind == "keystore":
+            texts["ssl.key.password"] = password.reveal()
+    config = TlsConfig.parse(texts, Names(PREFIX))
+    if texts.get("ssl.enabled.protocols"):
+        return replace(config, protocol="TLSv1.3")  # As with Java, what is enabled counts alone.
+    return config if texts.get("ssl.protocol") == "TLS" else replace(config, enabled_protocols=(config.protocol,))
+
+
+def _store_type(configs: BrokerConfigs, kind: str) -> str:
+    """Returns the type as configured, or by the file's name, as ZooKeeper does it."""
+    location = configs.optional_str(f"{PREFIX}ssl.{kind}.location") or ""
+    by_name = "PEM" if Path(location).suffix.lower() == ".pem" else DEFAULT_STORE_TYPE
+    return configs.optional_str(f"{PREFIX}ssl.{kind}.type") or by_name
+
+
+def _text(value: Value) -> str | None:
+    if value is None or isinstance(value, Secret):
+        return None
+    return ",".join(value) if isinstance(value, tuple) else str(value)

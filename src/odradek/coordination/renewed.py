@@ -1,0 +1,133 @@
+"""A tree whose session is begun anew when it has ended: a process that was stopped for too long comes back.
+
+    expired ──> listeners hear EXPIRED ──> a new session, as soon as the tree can be reached ──> `renewed` is called
+
+Between the two everything raises SessionExpired.  Watches are gone with the session that set them, and so are its
+ephemeral nodes: `renewed` makes them again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.tree import (
+    ANY_VERSION,
+    Operation,
+    Result,
+    SessionListener,
+    SessionState,
+    Stat,
+    Tree,
+    TreeFailed,
+    Watch,
+)
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+
+
+class RenewedTree:
+    """A Tree that `opens` opens, once for each session."""
+
+    def __init__(self, opens: Callable[[], Tree]) -> None:
+        """Begins the first session.  Raises what `opens` raises."""
+        self._opens = opens
+        self._listeners: list[SessionListener] = []
+        self._closed = threading.Event()
+        self._lock = threading.Lock()  # Around the exchange of sessions, and around closing.
+        self._has_ended = self._is_renewing = False
+        self.renewed: Callable[[], None] = _nothing  # Called in a thread when a later session has begun.
+        self._tree = opens()
+        self._tree.on_session(self._session_is)
+
+    def _session_is(self, state: SessionState) -> None:
+        for listener in self._listeners:
+            listener(state)
+        if state is not SessionState.EXPIRED or self._closed.is_set():
+            return
+        with self._lock:
+            self._has_ended = True
+            # One that ends while `renewed` is called is renewed by who calls it: two would open a session each.
+            begins, self._is_renewing = not self._is_renewing, True
+        if begins:
+            threading.Thread(target=self._renew, name="odradek-session", daemon=True).start()
+
+    def _renew(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._exchange()
+                self.renewed()
+            except (TreeFailed, BadZnodeError) as failed:
+                _LOG.warning("the session of the metadata tree can't be begun anew, and will be: %s", failed)
+                self._closed.wait(RETRY_SECONDS)
+            else:
+                with self._lock:
+                    self._is_renewing = self._has_ended
+                    if not self._is_renewing:
+                        return
+
+    def _exchange(self) -> None:
+        tree = self._opens()
+        with self._lock:
+            if self._closed.is_set():
+                tree.close()
+                return
+            old, self._tree = self._tree, tree
+            self._has_ended = False
+        tree.on_session(self._session_is)
+        old.close()
+
+    @property
+    def session_id(self) -> int:
+        return self._tree.session_id
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        return self._tree.create(path, data, ephemeral=ephemeral, sequential=sequential)
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        return self._tree.get(path, watch)
+
+    def get_all(
+        self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        return self._tree.get_all(paths, watch)
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return self._tree.set(path, data, version)
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._tree.delete(path, version)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return self._tree.exists(path, watch)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self._tree.children(path, watch)
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        return self._tree.multi(operations)
+
+    def on_session(self, listener: SessionListener) -> None:
+        """Has the listener called for all sessions; a new one is not told as CONNECTED, but by `renewed`."""
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        self._end(lambda tree: tree.close())
+
+    def abandon(self) -> None:
+        """Ends as a killed process does: the session is not ended, it expires."""
+        self._end(lambda tree: getattr(tree, "abandon", tree.close)())
+
+    def _end(self, end: Callable[[Tree], None]) -> None:
+        with self._lock:
+            self._closed.set()
+            tree = self._tree
+        end(tree)
+
+
+def _nothing() -> None:
+    """Stands for a `renewed` that nobody has set."""

@@ -1,0 +1,140 @@
+"""kazoo's client, made as a broker wants it, and the ACLs of Kafka's znodes.
+
+What surprises: kazoo reads certificates from PEM files by name, which a key of a PKCS12 store would have to be written
+to.  So connections are made here, with a context of ours, and kazoo takes them for plain ones.  And it logs the request
+that authenticates a session, password and all: such lines are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+from kazoo.protocol.serialization import SASL, Auth  # type: ignore[import-untyped]
+from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE  # type: ignore[import-untyped]
+
+from odradek.coordination.zookeeper_access import Access, Credentials, Scheme, Tls
+
+# Kafka's ZkData.SensitiveRootPaths: passwords of users and of brokers, and what delegation tokens are made of.
+SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+OPEN_TO_ALL = "/consumers"  # Old consumers are no brokers, and make their nodes below.
+# kazoo's own delay doubles up to an hour: after an outage of ten minutes a broker would be away for ten more.
+RETRY_SECONDS, RETRY_SECONDS_MAX = 0.1, 1.0
+
+
+class Acls:
+    """The ACLs that znodes are made with, by their path on the ensemble; the broker's tree begins at `root`."""
+
+    def __init__(self, root: str = "", *, sets_acls: bool = False) -> None:
+        self._root = root
+        self._sets_acls = sets_acls
+
+    def of(self, path: str) -> list[ACL] | None:
+        """Returns those of Kafka's ZkData.defaultAcls; None lets anybody do everything."""
+        below = path[len(self._root) :] if path.startswith(f"{self._root}/") else path
+        if not self._sets_acls or below == OPEN_TO_ALL:
+            return None
+        if below.startswith(SENSITIVE):
+            return [*CREATOR_ALL_ACL]
+        return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
+class _SecureSocket(ssl.SSLSocket):
+    """A connection that tells what the server said against it: in TLS 1.3 that comes only with the first answer."""
+
+    tell: Callable[[OSError], None] | None = None
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except ssl.SSLError as error:
+            if self.tell is not None and "ALERT" in (error.reason or ""):
+                self.tell(error)
+            raise
+
+
+class PlainHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads and sockets.
+
+    An attempt to connect takes a server's share of the session timeout at most, as with Java's client: a machine that
+    is off would otherwise take all of it, and the session would expire before the next server is called.
+    """
+
+    def __init__(self, attempt_seconds: float) -> None:
+        super().__init__()
+        self._attempt_seconds = attempt_seconds
+
+    def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: object) -> socket.socket:
+        made: socket.socket = super().create_connection(address=address, timeout=self._attempt_seconds)
+        return made
+
+
+class TlsHandler(PlainHandler):
+    """Makes connections that speak TLS; `failure` is why the last one that came to nothing did."""
+
+    def __init__(self, attempt_seconds: float, tls: Tls) -> None:
+        super().__init__(attempt_seconds)
+        self._tls = tls
+        self.failure: str | None = None
+
+    def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: object) -> ssl.SSLSocket:
+        plain = super().create_connection(address)
+        context = self._tls.context()
+        context.sslsocket_class = _SecureSocket
+        try:
+            secured = context.wrap_socket(plain, server_hostname=hostname or address[0])
+        except OSError as error:
+            plain.close()
+            self._failed(error)
+            raise
+        assert isinstance(secured, _SecureSocket), "the context makes no others"
+        secured.tell = self._failed
+        return secured
+
+    def select(self, to_read: Sequence[Any], *others: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """As kazoo's, and what TLS has decrypted already counts: no socket is readable because of it.
+
+        kazoo would otherwise read the second of two answers that came in one record when a third one comes.
+        """
+        pending = [one for one in to_read if isinstance(one, ssl.SSLSocket) and one.pending()]
+        if pending:
+            return pending, [], []
+        found: tuple[list[Any], list[Any], list[Any]] = super().select(to_read, *others)
+        return found
+
+    def _failed(self, error: OSError) -> None:
+        self.failure = self._tls.reason(error)
+
+
+def made_client(hosts: str, session_timeout_ms: int, access: Access) -> KazooClient:
+    """Makes a client that is not connected yet."""
+    timeout = session_timeout_ms / 1000
+    attempt = timeout / len(hosts.split(","))
+    logger = logging.getLogger("kazoo.client")
+    logger.addFilter(_hides_credentials)
+    return KazooClient(
+        hosts=hosts,
+        timeout=timeout,
+        handler=PlainHandler(attempt) if access.tls is None else TlsHandler(attempt, access.tls),
+        connection_retry=KazooRetry(max_tries=-1, delay=RETRY_SECONDS, max_delay=RETRY_SECONDS_MAX),
+        logger=logger,
+        **({} if access.credentials is None else _authenticating(access.credentials)),
+    )
+
+
+def _authenticating(credentials: Credentials) -> dict[str, Any]:
+    user, password = credentials.user, credentials.password.reveal()
+    if credentials.scheme is Scheme.DIGEST:
+        return {"auth_data": [(Scheme.DIGEST.value, f"{user}:{password}")]}
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": password}}
+
+
+def _hides_credentials(record: logging.LogRecord) -> bool:
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(one, Auth | SASL) for one in arguments)

@@ -1,0 +1,118 @@
+"""The ISRs that leaders here propose to the controller (AlterPartition, KIP-497): Kafka's AlterPartitionManager.
+
+    Leading.fetched, a timer ──> submit ──> take: the controller is asked ──> ended ──> the high watermark may advance
+                                   ^────────── a pause, if the answer says nothing ────┘
+
+Each proposal has one attempt under way at a time: an answer that says "not applied" then speaks of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, Offset, TopicPartition
+from odradek.core.cluster import ClusterView, LeaderAndIsr, PartitionInfo
+from odradek.core.followers import NO_BROKER_EPOCH, Eligible
+from odradek.core.in_sync import InSync
+from odradek.core.moment import Moment
+from odradek.core.timers import Timers
+
+if TYPE_CHECKING:
+    from odradek.core.leadership import Leadership
+
+RETRY_MS = 50
+LOOKED_AT_PER_SLICE = 256
+
+
+class ProposedIsr:
+    """One attempt; `broker_epochs` are those of the proposal's ISR, in its order, -1 if unknown."""
+
+    def __init__(self, leading: Leadership, proposal: LeaderAndIsr, broker_epochs: tuple[int, ...]) -> None:
+        self.leading = leading
+        self.proposal = proposal
+        self.broker_epochs = broker_epochs
+
+
+class AlterPartitionManager:
+    """What leaders with followers have in common on one broker."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        view: ClusterView,
+        lag_ms_max: int,
+        timers: Timers,
+        advanced: Callable[[TopicPartition, Moment], None],
+    ) -> None:
+        """`advanced` hears of partitions whose high watermark has advanced by an answer."""
+        self._broker = broker
+        self._view = view
+        self._lag_ms_max = lag_ms_max
+        self._timers = timers
+        self._advanced = advanced
+        self._leading: dict[Leadership, None] = {}
+        self._asked: list[ProposedIsr] = []
+        self._under_way: dict[Leadership, ProposedIsr] = {}
+
+    @property
+    def eligible(self) -> Eligible:
+        """Who may join an ISR, by what this broker knows: under ZooKeeper nobody tells it others' broker epochs."""
+        return dict.fromkeys(self._view.brokers, NO_BROKER_EPOCH)
+
+    def begin(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
+        """Returns what a leader knows of its followers as it begins; `end` is that of its log."""
+        self._leading[leading] = None
+        return InSync(self._broker, state_of(info), info.replicas, end, now.steady, lag_ms_max=self._lag_ms_max)
+
+    def forget(self, leading: Leadership) -> None:
+        """Watches a leader no more, whose leadership has ended or which has no followers."""
+        self._leading.pop(leading, None)
+        self._under_way.pop(leading, None)
+
+    def submit(self, leading: Leadership) -> None:
+        """Has the controller asked for what is pending, unless it is being asked."""
+        in_sync = leading.in_sync
+        if in_sync is None or in_sync.pending is None:
+            return
+        under_way = self._under_way.get(leading)
+        if under_way is None or under_way.proposal is not in_sync.pending:
+            attempt = ProposedIsr(leading, in_sync.pending, in_sync.pending_epochs)
+            self._under_way[leading] = attempt
+            self._asked.append(attempt)
+
+    def take(self) -> list[ProposedIsr]:
+        """Returns what the controller is to be asked now; each comes back in `ended`."""
+        asked, self._asked = self._asked, []
+        return [one for one in asked if self._under_way.get(one.leading) is one]
+
+    def ended(self, asked: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment) -> None:
+        """Takes in the answer; `state` is the partition's without an error.  An error that may pass is tried again."""
+        leading, in_sync = asked.leading, asked.leading.in_sync
+        if self._under_way.get(leading) is asked:
+            del self._under_way[leading]
+        if leading.ended is not None or in_sync is None:
+            return
+        if in_sync.altered(asked.proposal, error, state):
+            self._timers.at(now.steady + RETRY_MS, lambda _: self.submit(leading))
+        self._look_at(leading, now)
+
+    def shrink(self, now: Moment) -> Iterator[None]:
+        """Proposes ISRs without followers that have fallen behind, in slices; called once a second."""
+        for number, leading in enumerate(list(self._leading), 1):
+            in_sync = leading.in_sync
+            if leading.ended is None and in_sync is not None:
+                if in_sync.shrink(leading.log.end_offset, now.steady) is not None:
+                    self.submit(leading)
+                self._look_at(leading, now)  # Who is about to join may have fallen behind, too.
+            if number % LOOKED_AT_PER_SLICE == 0:
+                yield
+
+    def _look_at(self, leading: Leadership, now: Moment) -> None:
+        if leading.advance(now):
+            self._advanced(leading.name, now)
+
+
+def state_of(info: PartitionInfo) -> LeaderAndIsr:
+    return LeaderAndIsr(info.leader, info.leader_epoch, info.isr, partition_epoch=info.partition_epoch)

@@ -1,0 +1,93 @@
+"""What the controller says to this broker: taken in one after the other, and from the newest controller alone.
+
+LeaderAndIsr, StopReplica ──> replicas          UpdateMetadata ──> the view, and groups hear of topics that are gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, TopicName
+from odradek.core.cluster import ClusterView
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.topic import TopicConfigs
+from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.metadata_update import Overrides, update_view
+from odradek.core.moment import Moment
+from odradek.core.replicas import Errors, Replicas
+
+
+class TakenIn(NamedTuple):
+    """The end of one request: the partitions for which it failed, and topics that are gone."""
+
+    errors: Errors
+    deleted: list[TopicName]
+
+
+class Controlled:
+    """This broker as the controller has it."""
+
+    def __init__(self, view: ClusterView, replicas: Replicas, configs: BrokerConfigs) -> None:
+        self._view = view
+        self._replicas = replicas
+        self._configs = configs
+        self.broker_epoch: int = NO_EPOCH  # Of our registration; until there is one, whatever comes is taken.
+        self.controller_epoch = 0  # The greatest one heard of.
+        self._is_taking = False
+
+    def check(self, sent: ToBroker) -> None:
+        """Raises Refused for what a deposed controller says, or what was said to who this broker was before.
+
+        A broker epoch above ours is of a registration that we have not heard the end of yet.
+        """
+        if sent.controller_epoch < self.controller_epoch:
+            text = f"controller epoch {sent.controller_epoch}, by now {self.controller_epoch}"
+            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
+        if 0 <= sent.broker_epoch < self.broker_epoch:
+            text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"
+            raise Refused(ErrorCode.STALE_BROKER_EPOCH, text)
+
+    def names(self, sent: ToBroker) -> list[TopicName]:
+        """Returns the topics whose overrides have to be read before `take_in`: those that this broker does not know."""
+        return [name for name in _topics(sent) if name not in self._view.topics]
+
+    def take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
+        """Does what a request asks, in slices; nothing else of the controller's may be taken in meanwhile.
+
+        `overrides` are those of the topics that `names` gave.  Raises Refused as `check`, before the first slice.
+        """
+        assert not self._is_taking, "one after the other"
+        self.check(sent)
+        self.controller_epoch = sent.controller_epoch
+        self._is_taking = True
+        try:
+            return (yield from self._take_in(sent, overrides, now))
+        finally:
+            self._is_taking = False
+
+    def _take_in(self, sent: ToBroker, overrides: Overrides, now: Moment) -> Generator[None, None, TakenIn]:
+        match sent.request:
+            case BecomeLeaderOrFollower() as become:
+                configs = self._topic_configs(_topics(sent), overrides)
+                return TakenIn((yield from self._replicas.become(become, configs, now)), [])
+            case StopReplicas() as stop:
+                return TakenIn((yield from self._replicas.stop(stop, now)), [])
+            case UpdateMetadata() as update:
+                deleted = yield from update_view(self._view, update, sent.controller, overrides)
+                return TakenIn({}, deleted)
+
+    def _topic_configs(self, names: Mapping[TopicName, None], overrides: Overrides) -> Mapping[TopicName, TopicConfigs]:
+        topics = self._view.topics
+        return {
+            name: self._configs.for_topic(topics[name].configs if name in topics else overrides.get(name, {}))
+            for name in names
+        }
+
+
+def _topics(sent: ToBroker) -> dict[TopicName, None]:
+    """Returns the topics that a request names, but for those that are only stopped."""
+    if isinstance(sent.request, StopReplicas):
+        return {}
+    return dict.fromkeys(name.topic for name in sent.request.partitions)

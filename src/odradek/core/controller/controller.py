@@ -1,0 +1,278 @@
+"""The controller of a cluster under ZooKeeper: one broker that elects leaders and tells the others.
+
+    event ──> handle: steps on the tree, each carried out before it goes on ──> take_requests: what brokers are told
+
+One event is handled after the other, each to its end.  Every broker has such an object, and acts on one of them: the
+one that is elected.  After Kafka's KafkaController (3.9).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatchmethod
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.core.cluster import LeaderAndIsr, TopicAssignment
+from odradek.core.controller import elections, events
+from odradek.core.controller.asking import alter_partitions, shut_down
+from odradek.core.controller.context import ControllerContext, LiveBroker
+from odradek.core.controller.deletion import TopicDeletion
+from odradek.core.controller.leaders import Leaders
+from odradek.core.controller.requests import (
+    BecomeLeaderOrFollower,
+    RequestBatch,
+    StopReplicas,
+    ToBroker,
+)
+from odradek.core.controller.steps import (
+    DeleteNotices,
+    Deposed,
+    Elect,
+    ReadBrokers,
+    ReadDeletions,
+    ReadFailedDirectories,
+    ReadIsrChanges,
+    ReadPreferredElections,
+    ReadTopicNames,
+    ReadTopics,
+    Steps,
+)
+
+_LOG = logging.getLogger(__name__)
+
+NOT_ELECTED = 0  # The epoch of who is not the controller; the first one's is 1.
+
+
+class Controller:
+    """One broker's.  `epoch` is that of its election, or NOT_ELECTED."""
+
+    def __init__(self, broker: BrokerId) -> None:
+        self._id = broker
+        self._begin(NOT_ELECTED)
+
+    def _begin(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._context = ControllerContext()
+        self._batch = RequestBatch(self._context)
+        self._leaders = Leaders(self._context, self._batch)
+        self._deletion = TopicDeletion(self._context, self._batch)
+
+    @property
+    def is_active(self) -> bool:
+        return self.epoch != NOT_ELECTED
+
+    @property
+    def context(self) -> ControllerContext:
+        """What it knows, to be read only."""
+        return self._context
+
+    def take_requests(self) -> list[ToBroker]:
+        """Returns what brokers are to be told of the events that were handled."""
+        return self._batch.take(self._id, self.epoch) if self.is_active else []
+
+    def handle(self, event: events.Event) -> Steps:
+        """Handles one event.  Deposed, thrown in at a step, ends it: this broker is not the controller any more."""
+        try:
+            if isinstance(event, events.SessionEnded):
+                raise Deposed
+            if isinstance(event, events.ControllerChanged | events.Reconnected):
+                yield from self._be_elected(reads_anew=isinstance(event, events.Reconnected))
+            elif self.is_active:
+                yield from self._handle(event)
+        except Deposed:
+            if self.is_active:
+                _LOG.info("broker %d is not the controller any more, whose epoch was %d", self._id, self.epoch)
+            self._begin(NOT_ELECTED)
+        if isinstance(event, events.Ask) and event.answer is None and not event.error:
+            event.error = ErrorCode.NOT_CONTROLLER
+
+    # Election.
+
+    def _be_elected(self, *, reads_anew: bool) -> Steps:
+        elect = Elect()
+        yield elect
+        if elect.result is None:  # Another broker is the controller.
+            if self.is_active:
+                raise Deposed
+            return
+        if elect.result != self.epoch:
+            self._begin(elect.result)
+            _LOG.info("broker %d is the controller, in epoch %d", self._id, self.epoch)
+            yield from self._take_over({})
+        elif reads_anew:
+            stopping = {broker: self._context.brokers[broker].epoch for broker in self._context.shutting_down}
+            self._begin(self.epoch)
+            yield from self._take_over(stopping)
+
+    def _take_over(self, stopping: Mapping[BrokerId, int]) -> Steps:
+        """Reads all there is, settles what nobody saw to meanwhile, and tells every broker everything.
+
+        `stopping` are brokers that have asked to be allowed to stop, by their epochs.
+        """
+        context = self._context
+        yield ReadIsrChanges()  # Watched from now on; what they tell of is read, or asked of the brokers, anyway.
+        yield ReadFailedDirectories()
+        yield DeleteNotices()
+        brokers, topics, deletions = ReadBrokers(), ReadTopics(), ReadDeletions()
+        yield brokers
+        for broker in brokers.result.values():
+            context.broker_came(broker)
+            if stopping.get(broker.info.id) == broker.epoch:
+                context.shutting_down.add(broker.info.id)
+        yield topics
+        for name, assignment in topics.result.items():
+            context.topic_is(name, assignment)
+        everything = list(context.all_partitions())
+        yield from self._leaders.read(everything)
+        yield deletions
+        yield from self._deletion.begin(deletions.result)
+        self._batch.announce(to_know_all=context.brokers)
+        yield from self._leaders.settle(everything, also_told=context.brokers)
+        yield from self._handle(events.PreferredElectionsAsked())
+
+    # Changes of the tree.
+
+    @singledispatchmethod
+    def _handle(self, event: events.Event) -> Steps:
+        raise AssertionError(f"{type(event).__name__} is no event")
+
+    @_handle.register
+    def _(self, event: events.BrokersChanged) -> Steps:
+        context = self._context
+        read = ReadBrokers()
+        yield read
+        now, before = read.result, context.brokers
+        # Who has registered anew lost what was not on its disk, faster than its session could end.
+        went = [broker for broker, live in before.items() if broker not in now or now[broker].epoch != live.epoch]
+        for broker in before.keys() - set(went):
+            before[broker] = now[broker]  # Its address may be another one.
+        if went:
+            yield from self._went(went)
+        yield from self._came([live for broker, live in sorted(now.items()) if broker not in context.brokers])
+
+    def _came(self, brokers: Sequence[LiveBroker]) -> Steps:
+        context = self._context
+        for broker in brokers:
+            context.broker_came(broker)
+        ids = [broker.info.id for broker in brokers]
+        self._batch.announce(to_know_all=ids)
+        held = dict.fromkeys(partition for broker in ids for partition in context.partitions_on(broker))
+        yield from self._leaders.settle(held, also_told=ids)
+        for broker_id in ids:
+            self._deletion.broker_came(broker_id)
+
+    def _went(self, brokers: Sequence[BrokerId]) -> Steps:
+        for broker in brokers:
+            self._context.broker_went(broker)
+        held = dict.fromkeys(partition for broker in brokers for partition in self._context.partitions_on(broker))
+        yield from self._leaders.settle(held, also_told=self._context.brokers)
+
+    @_handle.register
+    def _(self, event: events.TopicsChanged) -> Steps:
+        context = self._context
+        names = ReadTopicNames()
+        yield names
+        for name in context.topics.keys() - set(names.result):
+            context.topic_went(name)  # Somebody has removed it by hand.
+        read = ReadTopics([name for name in names.result if name not in context.topics])
+        yield read
+        yield from self._added(read.result)
+
+    @_handle.register
+    def _(self, event: events.TopicChanged) -> Steps:
+        read = ReadTopics([event.name])
+        yield read
+        yield from self._added(read.result)
+
+    def _added(self, topics: Mapping[TopicName, TopicAssignment]) -> Steps:
+        """Takes in new topics and new partitions; what a partition has is changed by a reassignment, never by this."""
+        context = self._context
+        added: list[TopicPartition] = []
+        for name, found in topics.items():
+            before = context.topics.get(name)
+            if before is not None and before.topic_id != found.topic_id:
+                context.topic_went(name)  # And another one of its name came, both by hand.
+                before = None
+            partitions = {**found.partitions, **(before.partitions if before else {})}
+            added += context.topic_is(name, (before or found)._replace(partitions=dict(sorted(partitions.items()))))
+        yield from self._leaders.read(added)
+        yield from self._leaders.settle(added, are_new=True)
+
+    @_handle.register
+    def _(self, event: events.DeletionsChanged) -> Steps:
+        read = ReadDeletions()
+        yield read
+        yield from self._deletion.begin(read.result)
+
+    @_handle.register
+    def _(self, event: events.IsrsChanged) -> Steps:
+        read = ReadIsrChanges()
+        yield read
+        partitions = [partition for partition in read.result.partitions if self._context.is_there(partition)]
+        yield from self._leaders.read(partitions)
+        yield from self._leaders.settle(partitions)  # A leader may not have known yet who is gone.
+        self._batch.update_metadata(partitions)
+        yield DeleteNotices(read.result.paths)
+
+    @_handle.register
+    def _(self, event: events.DirectoriesFailed) -> Steps:
+        """Tells the brokers of all that they hold: what they can't serve they answer with an error."""
+        read = ReadFailedDirectories()
+        yield read
+        context = self._context
+        for broker in (one for one in read.result.brokers if one in context.brokers):
+            for partition in context.staying(context.partitions_on(broker)):
+                self._batch.become([broker], partition)
+        yield DeleteNotices(read.result.paths)
+
+    @_handle.register
+    def _(self, event: events.PreferredElectionsAsked) -> Steps:
+        read = ReadPreferredElections()
+        yield read
+        yield from self._leaders.elect(read.result.partitions, self._preferred)
+        yield DeleteNotices(read.result.paths)
+
+    def _preferred(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        replicas = self._context.replicas(partition)
+        if state.leader == replicas[0]:
+            return state
+        alive = self._context.online(partition) - self._context.shutting_down
+        elected = elections.for_preferred(state, replicas, alive)
+        return state if elected is None else elected.state
+
+    # What brokers answer and ask.
+
+    @_handle.register
+    def _(self, event: events.Answered) -> Steps:
+        sent, errors = event.request, event.errors
+        live = self._context.brokers.get(sent.broker)
+        if live is None or live.epoch != sent.broker_epoch or sent.controller_epoch != self.epoch:
+            return  # It was said to who that broker was before, or by who was the controller.
+        if isinstance(sent.request, StopReplicas) and sent.request.deletes:
+            deleted = [partition for partition in sent.request.partitions if partition not in errors]
+            yield from self._deletion.deleted(sent.broker, deleted)
+        elif isinstance(sent.request, BecomeLeaderOrFollower):
+            yield from self._became(sent.broker, sent.request.partitions, errors)
+
+    def _became(
+        self, broker: BrokerId, asked: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
+    ) -> Steps:
+        """Takes in of which replicas a broker has said that it can't reach their directory."""
+        context = self._context
+        failed = [one for one in asked if errors.get(one) == ErrorCode.KAFKA_STORAGE_ERROR and context.is_there(one)]
+        lost = [partition for partition in failed if context.is_online(broker, partition)]
+        if lost:
+            context.directories_failed(broker, lost)
+            yield from self._leaders.settle(lost, also_told=context.brokers)
+            for partition in lost:
+                self._batch.stop(broker, partition)
+
+    @_handle.register
+    def _(self, event: events.ShutDown) -> Steps:
+        yield from shut_down(event, self._context, self._leaders, self._batch)
+
+    @_handle.register
+    def _(self, event: events.AlterPartitions) -> Steps:
+        yield from alter_partitions(event, self._context, self._leaders, self._batch)

@@ -1,0 +1,65 @@
+"""The controller's UpdateMetadata becomes what this broker knows of the cluster, and tells its clients.
+
+It comes behind the LeaderAndIsr of the same change: what clients hear of is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, TopicName
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import ClusterView, PartitionInfo, TopicInfo
+from odradek.core.controller.requests import LEADER_DURING_DELETE, PartitionMetadata, UpdateMetadata
+
+# A partition that the controller has not told of, below one that it has: none of its replicas has lived yet.
+UNTOLD = PartitionInfo(NO_BROKER, NO_EPOCH, (), ())
+
+Overrides = Mapping[TopicName, Mapping[str, str]]  # What is set on topics.
+
+
+def update_view(
+    view: ClusterView, update: UpdateMetadata, controller: BrokerId, overrides: Overrides
+) -> Generator[None, None, list[TopicName]]:
+    """Takes in who lives, and topics that have changed.  Yields after each topic, returns the topics that are gone.
+
+    `overrides` are those of topics that are not in the view.
+    """
+    view.controller = controller
+    view.brokers = {one.id: one for one in update.brokers}
+    told: dict[TopicName, dict[int, PartitionMetadata]] = {}
+    for (name, index), metadata in update.partitions.items():
+        told.setdefault(name, {})[index] = metadata
+    gone = [name for name in view.topics if name not in told] if update.is_full else []
+    for name, partitions in told.items():
+        known = view.topics.get(name)
+        topic_id = update.topic_ids.get(name, ZERO_UUID)
+        if known is not None and topic_id not in (known.id, ZERO_UUID):  # Deleted, and made anew.
+            known = None
+        if all(one.state.leader == LEADER_DURING_DELETE for one in partitions.values()):
+            gone.append(name)
+        else:
+            view.put(_updated(known, name, topic_id, partitions, overrides))
+        yield
+    for name in gone:
+        view.remove(name)
+        yield
+    return gone
+
+
+def _updated(
+    known: TopicInfo | None,
+    name: TopicName,
+    topic_id: Uuid,
+    told: Mapping[int, PartitionMetadata],
+    overrides: Overrides,
+) -> TopicInfo:
+    partitions = [] if known is None else list(known.partitions)
+    partitions += [UNTOLD] * (max(told) + 1 - len(partitions))
+    for index, (state, replicas, offline) in told.items():
+        partitions[index] = PartitionInfo(
+            state.leader, state.leader_epoch, replicas, state.isr, offline, state.partition_epoch
+        )
+    if known is None:
+        return TopicInfo(name, topic_id, tuple(partitions), overrides.get(name, {}))
+    return known._replace(partitions=tuple(partitions))

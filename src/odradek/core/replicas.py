@@ -1,0 +1,290 @@
+"""The replicas on this broker, and the one place where they change: opened, leading, following, stopped, offline.
+
+The controller says what becomes of each (`become`, `stop`); without one, whole topics come and go (`open`, `drop`), and
+whoever looks for a topic finds it with all of its partitions, or not at all.  What takes long yields after each log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Mapping
+from functools import partial
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.alter_partition import AlterPartitionManager
+from odradek.core.cluster import ClusterView, PartitionInfo, TopicInfo
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.configs.topic import TopicConfigs
+from odradek.core.controller.requests import AssignedState, BecomeLeaderOrFollower, StopReplicas
+from odradek.core.coordinating import Coordinators
+from odradek.core.coordinators.durable import NextSteps
+from odradek.core.flushes import Flushes
+from odradek.core.moment import Moment
+from odradek.core.parked import ParkingLot
+from odradek.core.partition import Partition
+from odradek.core.storage import Storage
+from odradek.log.directory import LogDirectory
+from odradek.log.disk import DiskFailed
+from odradek.log.durability import flush_now
+from odradek.log.log import Log
+
+_LOG = logging.getLogger(__name__)
+
+Errors = dict[TopicPartition, ErrorCode]  # Of the partitions for which it failed.
+
+
+class Replicas:
+    """Writes `partitions`, which all others only read."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        view: ClusterView,
+        storage: Storage,
+        configs: BrokerConfigs,
+        partitions: dict[TopicPartition, Partition],
+        *,
+        lot: ParkingLot,
+        steps: NextSteps,
+        flushes: Flushes,
+        coordinators: Coordinators,
+        alter_partition: AlterPartitionManager,
+    ) -> None:
+        self._id = broker_id
+        self._view = view
+        self._storage = storage
+        self._configs = configs
+        self._partitions = partitions
+        self._lot = lot
+        self._steps = steps
+        self._flushes = flushes
+        self._coordinators = coordinators
+        self._alter_partition = alter_partition
+        # What could not be opened since too many files are open, or the disk is full: tried again once a second.
+        self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
+
+    def open_all(self, now: Moment) -> None:
+        """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long.
+
+        Logs of topics that were deleted meanwhile are set aside, but not by a cluster that has no topics at all: it may
+        be the tree that was lost.
+        """
+        if self._view.topics or self._view.unreadable:
+            self._storage.set_strays_aside(partial(is_held, self._id, self._view), now.wall)
+        for topic in list(self._view.topics.values()):
+            for _ in self.open(topic, now):
+                pass
+
+    def open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
+        """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""
+        configs = self._configs.for_topic(topic.configs)
+        opened: dict[TopicPartition, Partition] = {}
+        unopened: dict[TopicPartition, Uuid] = {}
+        for index, info in enumerate(topic.partitions):
+            if self._id not in info.replicas:
+                continue
+            name = TopicPartition(topic.name, index)
+            present = self._partitions.get(name)
+            if present is not None:
+                self._become(present, info, now)
+            else:
+                # Until the coordinators begin, these are partitions that were there before.
+                log = self._log(name, topic.id, configs, now, unopened, is_new=self._coordinators.have_begun)
+                opened[name] = self._become(Partition(name, log, info, configs, self._alter_partition), info, now)
+            yield
+        self._view.put(topic)
+        self._partitions.update(opened)
+        self._unopened.update(unopened)
+        if self._coordinators.coordinate(topic.name):
+            for partition in opened.values():
+                self._coordinators.adopt(partition, now)
+                yield
+
+    # What the controller says.
+
+    def become(
+        self, asked: BecomeLeaderOrFollower, configs: Mapping[TopicName, TopicConfigs], now: Moment
+    ) -> Generator[None, None, Errors]:
+        """Has replicas lead or follow; `configs` are those of the topics named.  Yields after each, returns failures.
+
+        What is not newer than what is known is STALE_CONTROLLER_EPOCH and changes nothing, as in Apache Kafka.
+        """
+        errors: Errors = {}
+        for name, assigned in asked.partitions.items():
+            topic_id = asked.topic_ids.get(name.topic, ZERO_UUID)
+            code = self._take(name, topic_id, assigned, configs[name.topic], now)
+            if code is not ErrorCode.NONE:
+                errors[name] = code
+            yield
+        return errors
+
+    def _take(
+        self, name: TopicPartition, topic_id: Uuid, assigned: AssignedState, configs: TopicConfigs, now: Moment
+    ) -> ErrorCode:
+        state, present = assigned.state, self._partitions.get(name)
+        if self._id not in assigned.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if present is not None and not present.is_online:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if present is not None and topic_id != ZERO_UUID and present.log.topic_id not in (None, topic_id):
+            # Deleted and made anew, of which this broker hears by this alone.  The storage sets the log aside.
+            self._close(name, now)
+            present = None
+        if present is not None and state.leader_epoch <= present.info.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        info = PartitionInfo(
+            state.leader, state.leader_epoch, assigned.replicas, state.isr, partition_epoch=state.partition_epoch
+        )
+        if present is None:
+            log = self._log(name, topic_id, configs, now, self._unopened, is_new=assigned.is_new)
+            present = self._partitions[name] = Partition(name, log, info, configs, self._alter_partition)
+        self._become(present, info, now)
+        if state.leader not in (self._id, NO_BROKER):
+            _LOG.error("%s is to be followed here, broker %d leads it: that can't be done yet", name, state.leader)
+            return ErrorCode.KAFKA_STORAGE_ERROR  # So that nobody counts on this replica.
+        if not present.is_online:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._coordinators.adopt(present, now)
+        return ErrorCode.NONE
+
+    def stop(self, asked: StopReplicas, now: Moment) -> Generator[None, None, Errors]:
+        """Closes replicas, and deletes their logs if asked to.  Yields after each, returns failures.
+
+        A log that nobody serves is deleted, too: the deletion may have been missed.
+        """
+        errors: Errors = {}
+        for name, epoch in asked.partitions.items():
+            code = self._stop(name, epoch, now, deletes=asked.deletes)
+            if code is not ErrorCode.NONE:
+                errors[name] = code
+            yield
+        return errors
+
+    def _stop(self, name: TopicPartition, epoch: LeaderEpoch, now: Moment, *, deletes: bool) -> ErrorCode:
+        present = self._partitions.get(name)
+        if present is not None and 0 <= epoch < present.info.leader_epoch:  # Below 0: whatever the epoch.
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if present is not None and not present.is_online:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._close(name, now)
+        if deletes:
+            self._storage.delete(name, now.wall)
+        return ErrorCode.NONE
+
+    def _close(self, name: TopicPartition, now: Moment) -> None:
+        if self._take_out(name):
+            self._lot.happened(name)
+            self._steps.moved(name, now)
+
+    def _become(self, partition: Partition, info: PartitionInfo, now: Moment) -> Partition:
+        """Has the partition take the role that its state says; who waits for what it was is told."""
+        led = partition.leading
+        if info.leader == self._id:
+            partition.lead(info, now)
+        else:
+            partition.follow(info)
+        if led is not None and partition.leading is not led:
+            self._is_lost(partition.topic_partition, now)
+        return partition
+
+    def _is_lost(self, name: TopicPartition, now: Moment) -> None:
+        self._coordinators.resign(name)
+        self._lot.happened(name)
+        self._steps.moved(name, now)
+
+    def _log(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        configs: TopicConfigs,
+        now: Moment,
+        unopened: dict[TopicPartition, Uuid],
+        *,
+        is_new: bool,
+    ) -> Log | None:
+        """Returns the partition's log; None if its disk fails: the partition is then there, offline.
+
+        A partition whose log should be tried again is put into `unopened`.
+        """
+        try:
+            log = self._storage.open(name, topic_id, configs, now.wall, is_new=is_new)
+            if log is not None and log.recovery_point < log.end_offset:
+                # After a crash: what was visible before must be so from the first answer on, and durable too.
+                flush_now(log, now.wall)
+        except (DiskFailed, Refused) as failed:
+            _LOG.error("%s is offline: %s", name, failed)
+            if isinstance(failed, DiskFailed) and failed.is_full:
+                unopened[name] = topic_id
+            return None
+        return log
+
+    def try_again(self, now: Moment) -> Iterator[None]:
+        """Opens logs that could not be opened before, for want of files or of room.  Yields after each."""
+        unopened, self._unopened = self._unopened, {}
+        for name, topic_id in unopened.items():
+            self._open_again(name, topic_id, now)
+            yield
+
+    def _open_again(self, name: TopicPartition, topic_id: Uuid, now: Moment) -> None:
+        present = self._partitions.get(name)
+        if present is None or present.is_online:
+            return
+        is_new = self._coordinators.have_begun
+        log = self._log(name, topic_id, present.configs, now, self._unopened, is_new=is_new)
+        if log is not None:
+            partition = Partition(name, log, present.info, present.configs, self._alter_partition)
+            self._partitions[name] = self._become(partition, present.info, now)
+            self._coordinators.adopt(partition, now)
+            self._lot.happened(name)
+
+    def drop(self, topic: TopicName, now: Moment) -> Iterator[None]:
+        """Takes a topic out of sight, then deletes its logs.  Yields after each log."""
+        known = self._view.topics.get(topic)
+        self._view.remove(topic)
+        names = [TopicPartition(topic, index) for index in range(len(known.partitions) if known else 0)]
+        gone = [name for name in names if self._take_out(name)]
+        for name in gone:
+            self._storage.delete(name, now.wall)
+            self._lot.happened(name)
+            yield
+
+    def _take_out(self, name: TopicPartition) -> bool:
+        """Forgets a partition; False if it is not here."""
+        partition = self._partitions.pop(name, None)
+        if partition is None:
+            return False
+        partition.close()  # Whoever waits for a write to it waits in vain.
+        self._flushes.forget(name)
+        self._coordinators.resign(name)
+        return True
+
+    def take_broken_offline(self, now: Moment) -> Iterator[None]:
+        """Takes data directories offline that were found broken, and what is in them.  Yields after each.
+
+        Raises NoDirectory when the last one has failed.
+        """
+        for directory in [one for one in self._storage if one.is_found_broken]:
+            self._take_offline(directory, now)
+            yield
+
+    def _take_offline(self, directory: LogDirectory, now: Moment) -> None:
+        names = directory.fail()
+        text = "%s goes offline, and %d partitions with it, until the next start: %s"
+        _LOG.error(text, directory.path, len(names), directory.failure)
+        self._storage.check_one_is_left()
+        for name in names:
+            partition = self._partitions.get(name)
+            if partition is None or not partition.is_online:
+                continue
+            partition.take_offline()
+            self._is_lost(name, now)
+
+
+def is_held(broker: BrokerId, view: ClusterView, name: TopicPartition) -> bool:
+    """True if the cluster assigns the partition to the broker, or can't say."""
+    topic = view.topics.get(name.topic)
+    if topic is None:
+        return name.topic in view.unreadable  # It is served again once that was mended.
+    return name.partition < len(topic.partitions) and broker in topic.partitions[name.partition].replicas

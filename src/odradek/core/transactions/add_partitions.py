@@ -1,0 +1,193 @@
+"""Asks coordinators on other brokers about partitions of their transactions: Kafka's AddPartitionsToTxnManager, without
+its connections.
+
+    ask ──> a queue for each broker ──take──> AddPartitions, one in flight for each ──answered──> the promise is kept
+
+A request has all that came to wait behind the one before.  A coordinator that says CONCURRENT_TRANSACTIONS is asked
+again after a pause, if whoever waits has the time: the transaction before is about to end.
+
+Differs from Kafka: who asks the same again does not push out who waits already, and a producer of an older epoch is
+told by the coordinator that it is fenced, and not here as soon as its successor asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.moment import Moment
+from odradek.core.promise import Promise
+from odradek.core.transactions.addition_queue import AdditionQueue, Codes, Parts, Waiting
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone, and for who waits no more.
+
+# These do not pass by themselves: somebody has to see to them.
+_MISCONFIGURED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+
+
+class _InFlight(NamedTuple):
+    """A request that has no outcome yet, and who waits for which part of it."""
+
+    effect: AddPartitions
+    parts: Parts
+
+
+class AddPartitionsToTxnManager:
+    """What one broker asks the coordinators of transactions on others."""
+
+    def __init__(self, runtime: Runtime, coordinator: Callable[[str], BrokerId | None]) -> None:
+        """`coordinator` finds the broker that coordinates a transactional id; None if that is this one."""
+        self._runtime = runtime
+        self._coordinator = coordinator
+        self._queues: dict[BrokerId, AdditionQueue] = {}
+        self._in_flight: dict[BrokerId, _InFlight] = {}
+        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find something to send.
+        self._is_watching = False
+        self._misconfigured: set[BrokerId] = set()  # Those of which an error line told.
+        configs = runtime.configs
+        self.timeout_ms = configs.int("request.timeout.ms")
+        self._again_ms = configs.int("add.partitions.to.txn.retry.backoff.ms")
+        self._again_ms_max = min(configs.int("add.partitions.to.txn.retry.backoff.max.ms"), self.timeout_ms)
+
+    def ask(
+        self, question: Question, names: Collection[TopicPartition], now: Moment, *, retries: bool
+    ) -> Promise[Codes]:
+        """Asks for the error code of each partition, none of which comes twice; the promise may be kept at once.
+
+        With `retries` it is asked again for a while where the transaction before has not ended yet.
+        """
+        assert names, "nobody asks about nothing"
+        again_until = now.steady + self._again_ms_max if retries else now.steady
+        waiting = Waiting(question, names, again_until, now.steady + self.timeout_ms)
+        self._send(waiting, now)
+        return waiting.promise
+
+    def _send(self, waiting: Waiting, now: Moment) -> None:
+        broker = self._coordinator(waiting.question.transactional_id)
+        if broker is None:  # It has come here meanwhile, and who asks again finds it.
+            self._refuse(waiting, ErrorCode.NOT_COORDINATOR)
+        elif broker == NO_BROKER or broker not in self._runtime.view().brokers:
+            self._refuse(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            queue = self._queues.setdefault(broker, AdditionQueue())
+            if not queue.has_room(len(waiting.names)):
+                self._refuse(waiting, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                return
+            queue.add(waiting)
+            self._ready[broker] = None
+            self._watch(now)
+
+    # Requests.
+
+    def take(self) -> list[AddPartitions]:
+        """Returns what brokers are to be asked now: at most one request for each that has none in flight."""
+        if not self._ready:
+            return []
+        ready, self._ready = self._ready, {}
+        alive = self._runtime.view().brokers
+        taken = [self._request(one) for one in ready if one in alive and one not in self._in_flight]
+        return [effect for effect in taken if effect is not None]
+
+    def _request(self, broker: BrokerId) -> AddPartitions | None:
+        queue = self._queues.get(broker)
+        if not queue:
+            return None
+        transactions, parts = queue.take()
+        effect = AddPartitions(broker, transactions)
+        self._in_flight[broker] = _InFlight(effect, parts)
+        return effect
+
+    def answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
+        """Takes in the end of a request; a second end of the same one does nothing."""
+        sent = self._in_flight.get(effect.broker)
+        if sent is None or sent.effect is not effect:
+            return
+        del self._in_flight[effect.broker]
+        self._ready[effect.broker] = None
+        if isinstance(outcome, Refused):
+            self._tell(effect.broker, outcome)
+        else:
+            self._misconfigured.discard(effect.broker)
+        for waiting, names in sent.parts:
+            if waiting.is_over:
+                continue
+            for name in names:
+                waiting.codes[name] = _code_of(waiting.question, name, outcome)
+            if waiting.has_all_codes:
+                self._end(waiting, now)
+
+    def _end(self, waiting: Waiting, now: Moment) -> None:
+        """Gives the codes to who waits; or asks for all of them again, of whoever coordinates by then."""
+        is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in waiting.codes.values()
+        if is_concurrent and now.steady < waiting.again_until:
+            waiting.begin()
+            self._runtime.timers.at(now.steady + self._again_ms, lambda later: self._send(waiting, later))
+        else:
+            self._keep(waiting)
+
+    def _refuse(self, waiting: Waiting, code: ErrorCode) -> None:
+        for name in waiting.names:
+            waiting.codes.setdefault(name, code)
+        self._keep(waiting)
+
+    def _keep(self, waiting: Waiting) -> None:
+        assert waiting.codes.keys() == set(waiting.names), "each partition has its code"
+        waiting.promise.keep(self._runtime.lot, waiting.codes)
+
+    def _tell(self, broker: BrokerId, refused: Refused) -> None:
+        """Logs why there is no answer; as an error once for each broker that somebody has to see to."""
+        is_misconfigured = refused.code in _MISCONFIGURED
+        if is_misconfigured and broker in self._misconfigured:
+            return
+        if is_misconfigured:
+            self._misconfigured.add(broker)
+        level = logging.ERROR if is_misconfigured else logging.WARNING
+        _LOG.log(level, "broker %d was asked about partitions of transactions, and gave no answer: %s", broker, refused)
+
+    # Who is gone.
+
+    def _watch(self, now: Moment) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            self._runtime.timers.at(now.steady + LOOK_MS, self._look)
+
+    def _look(self, now: Moment) -> None:
+        """Refuses what waits for brokers that are gone, and forgets what nobody waits for any more."""
+        self._is_watching = False
+        alive = self._runtime.view().brokers
+        for broker, queue in list(self._queues.items()):
+            for waiting in queue:
+                is_gone = broker not in alive
+                if is_gone or waiting.deadline <= now.steady:
+                    queue.forget(waiting)
+                    why = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_gone else ErrorCode.NETWORK_EXCEPTION
+                    self._refuse(waiting, why)
+            if not queue:
+                del self._queues[broker]
+            elif broker not in self._in_flight:
+                self._ready[broker] = None
+        if self._queues:
+            self._watch(now)
+
+
+def _code_of(question: Question, name: TopicPartition, outcome: AdditionsOutcome) -> ErrorCode:
+    """Returns a partition's error code; NETWORK_EXCEPTION if the answer has none for it."""
+    if not isinstance(outcome, Refused):
+        return outcome.get((question.transactional_id, name), ErrorCode.NETWORK_EXCEPTION)
+    match outcome.code:
+        case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return ErrorCode.INVALID_TXN_STATE  # It is not the producer that lacks the right.
+        case ErrorCode.UNSUPPORTED_VERSION:
+            # A coordinator that cannot be asked is not: as in Apache Kafka, for as long as a cluster is upgraded.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if question.adds else ErrorCode.NONE
+        case ErrorCode.NONE | ErrorCode.REQUEST_TIMED_OUT:
+            return ErrorCode.NETWORK_EXCEPTION
+        case code:
+            return code

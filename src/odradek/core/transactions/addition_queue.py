@@ -1,0 +1,110 @@
+"""The questions about transactions that wait to be asked of one coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.core.promise import Promise
+from odradek.core.transactions.additions import Question
+
+PARTITIONS_PER_REQUEST_MAX = 1000  # Of all its transactions together, each of which has one at least.
+WAITING_MAX = 100_000  # Partitions that wait for one broker.
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class Waiting:
+    """One request of a client that waits for an answer about some partitions."""
+
+    def __init__(self, question: Question, names: Collection[TopicPartition], again_until: int, deadline: int) -> None:
+        self.question = question
+        self.names = names
+        self.again_until = again_until
+        self.deadline = deadline
+        self.promise: Promise[Codes] = Promise()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets the codes there are, before all partitions are asked about again."""
+        self.unsent = list(self.names)
+        self.codes: Codes = {}
+
+    @property
+    def is_over(self) -> bool:
+        return self.promise.value is not None
+
+    @property
+    def has_all_codes(self) -> bool:
+        return len(self.codes) == len(self.names)
+
+
+# Who waits for which partitions of a request.
+Parts = list[tuple[Waiting, list[TopicPartition]]]
+
+
+class AdditionQueue:
+    """What waits for one broker, by question, in the order in which it came; what is too much goes behind the rest."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Question, list[Waiting]] = {}
+        self._size = 0  # Partitions.
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter([one for together in self._waiting.values() for one in together])
+
+    def has_room(self, more: int) -> bool:
+        return not self._size or self._size + more <= WAITING_MAX
+
+    def add(self, waiting: Waiting) -> None:
+        self._waiting.setdefault(waiting.question, []).append(waiting)
+        self._size += len(waiting.unsent)
+
+    def forget(self, waiting: Waiting) -> None:
+        together = self._waiting[waiting.question]
+        together.remove(waiting)
+        self._size -= len(waiting.unsent)
+        if not together:
+            del self._waiting[waiting.question]
+
+    def take(self) -> tuple[list[tuple[Question, list[TopicPartition]]], Parts]:
+        """Takes out what fits into one request: its questions with their partitions, and who waits for which of them.
+
+        Questions about one transaction by producers of several epochs go into several requests: an answer names the
+        transaction alone.
+        """
+        questions: dict[str, tuple[Question, list[TopicPartition]]] = {}
+        parts: Parts = []
+        room = PARTITIONS_PER_REQUEST_MAX
+        for question in list(islice(self._waiting, PARTITIONS_PER_REQUEST_MAX)):
+            if question.transactional_id in questions:
+                continue
+            taken = self._take(question, room)
+            parts += taken
+            names = dict.fromkeys(name for _, some in taken for name in some)
+            questions[question.transactional_id] = question, list(names)
+            room -= sum(len(some) for _, some in taken)
+            if not room:
+                break
+        return list(questions.values()), parts
+
+    def _take(self, question: Question, room: int) -> Parts:
+        taken: Parts = []
+        together = self._waiting.pop(question)
+        while together and room:
+            waiting = together[0]
+            names = waiting.unsent[:room]
+            del waiting.unsent[:room]
+            room -= len(names)
+            self._size -= len(names)
+            taken.append((waiting, names))
+            if not waiting.unsent:
+                del together[0]
+        if together:
+            self._waiting[question] = together
+        return taken

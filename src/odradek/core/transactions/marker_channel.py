@@ -1,0 +1,171 @@
+"""Markers for partitions that other brokers lead: Kafka's TransactionMarkerChannelManager, without its connections.
+
+    add ──> a queue for each broker ──take──> WriteMarkers, one in flight for each ──answered──> done, or again
+
+A request has the markers of all transactions that came to wait behind the one before.  What failed goes back to its
+transaction, which after a pause looks anew for who leads.  Of a shard that has ended nothing is sent any more, and no
+answer counts: its next coordinator writes all markers again, with a higher epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
+from odradek.core.coordinators.runtime import Runtime
+from odradek.core.moment import Moment
+from odradek.core.transactions.markers import MarkersOutcome, WriteMarkers
+from odradek.core.transactions.pending_completion import PendingCompletion
+
+_LOG = logging.getLogger(__name__)
+
+MARKERS_PER_REQUEST_MAX = 1000  # Partitions of all its markers together.
+TAKEN_IN_AT_ONCE = 16  # Transactions of one answer; the end of each is a write.
+LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone.
+
+# The errors of a partition that knows a later epoch: there is nothing left to end.
+OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+# Any other error is asked again.  UNKNOWN_TOPIC_OR_PARTITION, too: it may be a broker that has not heard of it yet.
+_DONE = OVERTAKEN | {ErrorCode.NONE}
+# These do not pass by themselves: somebody has to see to them.
+_MISCONFIGURED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+
+Queue = dict[PendingCompletion, list[TopicPartition]]
+
+
+class _InFlight(NamedTuple):
+    """A request that has no outcome yet, and the transaction of each of its markers."""
+
+    effect: WriteMarkers
+    transactions: list[PendingCompletion]
+
+
+class TransactionMarkerChannelManager:
+    """What one coordinator asks other brokers to write."""
+
+    def __init__(self, runtime: Runtime, settle: Callable[[PendingCompletion, Moment], None]) -> None:
+        """`settle` is called when something has happened to markers of a transaction."""
+        self._runtime = runtime
+        self._settle = settle
+        self._queues: dict[BrokerId, Queue] = {}
+        self._in_flight: dict[BrokerId, _InFlight] = {}
+        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find something to send.
+        self._is_watching = False
+        self._misconfigured: set[BrokerId] = set()  # Those of which an error line told.
+
+    def add(self, broker: BrokerId, pending: PendingCompletion, name: TopicPartition, now: Moment) -> None:
+        """Queues the marker of a partition that another broker leads."""
+        self._queues.setdefault(broker, {}).setdefault(pending, []).append(name)
+        self._ready[broker] = None
+        self._watch(now)
+
+    def take(self) -> list[WriteMarkers]:
+        """Returns what brokers are to be asked now: at most one request for each that has none in flight."""
+        if not self._ready:
+            return []
+        ready, self._ready = self._ready, {}
+        alive = self._runtime.view().brokers
+        taken = [self._request(one) for one in ready if one in alive and one not in self._in_flight]
+        return [effect for effect in taken if effect is not None]
+
+    def _request(self, broker: BrokerId) -> WriteMarkers | None:
+        queue = self._queues.get(broker, {})
+        markers: list[tuple[PendingCompletion, list[TopicPartition]]] = []
+        room = MARKERS_PER_REQUEST_MAX
+        while queue and room:
+            pending = next(iter(queue))
+            names = queue.pop(pending)
+            if pending.shard.is_over:
+                continue
+            taken = names[-room:]
+            del names[-room:]
+            if names:
+                queue[pending] = names  # Behind the others: a huge transaction holds nobody up.
+            markers.append((pending, taken))
+            room -= len(taken)
+        if not markers:
+            return None
+        effect = WriteMarkers(broker, [(pending.marker, names) for pending, names in markers])
+        self._in_flight[broker] = _InFlight(effect, [pending for pending, _ in markers])
+        return effect
+
+    # What comes of it.
+
+    def answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
+        """Takes in the end of a request; a second end of the same one does nothing."""
+        sent = self._in_flight.get(effect.broker)
+        if sent is None or sent.effect is not effect:
+            return
+        del self._in_flight[effect.broker]
+        self._ready[effect.broker] = None
+        self._tell(effect, outcome)
+        self._take_in(effect, sent.transactions, outcome, now)
+
+    def _take_in(
+        self, effect: WriteMarkers, transactions: list[PendingCompletion], outcome: MarkersOutcome, now: Moment
+    ) -> None:
+        """Takes in the answer for some of the transactions, the last ones; the rest when others had their turn."""
+        for _ in range(min(len(transactions), TAKEN_IN_AT_ONCE)):
+            pending = transactions.pop()
+            _, names = effect.markers[len(transactions)]
+            if pending.shard.is_over:
+                continue
+            for name in names:
+                if _code_of(pending, name, outcome) in _DONE:
+                    pending.left -= 1
+                else:
+                    pending.again.append(name)
+            self._settle(pending, now)
+        if transactions:
+            next_turn = now.steady + 1
+            self._runtime.timers.at(next_turn, lambda later: self._take_in(effect, transactions, outcome, later))
+
+    def _tell(self, effect: WriteMarkers, outcome: MarkersOutcome) -> None:
+        """Logs what failed in one line; as an error once for each broker that somebody has to see to."""
+        codes = Counter([outcome.code] if isinstance(outcome, Refused) else outcome.values())
+        failed = {code: count for code, count in codes.items() if code is not ErrorCode.NONE}
+        is_misconfigured = not _MISCONFIGURED.isdisjoint(failed)
+        if not is_misconfigured:
+            self._misconfigured.discard(effect.broker)
+        if not failed or (is_misconfigured and effect.broker in self._misconfigured):
+            return
+        if is_misconfigured:
+            self._misconfigured.add(effect.broker)
+        why = outcome if isinstance(outcome, Refused) else ", ".join(f"{one.name} × {n}" for one, n in failed.items())
+        level = logging.ERROR if is_misconfigured else logging.WARNING
+        _LOG.log(level, "broker %d has not written all transaction markers it was asked for: %s", effect.broker, why)
+
+    # Brokers that are gone.
+
+    def _watch(self, now: Moment) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            self._runtime.timers.at(now.steady + LOOK_MS, self._look)
+
+    def _look(self, now: Moment) -> None:
+        """Gives back what waits for brokers that are gone, and forgets what waits for shards that have ended."""
+        self._is_watching = False
+        alive = self._runtime.view().brokers
+        for broker, queue in list(self._queues.items()):
+            waiting = {pending: names for pending, names in queue.items() if not pending.shard.is_over}
+            if waiting and broker in alive:
+                self._queues[broker] = waiting
+                self._ready[broker] = None
+                continue
+            del self._queues[broker]
+            for pending, names in waiting.items():
+                pending.again += names
+                self._settle(pending, now)
+        if self._queues:
+            self._watch(now)
+
+
+def _code_of(pending: PendingCompletion, name: TopicPartition, outcome: MarkersOutcome) -> ErrorCode:
+    """Returns a partition's error code; UNKNOWN_SERVER_ERROR if the answer has none for it."""
+    if isinstance(outcome, Refused):
+        return outcome.code
+    return outcome.get((pending.marker.producer.id, name), ErrorCode.UNKNOWN_SERVER_ERROR)

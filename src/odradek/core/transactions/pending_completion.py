@@ -1,0 +1,26 @@
+"""One decision that is being carried out: which marker it is, and how many partitions have yet to get it."""
+
+from __future__ import annotations
+
+from odradek.base.units import TopicPartition
+from odradek.core.transactions.markers import Marker
+from odradek.core.transactions.shard import TransactionShard
+from odradek.core.transactions.states import Transaction, TransactionState
+
+
+class PendingCompletion:
+    """A decided transaction of one shard whose markers are being written (Kafka's PendingCompleteTxn).
+
+    It is known by its identity: the next coordinator of the same transaction has a PendingCompletion of its own.
+    """
+
+    __slots__ = ("again", "decided", "is_paused", "left", "marker", "shard")
+
+    def __init__(self, shard: TransactionShard, decided: Transaction) -> None:
+        self.shard = shard
+        self.decided = decided
+        is_commit = decided.state is TransactionState.PREPARE_COMMIT
+        self.marker = Marker(decided.producer, is_commit, shard.coordinator_epoch, decided.version)
+        self.left = len(decided.partitions)  # Those without a marker that is safe.
+        self.again: list[TopicPartition] = []  # Those of them that are looked at again after a pause,
+        self.is_paused = False  # which has begun.

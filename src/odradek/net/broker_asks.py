@@ -1,0 +1,75 @@
+"""What a broker asks of the others: markers of its transactions, partitions of theirs, and topics of the controller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from odradek.api import add_partitions_ask, create_topics_ask, markers_ask
+from odradek.base.errors import Refused
+from odradek.base.units import BrokerId
+from odradek.core.broker import Broker
+from odradek.core.effects import Changed, CreateTopics, all_refused
+from odradek.core.transactions.additions import AddPartitions
+from odradek.core.transactions.markers import WriteMarkers
+from odradek.net.broker_channels import BrokerChannels
+from odradek.net.channel_requests import RequestBuilder
+from odradek.net.from_controller import Shell
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.wire.messages.create_topics import CreateTopicsResponse
+from odradek.wire.messages.write_txn_markers import WriteTxnMarkersResponse
+
+log = logging.getLogger(__name__)
+
+MARKERS_VERSION = 2
+ADDITIONS_VERSION = 5
+
+
+class BrokerAsks:
+    """Turns the effects of one broker into requests, and answers into their ends.  On the loop's thread."""
+
+    def __init__(self, shell: Shell, broker: Broker, channels: BrokerChannels) -> None:
+        self._shell = shell
+        self._broker = broker
+        self._channels = channels
+
+    def take(self) -> None:
+        """Sends what the broker wants to ask."""
+        for markers in self._broker.take_markers():
+            self._write_markers(markers)
+        for additions in self._broker.take_additions():
+            self._add_partitions(additions)
+
+    def _write_markers(self, effect: WriteMarkers) -> None:
+        def ended(response: WriteTxnMarkersResponse | Refused) -> None:
+            outcome = response if isinstance(response, Refused) else markers_ask.outcome(response)
+            self._broker.markers_answered(effect, outcome, self._shell.now())
+            self._shell.settle()
+
+        message = markers_ask.to_message(effect)
+        self._channels.ask(effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, MARKERS_VERSION), ended)
+
+    def _add_partitions(self, effect: AddPartitions) -> None:
+        def ended(response: AddPartitionsToTxnResponse | Refused) -> None:
+            outcome = response if isinstance(response, Refused) else add_partitions_ask.errors(effect, response)
+            self._broker.additions_answered(effect, outcome, self._shell.now())
+            self._shell.settle()
+
+        message = add_partitions_ask.to_message(effect, ADDITIONS_VERSION)
+        request = RequestBuilder.of(message, AddPartitionsToTxnResponse, ADDITIONS_VERSION)
+        self._channels.ask(effect.broker, request, ended)
+
+    def create_topics(self, controller: BrokerId, change: CreateTopics, then: Callable[[Changed], None]) -> None:
+        """Asks the controller for topics; `then` gets those that it has made, or that are there, and the refusals."""
+
+        def ended(response: CreateTopicsResponse | Refused) -> None:
+            if isinstance(response, Refused):
+                log.warning("topics could not be made, since the controller can't be asked: %s", response.detail)
+                then(all_refused(change))
+                return
+            refused = create_topics_ask.refusals(response)
+            made = {topic.name: topic for topic in change.topics if topic.name not in refused}
+            then(Changed(change.token, made, refused))
+
+        message, version = create_topics_ask.to_message(change), create_topics_ask.VERSION
+        self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)

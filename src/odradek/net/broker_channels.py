@@ -1,0 +1,76 @@
+"""Channels to other brokers for what a broker asks of them, one for each, found by what the controller has told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId
+from odradek.core.cluster import ClusterView, Endpoint
+from odradek.net.channel import Channel, ChannelFull
+from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder
+from odradek.net.controller_channels import inter_broker_endpoint
+from odradek.tls.contexts import Contexts
+
+T = TypeVar("T")
+
+
+class BrokerChannels:
+    """Those of one broker; all on the loop's thread.  A request that fails is not sent again here."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: BrokerId,
+        view: ClusterView,
+        listener: str,
+        tls: Contexts | None,
+    ) -> None:
+        self._loop = loop
+        self._view = view
+        self._listener = listener
+        self._tls = tls
+        self._config = ChannelConfig(client_id=f"broker-{broker}", retries=False)
+        self._channels: dict[BrokerId, tuple[Endpoint, Channel]] = {}
+
+    def ask(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
+        """Sends a request; `then` gets the response, or why there is none, on the loop and never at once."""
+        channel = self._channel(broker)
+        if channel is None:
+            self._loop.call_soon(then, Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not there"))
+            return
+
+        def ended(outcome: T | Failed) -> None:
+            then(_refused(outcome) if isinstance(outcome, Failed) else outcome)
+
+        try:
+            channel.send(request, ended)
+        except ChannelFull as full:
+            self._loop.call_soon(then, Refused(ErrorCode.NETWORK_EXCEPTION, str(full)))
+
+    def _channel(self, broker: BrokerId) -> Channel | None:
+        for gone in [one for one in self._channels if one not in self._view.brokers]:
+            self._channels.pop(gone)[1].close()
+        info = self._view.brokers.get(broker)
+        if info is None or not info.endpoints:
+            return None
+        at = inter_broker_endpoint(info, self._listener)
+        known = self._channels.get(broker)
+        if known is not None and known[0] == at:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        channel = Channel(self._loop, at, self._config, name=f"broker {broker}", tls=self._tls)
+        self._channels[broker] = at, channel
+        return channel
+
+    def close(self) -> None:
+        for _, channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+
+def _refused(failed: Failed) -> Refused:
+    return Refused(ErrorCode.NETWORK_EXCEPTION, failed.text)

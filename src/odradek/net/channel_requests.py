@@ -1,0 +1,122 @@
+"""What a channel is given: its configuration, and requests to another broker as values, with how they end.
+
+A request waits as a RequestBuilder, which is Kafka's name for it, and becomes a message when it is written, in the
+version that both brokers know; it becomes one again each time that it is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from odradek.base.units import MIB
+from odradek.wire.client import decode_response
+from odradek.wire.primitives import Buffer
+from odradek.wire.schema import schema_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelConfig:
+    """How a channel talks; times are in milliseconds."""
+
+    client_id: str
+    retries: bool
+    asks_versions: bool = False  # Else each request goes out in the latest version it allows.
+    request_timeout_ms: int = 30_000  # request.timeout.ms
+    connect_timeout_ms: int = 10_000  # socket.connection.setup.timeout.ms, with TLS's handshake
+    backoff_ms: int = 50
+    backoff_ms_max: int = 1_000
+    in_flight_max: int = 1
+    queued_max: int = 10_000
+    response_bytes_max: int = 100 * MIB
+
+    def __post_init__(self) -> None:
+        assert 0 < self.backoff_ms <= self.backoff_ms_max
+        assert 0 < self.in_flight_max <= self.queued_max
+
+
+class Reason(Enum):
+    """Why a request has no response.
+
+    After CANNOT_CONNECT, UNSUPPORTED_VERSION and UNSENDABLE the broker has not seen it; after the others it may have.
+    """
+
+    CANNOT_CONNECT = "cannot connect"
+    CONNECTION_LOST = "connection lost"
+    TIMED_OUT = "timed out"
+    INVALID_RESPONSE = "invalid response"  # The connection is closed: nothing after it can be trusted.
+    UNSUPPORTED_VERSION = "unsupported version"  # The broker has no version of this API that the request allows.
+    UNSENDABLE = "unsendable"  # The message can't be built, or holds what its version can't carry.
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The end of a request that has no response; `text` is for a log line."""
+
+    reason: Reason
+    text: str
+
+
+class UnsupportedVersion(ValueError):
+    """Raised if the broker has no version of an API that the request allows; the text names both sides' versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBuilder(Generic[T]):
+    """A request as a value: `build` makes the message for the version in which it is sent."""
+
+    request: type[object]
+    response: type[T]
+    build: Callable[[int], object]
+    oldest_allowed: int
+    latest_allowed: int
+
+    @classmethod
+    def of(cls, message: object, response: type[T], version: int | None = None) -> RequestBuilder[T]:
+        """Returns the builder of a message that is the same in each version; without `version`, all are allowed."""
+        versions = schema_of(type(message)).versions
+        oldest, latest = (versions[0], versions[-1]) if version is None else (version, version)
+        return cls(type(message), response, lambda _: message, oldest, latest)
+
+    @property
+    def api_key(self) -> int:
+        api_key = schema_of(self.request).api_key
+        assert api_key is not None, "only whole requests are sent"
+        return api_key
+
+    def version_for(self, supported: range | None) -> int:
+        """Returns the highest version that is allowed and among `supported`.  Raises UnsupportedVersion."""
+        if supported:
+            version = min(self.latest_allowed, supported[-1])
+            if version >= max(self.oldest_allowed, supported[0]):
+                return version
+        name = schema_of(self.request).name.removesuffix("Request")
+        theirs = f"supports {name} versions {supported[0]} to {supported[-1]}" if supported else f"has no {name}"
+        raise UnsupportedVersion(f"it {theirs}, and versions {self.oldest_allowed} to {self.latest_allowed} are asked")
+
+
+class PendingRequest(Generic[T]):
+    """A request of a channel until `then` has been called with its outcome."""
+
+    __slots__ = ("builder", "correlation_id", "deadline", "outcome", "then", "version")
+
+    def __init__(self, builder: RequestBuilder[T], then: Callable[[T | Failed], None]) -> None:
+        self.builder = builder
+        self.then = then
+        self.version = self.correlation_id = -1  # These three are those of the last time that it was written.
+        self.deadline = 0.0  # In seconds of the loop's clock.
+        self.outcome: T | Failed | None = None
+
+    def decode(self, frame: Buffer) -> None:
+        """Makes the response in `frame` the outcome.  Raises Malformed."""
+        _, self.outcome = decode_response(self.builder.response, self.version, frame)
+
+    def complete(self) -> None:
+        """Calls `then`, which may raise anything."""
+        assert self.outcome is not None, "a request completes with an outcome"
+        self.then(self.outcome)

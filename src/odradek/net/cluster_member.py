@@ -1,0 +1,220 @@
+"""One broker among others: what the controller tells it, what it says as the controller, and what brokers ask.
+
+the tree ──> ControllerThread ──> ourselves ──┐
+                            └──> channels     ├──> told: one after the other, overrides read first, then in slices
+LeaderAndIsr, UpdateMetadata, StopReplica ────┘
+AlterPartition, ControlledShutdown ──> ControllerThread ──> answered
+markers, topics made on sight ──> channels to the brokers that they are for
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from odradek.base.errors import Refused
+from odradek.base.units import BrokerId, TimestampMs
+from odradek.coordination.renewed import RenewedTree
+from odradek.coordination.tree import TreeFailed
+from odradek.core.awaited_changes import AwaitedChanges
+from odradek.core.broker import Broker
+from odradek.core.cluster import BrokerInfo
+from odradek.core.controller import events
+from odradek.core.controller.context import LiveBroker
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.requests import ToBroker
+from odradek.core.controller_asks import Asked, ControllerAsks
+from odradek.core.effects import Change, Changed, CreateTopics
+from odradek.core.replicas import Errors
+from odradek.net.broker_asks import BrokerAsks
+from odradek.net.broker_channels import BrokerChannels
+from odradek.net.config_watch import ConfigWatch
+from odradek.net.controller_channels import ControllerChannels
+from odradek.net.controller_thread import ControllerThread
+from odradek.net.from_controller import FromController, Shell
+from odradek.net.shared_metadata import SharedMetadata
+from odradek.tls.contexts import Contexts
+
+log = logging.getLogger(__name__)
+
+
+class ClusterMember:
+    """One broker's part in its cluster.  On the loop's thread, but for what says otherwise."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        broker: Broker,
+        tree: RenewedTree,
+        metadata: SharedMetadata,
+        info: BrokerInfo,
+        *,
+        listener: str,
+        patience_ms: int,
+        configs: ConfigWatch,
+        tls: Contexts | None = None,
+    ) -> None:
+        """`listener` is where brokers find each other; `patience_ms` how long our former self may be registered."""
+        self._shell = shell
+        self._broker = broker
+        self._tree = tree
+        self._metadata = metadata
+        self._info = info
+        self._patience_ms = patience_ms
+        self._configs = configs
+        self._asks = ControllerAsks(broker.lot, metadata.give_producer_ids)
+        broker.controller_asks = self._asks
+        self._awaited = AwaitedChanges(broker.view)
+        self._failed_directories = sum(1 for one in broker.storage if one.failure is not None)
+        self._is_closed = False
+        self._asked: dict[events.Ask[Any], Asked[events.Ask[Any], events.Ask[Any]]] = {}
+        self._controller = Controller(broker.id)
+        self._thread = ControllerThread(
+            self._controller,
+            tree,
+            broker.id,
+            now=self._wall,
+            may_be_unclean=self._may_be_unclean,
+            send=self._send,
+            answered=lambda event: self._on_loop(self._answered, event),
+            failed=lambda error: self._on_loop(_raise, error),
+        )
+        tree.renewed = self._renewed
+        self._to_brokers = ControllerChannels(shell.loop, broker.id, listener, self._thread.tell, tls)
+        self._channels = BrokerChannels(shell.loop, broker.id, broker.view, listener, tls)
+        self._asking = BrokerAsks(shell, broker, self._channels)
+        self._hearing = FromController(shell, broker, metadata, self._unless_closed)
+
+    # Coming and going.
+
+    @property
+    def informed(self) -> asyncio.Future[None]:
+        """Done when the controller has told what there is."""
+        return self._hearing.informed
+
+    def start(self) -> None:
+        """Takes part in the election of the controller, and hears what it says."""
+        self._thread.start()
+
+    def _renewed(self) -> None:
+        """Registers anew after the session had ended; called in a thread of the tree."""
+        epoch = self._metadata.enroll(self._info, self._wall, self._patience_ms)
+        log.warning("the session of the metadata tree had ended: broker %d is registered anew", self._broker.id)
+        self._on_loop(self._enrolled, epoch)
+        self._thread.tell(events.ControllerChanged())
+        self._configs.renewed()
+
+    def _enrolled(self, epoch: int) -> None:
+        self._broker.controlled.broker_epoch = epoch
+
+    def close(self) -> None:
+        """Says and hears nothing more; the tree stays open."""
+        self._is_closed = True
+        self._thread.close()
+        self._to_brokers.close()
+        self._channels.close()
+
+    def _wall(self) -> TimestampMs:
+        return self._shell.now().wall
+
+    def _may_be_unclean(self, overrides: Mapping[str, str]) -> bool:
+        return self._broker.configs.for_topic(overrides).unclean_leader_election_enable
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        """Calls on the loop what another thread has to say; nothing once the broker stops."""
+        if not self._is_closed:
+            self._shell.loop.call_soon_threadsafe(self._unless_closed, call, *arguments)
+
+    def _unless_closed(self, call: Callable[..., None], *arguments: object) -> None:
+        if not self._is_closed:
+            call(*arguments)
+            self._shell.settle()
+
+    # The shell's side.
+
+    def take(self) -> None:
+        """Begins what the broker asks for; called after anything happened."""
+        if self._is_closed:
+            return
+        for told in self._asks.told.take():
+            self._hearing.add(told.question, told.ended)
+        for asked in self._asks.asked.take():
+            self._asked[asked.question] = asked
+            assert isinstance(asked.question, events.ShutDown | events.AlterPartitions)
+            self._thread.tell(asked.question)
+        self._asking.take()
+        for changed in self._awaited.take(self._shell.now().steady):
+            self._broker.shown(changed)
+        self._tell_of_directories()
+        self._hearing.go_on()
+
+    def forwards(self, change: Change) -> bool:
+        """Has the controller make topics that a client named here; False if this broker is the one to change it.
+
+        What a client asks the controller for, and not this broker, was refused before.
+        """
+        controller = self._broker.view.controller
+        if not isinstance(change, CreateTopics) or controller == self._broker.id:
+            return False
+        self._asking.create_topics(controller, change, partial(self._forwarded, change))
+        return True
+
+    def _forwarded(self, change: CreateTopics, changed: Changed) -> None:
+        self.changed(change, changed, any_id=True)
+        self._shell.settle()
+
+    def changed(self, change: Change, changed: Changed, *, any_id: bool = False) -> None:
+        """Takes in what the tree has made of a change: who asked is told when all of it can be seen here."""
+        if changed.topics:
+            self._awaited.add(change, changed, self._shell.now().steady, any_id=any_id)
+        else:
+            self._broker.shown(changed)
+
+    def _tell_of_directories(self) -> None:
+        """Has the controller look after what was in a data directory that has failed since the last time."""
+        failed = sum(1 for one in self._broker.storage if one.failure is not None)
+        if failed > self._failed_directories:
+            work = partial(self._metadata.tell_directory_failed, self._broker.id)
+            self._shell.in_order(work, self._told_of_directory)
+        self._failed_directories = failed
+
+    def _told_of_directory(self, done: Future[None]) -> None:
+        failure = done.exception()
+        if isinstance(failure, TreeFailed):
+            log.warning("the controller can't be told of a data directory that has failed, and will be: %s", failure)
+            self._failed_directories -= 1
+        elif failure is not None:
+            raise failure
+
+    # The controller's thread.
+
+    def _send(self, requests: Sequence[ToBroker]) -> None:
+        """Takes what the controller says, on its thread, and to whom."""
+        self._on_loop(self._sent, requests, dict(self._controller.context.brokers))
+
+    def _sent(self, requests: Sequence[ToBroker], alive: Mapping[BrokerId, LiveBroker]) -> None:
+        self._to_brokers.keep(alive)
+        for request in requests:
+            if request.broker == self._broker.id:
+                self._hearing.add(request, partial(self._answer_controller, request))
+            else:
+                self._to_brokers.send(request, alive[request.broker])
+
+    def _answer_controller(self, request: ToBroker, answer: Errors | Refused) -> None:
+        if isinstance(answer, Refused):
+            log.info("what our controller said is over: %s", answer)
+        else:
+            self._thread.tell(events.Answered(request, answer))
+
+    def _answered(self, event: events.Ask[Any]) -> None:
+        asked = self._asked.pop(event, None)
+        if asked is not None:
+            asked.ended(event)
+
+
+def _raise(error: Exception) -> None:
+    raise error

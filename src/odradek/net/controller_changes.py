@@ -1,0 +1,150 @@
+"""Changes of the metadata tree that only the controller may make.
+
+Each is one multi that begins with a check of /controller_epoch: the tree refuses it once another broker has been
+elected.  Any may be done twice, since its answer can be lost: what is done already is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from odradek.base.units import TopicName, TopicPartition
+from odradek.coordination import layout
+from odradek.coordination.tree import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Result,
+    SetData,
+    Stat,
+    Tree,
+    children_if_there,
+)
+from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controller.steps import Deposed, Written
+
+_LOG = logging.getLogger(__name__)
+
+OPERATIONS_PER_MULTI = 500  # Some 100 KB, where ZooKeeper takes 1 MB.
+
+
+class ControllerChanges:
+    """The changes of one broker, in the epoch in which it was elected.  Methods raise Deposed once that is over."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._epoch = 0
+        self._epoch_version = -1  # Of /controller_epoch.
+
+    def begin(self, epoch: int, version: int) -> None:
+        """Takes over the epoch of an election, and the version of the znode that has it."""
+        self._epoch, self._epoch_version = epoch, version
+
+    def write(self, states: Mapping[TopicPartition, LeaderAndIsr], *, creates: bool) -> Written:
+        """Writes states, each if its znode has the state's partition epoch; with `creates`, new ones."""
+        if creates:
+            self._make_folders(states)
+        asked = [(one, state._replace(controller_epoch=self._epoch)) for one, state in states.items()]
+        written = Written({}, [])
+        for first in range(0, len(asked), OPERATIONS_PER_MULTI):
+            self._write(asked[first : first + OPERATIONS_PER_MULTI], written, creates=creates)
+        return written
+
+    def _write(self, asked: Sequence[tuple[TopicPartition, LeaderAndIsr]], written: Written, *, creates: bool) -> None:
+        """Writes all of them at once, or each half apart: one that is stale stops no other."""
+        try:
+            results = self._change([_written(partition, state, creates=creates) for partition, state in asked])
+        except (BadVersion, NoNode, NodeExists):
+            if len(asked) == 1:
+                written.stale.append(asked[0][0])
+                return
+            middle = len(asked) // 2
+            self._write(asked[:middle], written, creates=creates)
+            self._write(asked[middle:], written, creates=creates)
+            return
+        for (partition, state), result in zip(asked, results, strict=True):
+            version = result.version if isinstance(result, Stat) else 0
+            written.states[partition] = state._replace(partition_epoch=version)
+
+    def _make_folders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Makes the nodes above partitions' states, where they are missing and there is a topic."""
+        missing = dict.fromkeys(partitions)
+        for partition in with_folders(self._tree, missing):
+            del missing[partition]
+        topics = dict.fromkeys(layout.partitions(partition.topic) for partition in missing)
+        self._do_each([Create(path) for path in topics if self._tree.exists(path) is None])
+        self._do_each([Create(layout.partition(*partition)) for partition in missing])
+
+    def remove_topic(self, name: TopicName) -> None:
+        """Deletes all znodes of a topic in pieces, children first; its mark goes last, so that a successor goes on.
+
+        The mark goes with the topic: one that is made anew at once must neither be taken for it nor lose its settings.
+        """
+        topic = layout.topic(name)
+        self.delete(self._below(topic))
+        paths = (topic, layout.config(layout.TOPIC_CONFIGS, name), layout.delete_topic(name))
+        there = [path for path in paths if self._tree.exists(path) is not None]
+        try:
+            self._change([Delete(path) for path in there])
+        except NotEmpty:
+            _LOG.error("%s can't be removed: somebody makes nodes below it", topic)
+        except NoNode:  # Somebody removes it by hand.
+            self.delete(there)
+
+    def _below(self, path: str) -> list[str]:
+        """Returns all nodes below one, children first."""
+        below: list[str] = []
+        for name in children_if_there(self._tree, path):
+            below += (*self._below(f"{path}/{name}"), f"{path}/{name}")
+        return below
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Deletes nodes, in their order; those that are gone are left out, and those that have others below them."""
+        self._do_each([Delete(path) for path in paths])
+
+    def _do_each(self, operations: Sequence[Operation]) -> None:
+        """Does operations many at a time; one that can't be done is left out."""
+        for first in range(0, len(operations), OPERATIONS_PER_MULTI):
+            some = operations[first : first + OPERATIONS_PER_MULTI]
+            try:
+                self._change(some)
+            except (NoNode, NodeExists, NotEmpty):
+                for one in some:
+                    with suppress(NoNode, NodeExists, NotEmpty):
+                        self._change([one])
+
+    def _change(self, operations: Sequence[Operation]) -> Sequence[Result]:
+        """Does all or nothing.  Raises what stood against an operation."""
+        assert self._epoch_version >= 0, "only who was elected changes anything"
+        try:
+            return self._tree.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])[1:]
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise Deposed from failed
+            raise failed.error from failed
+
+
+def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    """Yields the partitions that have a node.  Of a new topic none has: one question instead of many."""
+    of_topic: dict[TopicName, list[TopicPartition]] = {}
+    for partition in partitions:
+        of_topic.setdefault(partition.topic, []).append(partition)
+    for name, some in of_topic.items():
+        there = set(children_if_there(tree, layout.partitions(name)))
+        yield from (partition for partition in some if str(partition.partition) in there)
+
+
+def _written(partition: TopicPartition, state: LeaderAndIsr, *, creates: bool) -> Operation:
+    path = layout.partition_state(*partition)
+    data = layout.encode_partition_state(
+        layout.PartitionState(state.leader, state.leader_epoch, state.controller_epoch, state.isr, state.recovery)
+    )
+    return Create(path, data) if creates else SetData(path, data, state.partition_epoch)

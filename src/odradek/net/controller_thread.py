@@ -1,0 +1,113 @@
+"""Runs a broker's controller beside the loop, in a thread of its own: one event after the other.
+
+A tree that can't be reached is waited for in the middle of a step, and what happens meanwhile is handled after it.
+When it is there again, watches are set anew and everything is read (`Reconnected`), unless the session has ended.
+Kafka's name for it is ControllerEventThread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+
+from odradek.base.units import BrokerId, TimestampMs
+from odradek.coordination.tree import SessionState, Tree, Unavailable
+from odradek.core.controller import events
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.requests import ToBroker
+from odradek.net.controller_tree import ControllerTree
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0  # Where the tree does not say that it can be reached again, as when its disk is full.
+
+
+class _Closed(Exception):
+    """The thread is to end, and what it waits for does not come."""
+
+
+class ControllerThread:
+    """One broker's.  Its callbacks are called in the thread, `send` and `answered` in the order of the events.
+
+    `send` gets what brokers are to be told; nothing, once, when this one is not the controller any more.
+
+    `failed` gets an error that is nobody's but ours: then nothing more is handled, and the broker has to end, since it
+    may be the controller.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        tree: Tree,
+        broker: BrokerId,
+        *,
+        now: Callable[[], TimestampMs],
+        may_be_unclean: Callable[[Mapping[str, str]], bool],
+        send: Callable[[Sequence[ToBroker]], None],
+        answered: Callable[[events.ShutDown | events.AlterPartitions], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._controller = controller
+        self._send = send
+        self._answered = answered
+        self._failed = failed
+        self._events: SimpleQueue[events.Event | None] = SimpleQueue()
+        self._door = ControllerTree(tree, broker, now, may_be_unclean, self.tell)
+        self._may_go_on = threading.Event()
+        self._is_suspended = self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="odradek-controller", daemon=True)
+        tree.on_session(self._session_is)
+
+    def start(self) -> None:
+        self._thread.start()
+        self.tell(events.ControllerChanged())
+
+    def tell(self, event: events.Event) -> None:
+        """Has an event handled; may be called in any thread."""
+        self._events.put(event)
+
+    def close(self) -> None:
+        """Ends the thread after the event that it is at; one that waits for the tree is given up."""
+        self._is_closed = True
+        self._may_go_on.set()
+        self._events.put(None)
+        self._thread.join()
+
+    def _session_is(self, state: SessionState) -> None:
+        if state is SessionState.SUSPENDED:
+            self._is_suspended = True
+            return
+        if state is SessionState.EXPIRED:
+            self.tell(events.SessionEnded())
+        elif self._is_suspended:
+            self.tell(events.Reconnected())
+        self._is_suspended = False
+        self._may_go_on.set()
+
+    def _run(self) -> None:
+        try:
+            while (event := self._events.get()) is not None and not self._is_closed:
+                self._handle(event)
+        except _Closed:
+            return
+        except Exception as error:
+            self._failed(error)
+
+    def _handle(self, event: events.Event) -> None:
+        was_active = self._controller.is_active
+        self._door.run(self._controller.handle(event), self._await_tree)
+        requests = self._controller.take_requests()
+        if requests or (was_active and not self._controller.is_active):
+            self._send(requests)
+        if isinstance(event, events.ShutDown | events.AlterPartitions):
+            self._answered(event)
+
+    def _await_tree(self, failure: Unavailable) -> None:
+        _LOG.warning("the controller waits for the metadata tree: %s", failure)
+        self._may_go_on.clear()
+        if not self._is_closed:
+            self._may_go_on.wait(RETRY_SECONDS)
+        if self._is_closed:
+            raise _Closed

@@ -1,0 +1,91 @@
+"""What is set dynamically for one broker, as it lies in the metadata tree: its own znode, and that of all brokers.
+
+Passwords are encrypted there.  What can't be read is told once, and again when it has been readable in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from odradek.base.units import BrokerId
+from odradek.coordination import layout
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.passwords import CannotEncode, PasswordEncoder
+from odradek.coordination.tree import NoNode, Tree
+from odradek.core.configs.altering import Dynamic
+from odradek.core.configs.broker_keys import broker_key
+
+_LOG = logging.getLogger(__name__)
+
+
+class Problems:
+    """Logs each problem when it comes up, and not again while it stays."""
+
+    def __init__(self) -> None:
+        self._told: frozenset[str] = frozenset()
+
+    def tell(self, problems: Iterable[str]) -> None:
+        """Takes all problems that there are now."""
+        present = list(dict.fromkeys(problems))
+        for problem in present:
+            if problem not in self._told:
+                _LOG.error("%s", problem)
+        self._told = frozenset(present)
+
+
+class DynamicConfigs:
+    """The two znodes of one broker."""
+
+    def __init__(self, tree: Tree, broker_id: BrokerId, encoder: PasswordEncoder) -> None:
+        self._tree = tree
+        self._paths = tuple(
+            layout.config(layout.BROKER_CONFIGS, name) for name in (str(broker_id), layout.DEFAULT_ENTITY)
+        )
+        self._encoder = encoder
+        self._problems = Problems()
+
+    def read(self, known: Dynamic) -> Dynamic:
+        """Returns what is set for this broker and for all brokers; a znode that can't be read counts as it is known.
+
+        A password that can't be decrypted is left out.  Raises TreeFailed.
+        """
+        problems: list[str] = []
+        parts = [self._part(path, before, problems) for path, before in zip(self._paths, known, strict=True)]
+        self._problems.tell(problems)
+        return Dynamic(*parts)
+
+    def _part(self, path: str, known: Mapping[str, str], problems: list[str]) -> Mapping[str, str]:
+        try:
+            texts, _ = stored(self._tree, path)
+        except BadZnodeError as bad:
+            problems.append(f"{path} is not used: {bad}")
+            return known
+        return self._decoded(path, texts, problems)
+
+    def _decoded(self, path: str, texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+        decoded = {}
+        for name, text in texts.items():
+            try:
+                decoded[name] = self._encoder.decode(text) if is_secret(name) else text
+            except CannotEncode as failed:
+                problems.append(f"{name} in {path} is not used: {failed}")
+        return decoded
+
+
+def stored(tree: Tree, path: str) -> tuple[dict[str, str], int | None]:
+    """Returns what a configuration's znode holds, and its version; without it nothing is set.  Raises BadZnodeError."""
+    try:
+        data, stat = tree.get(path)
+    except NoNode:
+        return {}, None
+    try:
+        return layout.decode_config(data), stat.version
+    except BadZnodeError as bad:
+        raise BadZnodeError(f"{path} can't be read: {bad}") from bad
+
+
+def is_secret(name: str) -> bool:
+    """True if a value of this broker's key is encrypted in the tree."""
+    key = broker_key(name)
+    return key is not None and key.sensitive

@@ -1,0 +1,125 @@
+"""What the controller says to this broker, its own or another one: taken in one after the other.
+
+ToBroker ──> a thread reads what is set on topics that are new here, and makes files ──> Broker.told, in slices
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from odradek.base.errors import Refused
+from odradek.base.units import TopicName
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.tree import TreeFailed
+from odradek.core.broker import Broker
+from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
+from odradek.core.making import make_replicas
+from odradek.core.metadata_update import Overrides
+from odradek.core.moment import Moment
+from odradek.core.replicas import Errors
+from odradek.net.shared_metadata import SharedMetadata
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 1.0  # Before the tree is asked again for what it did not answer.
+# Of a topic whose own can't be read nothing is deleted until they can be.
+UNREADABLE_OVERRIDES = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class Shell(Protocol):
+    """The shell as a member sees it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    def now(self) -> Moment: ...
+
+    def settle(self) -> None: ...
+
+    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        """Does work in the thread of the metadata tree, behind what it has to do already."""
+
+    def add_slices(self, work: Iterator[None]) -> None: ...
+
+
+class Told(NamedTuple):
+    """What the controller says, and who hears the end of it."""
+
+    sent: ToBroker
+    ended: Callable[[Errors | Refused], None]
+
+
+class FromController:
+    """The queue of one broker.  On the loop's thread."""
+
+    def __init__(
+        self, shell: Shell, broker: Broker, metadata: SharedMetadata, unless_closed: Callable[..., None]
+    ) -> None:
+        """`unless_closed` calls its first argument with the others, unless the broker has stopped meanwhile."""
+        self._shell = shell
+        self._broker = broker
+        self._metadata = metadata
+        self._unless_closed = unless_closed
+        self._told: deque[Told] = deque()
+        self._is_telling = False
+        self.informed: asyncio.Future[None] = shell.loop.create_future()
+
+    def add(self, sent: ToBroker, ended: Callable[[Errors | Refused], None]) -> None:
+        """Takes a request behind all others; `ended` gets the partitions for which it failed."""
+        self._told.append(Told(sent, ended))
+
+    def go_on(self) -> None:
+        """Begins the next request, if none is under way."""
+        if self._is_telling or not self._told:
+            return
+        self._is_telling = True
+        self._prepare(self._told.popleft())
+
+    def _prepare(self, told: Told) -> None:
+        """Has a thread read what has to be known, and make the files of new replicas."""
+        names = self._broker.controlled.names(told.sent)
+        if names or isinstance(told.sent.request, BecomeLeaderOrFollower):
+            self._shell.in_order(partial(self._read, told.sent, names), partial(self._prepared, told))
+        else:  # Not within `take`, which every slice calls.
+            self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
+
+    def _read(self, sent: ToBroker, names: Sequence[TopicName]) -> Overrides:
+        overrides: dict[TopicName, Mapping[str, str]] = {}
+        for name in names:
+            try:
+                overrides[name] = self._metadata.overrides(name)
+            except BadZnodeError as bad:
+                log.error("%s: none of topic %s is deleted until it can be", bad, name)
+                overrides[name] = UNREADABLE_OVERRIDES
+        if isinstance(sent.request, BecomeLeaderOrFollower):
+            make_replicas(self._broker, sent.request, overrides, self._shell.now().wall)
+        return overrides
+
+    def _prepared(self, told: Told, done: Future[Overrides]) -> None:
+        failure = done.exception()
+        if isinstance(failure, TreeFailed):
+            log.warning("what the controller says waits for the metadata tree: %s", failure)
+            self._shell.loop.call_later(RETRY_SECONDS, self._unless_closed, self._prepare, told)
+        elif failure is not None:
+            raise failure
+        else:
+            self._shell.add_slices(self._tell(told, done.result()))
+
+    def _tell(self, told: Told, overrides: Overrides) -> Iterator[None]:
+        answer: Errors | Refused
+        try:
+            answer = yield from self._broker.told(told.sent, overrides, self._shell.now())
+        except Refused as refused:
+            answer = Refused(refused.code, refused.detail)
+        self._is_telling = False
+        told.ended(answer)
+        if isinstance(told.sent.request, UpdateMetadata) and not self.informed.done():
+            self.informed.set_result(None)

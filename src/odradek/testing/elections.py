@@ -1,0 +1,46 @@
+"""What a test's cluster looks up in the metadata tree, and changes there as people do with Apache Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from odradek.base.units import BrokerId, TopicName
+from odradek.coordination import layout
+from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
+from odradek.coordination.tree import NoNode, Tree
+from odradek.testing.host import SECONDS_MAX, BrokerFailed
+
+LOOK_SECONDS = 0.005
+
+
+def session(directory: Path, *, is_durable: bool) -> SqliteTree:
+    return SqliteTree(directory / METADATA_FILE, durable=is_durable)
+
+
+def controller(tree: Tree) -> BrokerId | None:
+    """Returns the broker that is elected, if one is."""
+    try:
+        return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
+    except NoNode:
+        return None
+
+
+def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> None:
+    """Deletes /controller until another broker is elected.  Raises BrokerFailed."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while (elected := controller(tree)) is None or elected == before:
+        check()
+        if time.monotonic() > deadline:
+            raise BrokerFailed(f"broker {before} has been elected again and again for {SECONDS_MAX} s")
+        if elected is not None:
+            with suppress(NoNode):
+                tree.delete(layout.CONTROLLER)
+        time.sleep(LOOK_SECONDS)
+
+
+def is_free(tree: Tree, name: str) -> bool:
+    """True if no topic has the name, and none of it is left."""
+    return tree.exists(layout.topic(TopicName(name))) is None

@@ -1,0 +1,80 @@
+"""One broker of a test's cluster, a Broker that shares its metadata with others; and what a test asks of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from odradek.app.building import Running
+from odradek.app.config import Settings
+from odradek.base.units import BrokerId
+from odradek.core.cluster import ClusterView, TopicInfo
+from odradek.testing.broker import Broker
+from odradek.testing.configuration import places_of_member
+
+T = TypeVar("T")
+
+
+class Member(Broker):
+    """A broker of a cluster, with a life, an address, a directory and faults of its own.
+
+    Its `create_topic` and `delete_topic` ask this broker, which refuses them unless it is the controller; those of the
+    cluster ask the one that is.
+    """
+
+    def __init__(self, number: int, texts: Mapping[str, str], metadata: Path, *, is_durable: bool) -> None:
+        """`metadata` is the cluster's directory, where the tree lies that its brokers share."""
+        self.id = BrokerId(number)
+        self._metadata = metadata
+        super().__init__(texts, directory=metadata / f"broker{number}")
+        self._is_durable = is_durable
+
+    def ask(self, question: Callable[[ClusterView], T]) -> T:
+        """Asks a question of the cluster as this broker knows it now."""
+
+        async def asked(running: Running) -> T:
+            return question(running.shell.broker.view)
+
+        return self._live().ask(asked)
+
+    def _settings(self, directory: Path, port: int) -> Settings:
+        return super()._settings(directory, port)._replace(is_member=True)
+
+    def _places(self, directory: Path, port: int) -> dict[str, str]:
+        return {**super()._places(directory, port), **places_of_member(self.id, self._metadata)}
+
+
+def at_once(act: Callable[[Member], object], brokers: Sequence[Member]) -> None:
+    """Does something to all brokers, each in a thread.  Raises the first failure, with the others as notes."""
+    if not brokers:
+        return
+    with ThreadPoolExecutor(len(brokers), "odradek-testing-cluster") as pool:
+        ends = [pool.submit(act, broker) for broker in brokers]
+    failures = [failure for end in ends if (failure := end.exception()) is not None]
+    if failures:
+        for other in failures[1:]:
+            failures[0].add_note(f"And {other}")
+        raise failures[0]
+
+
+def controlled_by(broker_id: BrokerId) -> Callable[[ClusterView], bool]:
+    return lambda view: view.controller == broker_id
+
+
+def has_brokers(running: set[BrokerId]) -> Callable[[ClusterView], bool]:
+    return lambda view: view.brokers.keys() == running
+
+
+def topic_named(view: ClusterView, name: str) -> TopicInfo | None:
+    return next((topic for topic in view.topics.values() if topic.name == name), None)
+
+
+def has_topic(topic: TopicInfo, view: ClusterView) -> bool:
+    known = view.topic_by_id(topic.id)
+    return known is not None and len(known.partitions) >= len(topic.partitions)
+
+
+def lacks_topic(topic: TopicInfo, view: ClusterView) -> bool:
+    return view.topic_by_id(topic.id) is None

@@ -1,0 +1,116 @@
+"""What a broker asks a transaction's coordinator, asked of Apache Kafka and of this broker: the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+from kafka_peer import REAL_KAFKA, KafkaBroker
+
+from odradek.api import add_partitions_ask
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.controlling import name_of
+from support.in_memory import Harness
+from support.raw_client import RawClient
+from support.waiting import until
+
+pytestmark = REAL_KAFKA
+
+T0, T1, UNKNOWN = name_of("t", 0), name_of("t", 1), name_of("unknown")
+NOBODY = ProducerIdAndEpoch(ProducerId(77), ProducerEpoch(0))
+ONE_PARTITION = {"transaction.state.log.num.partitions": "1"}
+
+Answer = TypeVar("Answer")
+
+
+class Ask(Protocol):
+    """Asks a broker."""
+
+    def __call__(self, message: object, version: int, answer: type[Answer], /) -> Answer: ...
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), settings=ONE_PARTITION) as broker:
+        client = RawClient(broker.port)
+        make_topic(client.ask)
+        yield client
+
+
+def make_topic(ask: Ask) -> None:
+    topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
+    answer = ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+
+
+def begun(ask: Ask, transactional_id: str) -> ProducerIdAndEpoch:
+    """InitProducerId, tried until the coordinator is there."""
+    found = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+    )
+
+    began: list[ProducerIdAndEpoch] = []
+
+    def begin() -> bool:
+        ask(found, 6, FindCoordinatorResponse)
+        answer = ask(request, 4, InitProducerIdResponse)
+        if answer.error_code == ErrorCode.NONE:
+            began.append(ProducerIdAndEpoch(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch)))
+        return bool(began)
+
+    until(begin)
+    return began[0]
+
+
+def story(ask: Ask, version: int) -> list[AdditionsOutcome]:
+    """The answers to some questions, one after the other, and then to all of them at once."""
+    one, other = f"one-{version}", f"other-{version}"
+    producer = begun(ask, one)
+    older, newer = begun(ask, other), begun(ask, other)
+    assert newer.epoch > older.epoch
+
+    def about(
+        transactional_id: str, who: ProducerIdAndEpoch, *names: TopicPartition, adds: bool
+    ) -> tuple[Question, list[TopicPartition]]:
+        return Question(transactional_id, who, adds), list(names)
+
+    questions = [
+        about(one, producer, T0, adds=False),
+        about(one, producer, T0, UNKNOWN, adds=True),
+        about(one, producer, T0, adds=True),
+        about(one, producer, T0, T1, adds=False),
+        about(one, producer, T0, T1, adds=True),
+        about(one, producer, T0, T1, adds=False),
+        about(other, older, T0, adds=True),
+        about(other, older, T0, adds=False),
+        about("nobody", NOBODY, T0, adds=True),
+        about("nobody", NOBODY, T0, T1, adds=False),
+        about(one, NOBODY, T0, adds=False),
+    ]
+    effects = [AddPartitions(BrokerId(1), [question]) for question in questions]
+    effects.append(AddPartitions(BrokerId(1), [questions[5], questions[6], questions[8]]))
+    return [asked(ask, effect, version) for effect in effects]
+
+
+def asked(ask: Ask, effect: AddPartitions, version: int) -> AdditionsOutcome:
+    answer = ask(add_partitions_ask.to_message(effect, version), version, AddPartitionsToTxnResponse)
+    return add_partitions_ask.errors(effect, answer)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_both_coordinators_answer_alike(kafka: RawClient, tmp_path: Path, version: int) -> None:
+    harness = Harness(tmp_path, transaction_state_log_num_partitions="1")
+    make_topic(harness.ask)
+    ours = story(harness.ask, version)
+    assert ours == story(kafka.ask, version)
+    assert ours[2] == {(f"one-{version}", T0): ErrorCode.NONE}

@@ -1,0 +1,159 @@
+"""Brokers of ours on a ZooKeeper ensemble: `zookeeper.connect`, each started by itself as on its own machine."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kafka_zookeeper import OLD_KAFKA, ZooKeeper
+
+from odradek.coordination import layout
+from odradek.coordination.zookeeper import open_zookeeper
+from support.serving import NotReady, Serving
+from support.waiting import SECONDS_MAX, until
+
+pytestmark = OLD_KAFKA
+
+BROKERS = (1, 2, 3)
+
+
+def broker(folder: Path, number: int, connect: str) -> Serving:
+    directory = folder / str(number)
+    directory.mkdir()
+    return Serving(
+        directory,
+        **{
+            "broker.id": str(number),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": "3000",
+        },
+    )
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path / "zookeeper") as running:
+        yield running
+
+
+@pytest.fixture
+def brokers(tmp_path: Path, ensemble: ZooKeeper) -> Iterator[dict[int, Serving]]:
+    connect = f"127.0.0.1:{ensemble.port}/kafka/ours"
+    with ExitStack() as stack:
+        yield {number: stack.enter_context(broker(tmp_path, number, connect)) for number in BROKERS}
+
+
+def servers(brokers: dict[int, Serving]) -> str:
+    return ",".join(one.address for one in brokers.values())
+
+
+def leaders(address: str, topic: str) -> dict[int, int]:
+    found = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(topic, timeout=SECONDS_MAX)
+    return {number: one.leader for number, one in found.topics[topic].partitions.items()}
+
+
+def until_leaders(brokers: dict[int, Serving], numbers: tuple[int, ...], wanted: set[int]) -> None:
+    """Waits until these lead the topic t, -1 for nobody, as each of some brokers knows it."""
+    for number in numbers:
+        address = brokers[number].address
+        until(lambda: set(leaders(address, "t").values()) == wanted)  # noqa: B023  # It is called here alone.
+
+
+def test_records_come_back_though_brokers_and_the_controller_are_killed(brokers: dict[int, Serving]) -> None:
+    admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
+    admin.create_topics([NewTopic("t", 6, 1)])["t"].result(SECONDS_MAX)
+    until_leaders(brokers, BROKERS, {1, 2, 3})
+    producer = Producer(
+        {"bootstrap.servers": servers(brokers), "enable.idempotence": True, "message.timeout.ms": SECONDS_MAX * 1000}
+    )
+    ends: list[object] = []
+    sent = []
+    for killed in (admin.list_topics(timeout=SECONDS_MAX).controller_id, 3):
+        for number in range(600):
+            sent.append(b"%d-%d" % (killed, number))
+            producer.produce("t", sent[-1], partition=number % 6, on_delivery=lambda error, _: ends.append(error))
+            producer.poll(0)
+        brokers[killed].kill()
+        others = tuple(one for one in BROKERS if one != killed)
+        until_leaders(brokers, others, {-1, *others})
+        brokers[killed].start()
+        until_leaders(brokers, BROKERS, {1, 2, 3})
+        assert producer.flush(SECONDS_MAX) == 0
+    assert ends == [None] * len(sent)
+    consumer = Consumer(
+        {"bootstrap.servers": servers(brokers), "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+    )
+    consumer.subscribe(["t"])
+    found = [message.value() for message in consumer.consume(len(sent), SECONDS_MAX)]
+    consumer.close()
+    assert Counter(found) == Counter(sent)
+    assert not any("Traceback" in one.errors() for one in brokers.values())
+
+
+def test_a_second_broker_of_a_number_does_not_start(tmp_path: Path, brokers: dict[int, Serving]) -> None:
+    connect = brokers[1]._overrides["zookeeper.connect"]
+    other = broker(tmp_path / "3", 2, connect)
+    with pytest.raises(NotReady, match=f"Broker 2 at 127.0.0.1:{brokers[2].port} is running already"):
+        other.start()
+
+
+def test_znodes_are_those_of_kafka(ensemble: ZooKeeper, brokers: dict[int, Serving]) -> None:
+    admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
+    admin.create_topics([NewTopic("t", 3, 1, config={"retention.ms": "1000000"})])["t"].result(SECONDS_MAX)
+    tree = open_zookeeper(f"127.0.0.1:{ensemble.port}/kafka/ours")
+    try:
+        assert tree.children(layout.BROKER_IDS) == ["1", "2", "3"]
+        assert tree.children(layout.TOPICS) == ["t"]
+        controller = layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
+        assert controller in BROKERS
+        for index in range(3):
+            state = layout.decode_partition_state(tree.get(f"/brokers/topics/t/partitions/{index}/state")[0])
+            assert state.isr == (state.leader,)
+            assert state.controller_epoch == 1
+        assert layout.decode_config(tree.get("/config/topics/t")[0]) == {"retention.ms": "1000000"}
+    finally:
+        tree.close()
+
+
+def test_the_ensemble_is_away_for_longer_than_a_session(ensemble: ZooKeeper, brokers: dict[int, Serving]) -> None:
+    admin = AdminClient({"bootstrap.servers": servers(brokers), "log_level": 0})
+    admin.create_topics([NewTopic("t", 3, 1)])["t"].result(SECONDS_MAX)
+    until_leaders(brokers, BROKERS, {1, 2, 3})
+    producer = Producer({"bootstrap.servers": servers(brokers), "message.timeout.ms": SECONDS_MAX * 1000})
+    ends: list[object] = []
+
+    def send() -> None:
+        for partition in range(3):
+            producer.produce("t", b"x", partition=partition, on_delivery=lambda error, _: ends.append(error))
+        assert producer.flush(SECONDS_MAX) == 0
+
+    ensemble.__exit__(None, None, None)
+    for _ in range(6):  # Longer than their sessions: who leads goes on leading.
+        send()
+        time.sleep(1)
+    assert not any(one.has_ended for one in brokers.values())
+    with ensemble:
+        until(lambda: "2" in _registered(ensemble))
+        until(lambda: _registered(ensemble) == ["1", "2", "3"])
+        until_leaders(brokers, BROKERS, {1, 2, 3})
+        admin.create_topics([NewTopic("made-after", 3, 1)])["made-after"].result(SECONDS_MAX)
+        send()
+        assert ends == [None] * 21
+        for one in brokers.values():
+            one.stop()
+    assert not any("Traceback" in one.errors() for one in brokers.values())
+
+
+def _registered(ensemble: ZooKeeper) -> list[str]:
+    tree = open_zookeeper(f"127.0.0.1:{ensemble.port}/kafka/ours")
+    try:
+        return tree.children(layout.BROKER_IDS)
+    finally:
+        tree.close()

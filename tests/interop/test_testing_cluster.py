@@ -1,0 +1,590 @@
+"""The cluster that tests are given: several brokers, of which one is the controller, any may go, and all come back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from kafka import KafkaConsumer, KafkaProducer
+from test_testing_plugin import run
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.coordination import layout
+from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
+from odradek.core.configs.definition import ConfigError
+from odradek.net import shell
+from odradek.testing import BrokerFailed, Cluster, topics
+from odradek.testing.member import Member
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from support.raw_client import RawClient
+from support.waiting import until
+
+SECONDS_MAX = 120
+HOUR_MS = 3_600_000
+NO_LEADER = -1
+BROKER, SET = 4, 0  # A resource's type, and an operation.
+
+ITS_TESTS = """
+def test_one(kafka_cluster):
+    kafka_cluster[1].kill()
+
+
+def test_another(kafka_cluster):
+    assert all(broker.is_running for broker in kafka_cluster)
+    kafka_cluster.create_topic("orders")
+    assert (kafka_cluster.directory / "broker1").exists()
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+def produce(address: str, topic: str, *values: bytes, partition: int = -1) -> None:
+    """Writes values, each acknowledged."""
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": address, "topic.metadata.refresh.interval.ms": 1000})
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(SECONDS_MAX) == 0
+    assert not any(errors), errors
+
+
+def consume(address: str, topic: str, count: int, group: str = "readers") -> list[bytes]:
+    """Reads as a member of a group, which commits what it has read."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    values = [value for message in messages(consumer, count) if (value := message.value()) is not None]
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return values
+
+
+def messages(consumer: Consumer, count: int) -> list[Message]:
+    found: list[Message] = []
+
+    def are_there() -> bool:
+        found.extend(one for one in consumer.consume(count - len(found), 1) if one.error() is None)
+        return len(found) >= count
+
+    until(are_there)
+    return found
+
+
+def admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.address})
+
+
+def leaders(address: str, topic: str) -> dict[int, int]:
+    """By partition, as a client is told by the broker of this address."""
+    found = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=SECONDS_MAX).topics[topic]
+    return {index: partition.leader for index, partition in found.partitions.items()}
+
+
+def folders(cluster: Cluster, topic: str) -> list[str]:
+    """The folders of the topic's partitions, with those that are being deleted."""
+    return sorted(str(path.relative_to(cluster.directory)) for path in cluster.directory.glob(f"broker*/{topic}-*"))
+
+
+def number(message: Message) -> int:
+    value = message.value()
+    assert value is not None
+    return int(value)
+
+
+# Its life.
+
+
+def test_one_line() -> None:
+    with Cluster() as cluster:
+        assert cluster.address == cluster.bootstrap_servers == ",".join(broker.address for broker in cluster)
+        assert [broker.id for broker in cluster.brokers] == [1, 2, 3]
+        assert cluster[2] is cluster.brokers[1]
+        found = admin(cluster).list_topics(timeout=SECONDS_MAX)
+        assert {f"{one.host}:{one.port}" for one in found.brokers.values()} == set(cluster.address.split(","))
+        assert found.controller_id == cluster.controller.id
+        directory = cluster.directory
+        assert cluster[3].directory == directory / "broker3"
+    assert not directory.exists()
+
+
+def test_what_is_wrong_is_said_at_once(cluster: Cluster) -> None:
+    with pytest.raises(ConfigError, match=r"^broker\.id is set by the test's cluster"):
+        Cluster(broker_id=5)
+    with pytest.raises(ConfigError):
+        Cluster(num_partitions="many")
+    with pytest.raises(ValueError, match="one broker or more, not 0"):
+        Cluster(brokers=0)
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = Cluster().address
+    with pytest.raises(IndexError, match="there is no 4"):
+        _ = cluster[4]
+    with pytest.raises(RuntimeError, match="is running"):
+        cluster[1].start()
+
+
+def test_one_broker_is_a_cluster_too() -> None:
+    with Cluster(brokers=1) as cluster:
+        assert cluster.controller is cluster[1]
+        with pytest.raises(RuntimeError, match="no other broker"):
+            cluster.move_controller()
+        cluster.create_topic("orders")
+        produce(cluster.address, "orders", b"one")
+        cluster.restart()
+        assert consume(cluster.address, "orders", 1) == [b"one"]
+
+
+def test_all_of_it_is_back(tmp_path: Path) -> None:
+    with Cluster(directory=tmp_path, num_partitions=6) as cluster:
+        cluster.create_topic("orders")
+        produce(cluster.address, "orders", *(b"%d" % i for i in range(60)))
+        cluster.stop()
+        assert not list(tmp_path.glob("*.session-*")), "the session of a stopped broker"
+        assert not any(broker.is_running for broker in cluster)
+        cluster.start()
+        assert cluster.topics() == ["orders"]
+        cluster.kill()
+        cluster.start()
+        assert sorted(consume(cluster.address, "orders", 60), key=int) == [b"%d" % i for i in range(60)]
+        assert cluster.topics() == ["orders"]
+    with Cluster(directory=tmp_path) as cluster:
+        assert cluster.topics() == ["orders"]
+        assert sorted(consume(cluster.address, "orders", 60, "others"), key=int) == [b"%d" % i for i in range(60)]
+
+
+def test_in_a_coroutine() -> None:
+    async def work() -> list[bytes | None]:
+        async with Cluster() as cluster:
+            cluster.create_topic("orders", partitions=3)
+            async with AIOKafkaProducer(bootstrap_servers=cluster.address) as producer:
+                for partition in range(3):
+                    await producer.send_and_wait("orders", b"%d" % partition, partition=partition)
+            ours = {"bootstrap_servers": cluster.address, "group_id": "readers", "auto_offset_reset": "earliest"}
+            async with AIOKafkaConsumer("orders", **ours) as consumer:
+                return sorted([(await consumer.getone()).value for _ in range(3)])
+
+    assert asyncio.run(asyncio.wait_for(work(), SECONDS_MAX)) == [b"0", b"1", b"2"]
+
+
+def test_a_broker_that_fails_is_told_of(cluster: Cluster) -> None:
+    def fail() -> None:
+        raise AssertionError("broken on purpose")
+
+    failing = cluster[2]
+    failing._live()._loop.call_soon_threadsafe(fail)
+    with pytest.raises(BrokerFailed, match="broken on purpose"):
+        until(lambda: bool(cluster.check()))
+    with pytest.raises(BrokerFailed, match="broken on purpose"):
+        cluster.close()
+    assert not any(broker.is_running for broker in (failing,))
+
+
+def test_the_fixture(tmp_path: Path) -> None:
+    assert "2 passed" in run(tmp_path, test_one_py=ITS_TESTS)
+
+
+# What clients do.
+
+
+def test_any_address_leads_to_all_partitions(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=6)
+    assert set(leaders(cluster.address, "orders").values()) == {1, 2, 3}
+    for broker in cluster:
+        assert leaders(broker.address, "orders") == leaders(cluster.address, "orders")
+        for partition in range(6):
+            produce(broker.address, "orders", b"%d-%d" % (broker.id, partition), partition=partition)
+    everything = sorted(b"%d-%d" % (broker.id, partition) for broker in cluster for partition in range(6))
+    for broker in cluster:
+        assert sorted(consume(broker.address, "orders", 18, f"readers-{broker.id}")) == everything
+
+
+def test_kafka_python(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    producer = KafkaProducer(bootstrap_servers=cluster.address.split(","))
+    for partition in range(3):
+        producer.send("orders", b"%d" % partition, partition=partition).get(SECONDS_MAX)
+    producer.close()
+    consumer = KafkaConsumer(
+        "orders",
+        bootstrap_servers=cluster.address.split(","),
+        group_id="readers",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=SECONDS_MAX * 1000,
+    )
+    assert sorted(next(consumer).value for _ in range(3)) == [b"0", b"1", b"2"]
+    consumer.close()
+
+
+def test_a_group_goes_on_wherever_its_coordinator_is(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    for group in range(6):  # Their coordinators are on several brokers.
+        produce(cluster.address, "orders", b"one-%d" % group)
+        assert len(consume(cluster.address, "orders", group + 1, f"group-{group}")) == group + 1
+    for broker in cluster:
+        broker.restart()
+    for group in range(6):
+        produce(cluster.address, "orders", b"more-%d" % group)
+        found = consume(cluster.address, "orders", 6, f"group-{group}") if group == 0 else None
+        assert found is None or b"one-0" not in found
+
+
+def test_a_topic_made_by_writing_to_a_broker_that_is_not_the_controller(cluster: Cluster) -> None:
+    controller = cluster.controller
+    for broker in cluster:
+        assert (broker is controller) == (broker.id == controller.id)
+        produce(broker.address, f"made-by-{broker.id}", b"one")
+        assert consume(cluster.address, f"made-by-{broker.id}", 1, f"group-{broker.id}") == [b"one"]
+    assert cluster.topics() == ["made-by-1", "made-by-2", "made-by-3"]
+
+
+def test_topics_are_known_everywhere_when_they_are_made(cluster: Cluster) -> None:
+    for turn in range(20):
+        cluster.create_topic("again", partitions=4, configs={"retention.ms": 1000 + turn})
+        assert [broker.topics() for broker in cluster] == [["again"]] * 3
+        cluster.delete_topic("again")
+        assert [broker.topics() for broker in cluster] == [[]] * 3
+    cluster.create_topic("orders")
+    with pytest.raises(Refused) as refused:
+        cluster.create_topic("orders")
+    assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(Refused) as refused:
+        cluster.delete_topic("not-there")
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    other = next(broker for broker in cluster if broker is not cluster.controller)
+    with pytest.raises(Refused) as refused:
+        other.create_topic("elsewhere")
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_change_is_answered_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when something else happens to the broker: here nothing does."""
+    monkeypatch.setattr(shell, "HOUSEKEEPING_MS", HOUR_MS)
+    monkeypatch.setattr(topics, "TIMEOUT_MS", HOUR_MS)
+    with Cluster() as cluster:
+        for turn in range(5):
+            cluster.create_topic("orders", partitions=1 + turn)
+            cluster.delete_topic("orders")
+
+
+def test_partitions_are_added(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=2)
+    client = admin(cluster)
+    client.create_partitions([NewPartitions("orders", 7)])["orders"].result(SECONDS_MAX)
+    until(lambda: all(len(leaders(broker.address, "orders")) == 7 for broker in cluster))
+    for partition in range(7):
+        produce(cluster.address, "orders", b"%d" % partition, partition=partition)
+    assert sorted(consume(cluster.address, "orders", 7)) == [b"%d" % partition for partition in range(7)]
+    assert len(folders(cluster, "orders")) == 7
+
+
+def test_a_topics_configuration_is_altered(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    alter(cluster, "orders", "500")
+    until(lambda: all(is_refused(cluster, partition) for partition in range(3)))
+    assert described(cluster, "orders") == ["500"] * 3
+
+
+def test_notices_that_cannot_be_read_keep_no_other_back(cluster: Cluster) -> None:
+    cluster.create_topic("orders")
+    with SqliteTree(cluster.directory / METADATA_FILE) as tree:
+        for name in ("config_change_x", "other"):
+            tree.create(f"{layout.CONFIG_CHANGES}/{name}", b"?")
+        for data in (b"?", layout.encode_config_change("topics/not-there"), layout.encode_config_change("users/x")):
+            tree.create(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}", data, sequential=True)
+    alter(cluster, "orders", "500")
+    until(lambda: described(cluster, "orders") == ["500"] * 3)
+    cluster.check()
+
+
+def alter(cluster: Cluster, topic: str, message_bytes: str) -> None:
+    """Sets max.message.bytes."""
+    entry = ConfigEntry("max.message.bytes", message_bytes, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = admin(cluster)
+    client.incremental_alter_configs([resource])[resource].result(SECONDS_MAX)
+
+
+def described(cluster: Cluster, topic: str) -> list[str]:
+    """The topic's max.message.bytes as each broker has it."""
+    found = []
+    for broker in cluster:
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        client = AdminClient({"bootstrap.servers": broker.address})
+        answered = client.describe_configs([asked], broker=int(broker.id))[asked].result(SECONDS_MAX)
+        found.append(str(answered["max.message.bytes"].value))
+    return found
+
+
+def is_refused(cluster: Cluster, partition: int) -> bool:
+    """True if a record of 1,000 bytes is too large."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": cluster.address})
+    producer.produce("orders", b"x" * 1000, partition=partition, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(SECONDS_MAX) == 0
+    return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def test_the_configuration_of_all_brokers_is_altered(cluster: Cluster) -> None:
+    small = AlterableConfig(name="message.max.bytes", config_operation=SET, value="500")
+    for_all = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[small])
+    with RawClient(cluster[2].port) as client:
+        request = IncrementalAlterConfigsRequest(resources=[for_all], validate_only=False)
+        assert client.ask(request, 1, IncrementalAlterConfigsResponse).responses[0].error_code == 0
+    for broker in cluster:
+        until(lambda broker=broker: message_bytes_max(broker) == "500")
+    cluster.create_topic("orders", partitions=3)
+    for partition in range(3):
+        assert is_refused(cluster, partition)
+    cluster.restart()
+    assert [message_bytes_max(broker) for broker in cluster] == ["500"] * 3
+
+
+def message_bytes_max(broker: Member) -> str:
+    asked = ConfigResource(ResourceType.BROKER, str(broker.id))
+    client = AdminClient({"bootstrap.servers": broker.address})
+    return str(client.describe_configs([asked])[asked].result(SECONDS_MAX)["message.max.bytes"].value)
+
+
+def test_a_fault_is_of_one_broker(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    leader = cluster[leaders(cluster.address, "orders")[0]]
+    fault = leader.faults.answer("Produce", error="NOT_LEADER_OR_FOLLOWER")
+    for partition in (1, 2, 0):
+        assert fault.count == 0
+        produce(cluster.address, "orders", b"one", partition=partition)
+    assert fault.count == 1
+
+
+# Brokers that go and come.
+
+
+def test_the_controller_moves(cluster: Cluster) -> None:
+    before = cluster.controller
+    for _ in range(3):
+        now = cluster.move_controller()
+        assert now is not before
+        assert cluster.controller is now
+        assert admin(cluster).list_topics(timeout=SECONDS_MAX).controller_id == now.id
+        cluster.create_topic(f"made-by-{len(cluster.topics())}", partitions=3)
+        before = now
+    assert cluster.topics() == ["made-by-0", "made-by-1", "made-by-2"]
+
+
+def test_the_controller_is_killed(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    for partition in range(3):
+        produce(cluster.address, "orders", b"%d" % partition, partition=partition)
+    killed = cluster.controller
+    its_own = next(index for index, leader in leaders(cluster.address, "orders").items() if leader == killed.id)
+    killed.kill()
+    assert cluster.controller is not killed
+    known = [broker for broker in cluster if broker.is_running]
+    for broker in known:
+        until(lambda broker=broker: leaders(broker.address, "orders")[its_own] == NO_LEADER)
+    cluster.create_topic("later", partitions=4)
+    assert killed.id not in leaders(known[0].address, "later").values()
+    for partition in range(4):
+        produce(known[1].address, "later", b"one", partition=partition)
+    killed.start()
+    until(lambda: leaders(cluster.address, "orders")[its_own] == killed.id)
+    assert sorted(consume(cluster.address, "orders", 3)) == [b"0", b"1", b"2"]
+    assert sorted(cluster.topics()) == ["later", "orders"]
+
+
+def test_each_is_stopped_in_turn_and_every_acknowledged_record_is_there_once(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=6)
+    going = Going(cluster.address, "orders")
+    for _ in range(2):
+        for broker in cluster:
+            going.until_more()
+            broker.stop()
+            cluster.controller  # noqa: B018  # Waits for one.
+            going.until_more()
+            broker.start()
+    going.until_more()
+    acknowledged = going.end()
+    found = Counter(map(number, everything(cluster.address, "orders", 6)))
+    assert not [value for value in acknowledged if found[value] != 1]
+
+
+def test_each_is_killed_in_turn(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=6)
+    going = Going(cluster.address, "orders")
+    for broker in cluster:
+        going.until_more()
+        broker.kill()
+        going.until_more()
+        broker.start()
+    acknowledged = going.end()
+    found = Counter(map(number, everything(cluster.address, "orders", 6)))
+    assert not [value for value in acknowledged if found[value] != 1]
+
+
+def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
+    with Cluster(log_segment_delete_delay_ms=1) as cluster:
+        cluster.create_topic("orders", partitions=6)
+        produce(cluster.address, "orders", *(b"%d" % i for i in range(30)))
+        down = next(broker for broker in cluster if broker is not cluster.controller)
+        down.stop()
+        cluster.delete_topic("orders")
+        for broker in cluster:
+            assert not broker.is_running or broker.topics() == []
+        client = admin(cluster)
+        with pytest.raises(KafkaException) as failed:
+            client.create_topics([NewTopic("orders", 1, 1)])["orders"].result(SECONDS_MAX)
+        assert failed.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+        until(lambda: {folder.partition("/")[0] for folder in folders(cluster, "orders")} == {f"broker{down.id}"})
+        cluster.move_controller()  # What is left to be done is in the tree.
+        down.start()
+        until(lambda: not folders(cluster, "orders"))
+        until(lambda: is_made_anew(cluster, "orders"))
+        produce(cluster.address, "orders", b"new", partition=0)
+        assert consume(cluster.address, "orders", 1) == [b"new"]
+        assert len(folders(cluster, "orders")) == 2
+
+
+def test_a_topic_is_deleted_while_the_controller_goes(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=6)
+    cluster.controller.stop()
+    cluster.delete_topic("orders")
+    cluster.start()
+    until(lambda: not [folder for folder in folders(cluster, "orders") if not folder.endswith("-delete")])
+    assert cluster.topics() == []
+    assert [broker.topics() for broker in cluster] == [[]] * 3
+
+
+def test_a_broker_whose_session_ends_registers_anew(cluster: Cluster) -> None:
+    """As one that was not heard of for too long; what it did not hear meanwhile it learns."""
+    cluster.create_topic("orders", partitions=6)
+    for turn, broker in enumerate((*cluster, cluster.controller)):
+        epoch = end_session(cluster, broker)
+        until(lambda broker=broker, epoch=epoch: registered(cluster, broker) > epoch)
+        cluster.start()  # Returns when each knows of all again.
+        assert cluster.controller.is_running
+        for partition in range(6):
+            produce(broker.address, "orders", b"%d" % turn, partition=partition)
+        alter(cluster, "orders", str(1000 + turn))
+        until(lambda turn=turn: described(cluster, "orders") == [str(1000 + turn)] * 3)
+        cluster.create_topic(f"made-{turn}", partitions=3)
+    assert len(consume(cluster.address, "orders", 24)) == 24
+
+
+def end_session(cluster: Cluster, broker: Member) -> int:
+    """Returns the epoch in which the broker was registered."""
+    with SqliteTree(cluster.directory / METADATA_FILE) as tree:
+        stat = tree.exists(layout.broker(broker.id))
+        assert stat is not None
+        with tree._write() as writer:
+            writer.end_session(stat.ephemeral_owner)
+        return stat.czxid
+
+
+def registered(cluster: Cluster, broker: Member) -> int:
+    with SqliteTree(cluster.directory / METADATA_FILE) as tree:
+        stat = tree.exists(layout.broker(broker.id))
+        return -1 if stat is None else stat.czxid
+
+
+def test_everything_is_stopped_but_one(cluster: Cluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    for partition in range(3):
+        produce(cluster.address, "orders", b"%d" % partition, partition=partition)
+    cluster[1].stop()
+    cluster[2].kill()
+    assert cluster.controller is cluster[3]
+    until(lambda: sorted(set(leaders(cluster[3].address, "orders").values())) == [NO_LEADER, 3])
+    cluster.create_topic("alone", partitions=2)
+    assert set(leaders(cluster[3].address, "alone").values()) == {3}
+    cluster.start()
+    assert sorted(consume(cluster.address, "orders", 3)) == [b"0", b"1", b"2"]
+
+
+def is_made_anew(cluster: Cluster, topic: str) -> bool:
+    try:
+        cluster.create_topic(topic, partitions=2)
+    except Refused as refused:
+        assert refused.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        return False
+    return True
+
+
+def everything(address: str, topic: str, partitions: int) -> list[Message]:
+    """All records of a topic, up to its ends of now."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False})
+    places = [TopicPartition(topic, index, 0) for index in range(partitions)]
+    until(lambda: all(leader != NO_LEADER for leader in leaders(address, topic).values()))
+    count = sum(consumer.get_watermark_offsets(place, timeout=SECONDS_MAX)[1] for place in places)
+    consumer.assign(places)
+    found = messages(consumer, count)
+    consumer.close()
+    return found
+
+
+class Going:
+    """An idempotent producer that writes numbers in a thread, over and over, and keeps those acknowledged."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "topic.metadata.refresh.interval.ms": 500,
+                "retry.backoff.max.ms": 100,
+                "message.timeout.ms": SECONDS_MAX * 1000,
+            }
+        )
+        self._acknowledged: list[int] = []
+        self._errors: list[object] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        value = 0
+        while not self._ended.is_set():
+            if len(self._producer) < 1000:
+                self._producer.produce(self._topic, b"%d" % value, on_delivery=self._delivered)
+                value += 1
+            self._producer.poll(0.002)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._acknowledged.append(number(message))
+        else:
+            self._errors.append(error)
+
+    def until_more(self) -> None:
+        """Waits until some more are acknowledged."""
+        before = len(self._acknowledged)
+        until(lambda: bool(self._errors) or len(self._acknowledged) >= before + 20)
+
+    def end(self) -> list[int]:
+        self._ended.set()
+        self._thread.join()
+        assert self._producer.flush(SECONDS_MAX) == 0
+        assert not self._errors
+        return self._acknowledged

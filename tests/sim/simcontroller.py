@@ -1,0 +1,473 @@
+"""Brokers that are controllers in turn, over one simulated tree: what they write, and what each broker was told.
+
+A broker here is its session, its controller, and a memory of what it was told, fenced by epochs as a broker's is.  Each
+step on the tree takes time, and what is sent arrives later, in the order of its sender: between any two of these others
+may act, sessions may end, and processes die.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from random import Random
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER, BrokerId, TimestampMs, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.coordination import layout
+from odradek.coordination.tree import (
+    BadVersion,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Unavailable,
+    ensure_paths,
+)
+from odradek.core.cluster import BrokerInfo, LeaderAndIsr, TopicAssignment
+from odradek.core.controller import events
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.requests import (
+    LEADER_DURING_DELETE,
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    StopReplicas,
+    ToBroker,
+    UpdateMetadata,
+)
+from odradek.core.controller.steps import Deposed, Steps, WriteStates
+from odradek.net.controller_tree import ControllerTree
+from sim.simclock import MILLISECOND_US, SECOND_US, SimClock, SimNode
+from sim.simtree import SimTree, SimTreeServer
+
+SESSION_MS = 1_000
+BEAT_US = 300 * MILLISECOND_US
+SLOWEST_US = 20 * MILLISECOND_US
+RETRY_US = 50 * MILLISECOND_US
+LOST_ANSWERS = 0.02
+
+
+class SimMember:
+    """One broker as its controllers know it."""
+
+    def __init__(self, cluster: SimCluster, broker: BrokerId) -> None:
+        self.cluster = cluster
+        self.id = broker
+        self.node = SimNode(cluster.clock, f"broker-{broker}", cluster.random)
+        self.is_alive = False
+        self.failed: set[TopicPartition] = set()  # In directories that have failed.
+
+    @property
+    def has_session(self) -> bool:
+        """True if it is registered in a session that goes on."""
+        is_open = self.tree.session_id in self.cluster.server.sessions and not self.tree.is_cut_off
+        return is_open and self.epoch >= 0
+
+    # Its life.
+
+    def start(self) -> None:
+        assert not self.is_alive
+        self.is_alive = True
+        self.failed.clear()
+        self.controller_epoch = 0  # The greatest it has heard of.
+        self.states: dict[TopicPartition, AssignedState] = {}
+        self.topic_ids: dict[TopicName, Uuid] = {}
+        self.metadata: dict[TopicPartition, PartitionMetadata] = {}
+        self.brokers: tuple[BrokerId, ...] = ()
+        self.controller = Controller(self.id)
+        self.join()
+
+    def join(self) -> None:
+        """Opens a session, and registers once the node of the session before is gone."""
+        self.epoch = -1  # Until it is registered.
+        self.events: deque[events.Event] = deque()
+        self.steps: Steps | None = None
+        self.handled: events.Event | None = None
+        self.tree: SimTree = self.cluster.server.open(SESSION_MS)
+        self.tree.on_session(partial(self._session_is, self.tree))
+        self.door = ControllerTree(
+            self.tree, self.id, self._now, lambda config: config.get("unclean") == "true", self.tell
+        )
+        self._beat(self.tree)
+        self._register(self.tree)
+
+    def _now(self) -> TimestampMs:
+        return self.node.now().wall
+
+    def _beat(self, tree: SimTree) -> None:
+        if tree is self.tree:
+            tree.beat()
+            self.node.after(BEAT_US, lambda: self._beat(tree))
+
+    def _register(self, tree: SimTree) -> None:
+        if tree is not self.tree:
+            return
+        path = layout.broker(self.id)
+        try:
+            tree.create(path, layout.encode_broker(BrokerInfo(self.id), self._now()), ephemeral=True)
+        except NodeExists:  # Its own, of the session before.
+            self.node.after(100 * MILLISECOND_US, lambda: self._register(tree))
+            return
+        except Unavailable:
+            self.node.after(RETRY_US, lambda: self._register(tree))
+            return
+        except SessionExpired:
+            return
+        stat = tree.exists(path)
+        assert stat is not None
+        self.epoch = stat.czxid
+        self.tell(events.ControllerChanged())
+
+    def _session_is(self, tree: SimTree, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self.node.soon(lambda: self._expired(tree))
+        elif state is SessionState.CONNECTED:
+            self.reconnected()
+
+    def reconnected(self) -> None:
+        self.tell(events.Reconnected())
+
+    def _expired(self, tree: SimTree) -> None:
+        """Joins anew; what the controller was at ends with its session."""
+        if tree is not self.tree:
+            return
+        if self.steps is not None:
+            with suppress(StopIteration):
+                self.steps.throw(Deposed())
+        assert list(self.controller.handle(events.SessionEnded())) == [] and not self.controller.is_active
+        self.join()
+
+    def kill(self) -> None:
+        self.is_alive = False
+        self.tree.abandon()
+        self.node.end_process()
+
+    def fail_directory(self, *partitions: TopicPartition) -> None:
+        """Loses a data directory, which is told to the controller through the tree."""
+        self.failed.update(partitions)
+        for partition in partitions:
+            self.states.pop(partition, None)
+        self.tree.create(
+            f"{layout.LOG_DIR_EVENTS}/log_dir_event_", layout.encode_log_dir_event(self.id), sequential=True
+        )
+
+    # Its controller: one event after the other, one step after the other.
+
+    def tell(self, event: events.Event) -> None:
+        self.events.append(event)
+        if self.steps is None and len(self.events) == 1:
+            self.node.after(self.cluster.delay_us(), self._next_event)
+
+    def _next_event(self) -> None:
+        if self.steps is None and self.events:
+            self.handled = self.events.popleft()
+            self.steps = self.controller.handle(self.handled)
+            self._go_on(self.steps, None)
+
+    def _go_on(self, steps: Steps, failed: Deposed | None) -> None:
+        try:
+            step = next(steps) if failed is None else steps.throw(failed)
+        except StopIteration:
+            self._ended()
+            return
+        self.node.after(self.cluster.delay_us(), lambda: self._carry_out(steps, step))
+
+    def _carry_out(self, steps: Steps, step: object) -> None:
+        if steps is not self.steps:
+            return
+        try:
+            if self.cluster.random.random() < LOST_ANSWERS and not self.tree.is_cut_off:
+                self.door.carry_out(step)  # type: ignore[arg-type]  # And its answer is lost: it is done again.
+                if isinstance(step, WriteStates):
+                    self.cluster.wrote(step)
+            self.door.carry_out(step)  # type: ignore[arg-type]
+        except Unavailable:
+            self.node.after(RETRY_US, lambda: self._carry_out(steps, step))
+            return
+        except (Deposed, SessionExpired):
+            self._step_ended(steps, Deposed())
+            return
+        if isinstance(step, WriteStates):
+            self.cluster.wrote(step)
+        self._step_ended(steps, None)
+
+    def _step_ended(self, steps: Steps, failed: Deposed | None) -> None:
+        # Its answer takes a while, too.
+        self.node.after(self.cluster.delay_us(), lambda: self._go_on(steps, failed) if steps is self.steps else None)
+
+    def _ended(self) -> None:
+        handled, self.steps = self.handled, None
+        for request in self.controller.take_requests():
+            self.cluster.send(self, request)
+        if isinstance(handled, events.AlterPartitions):
+            self.cluster.altered(handled)
+        if self.events:
+            self.node.after(self.cluster.delay_us(), self._next_event)
+
+    # What it is told.
+
+    def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
+        """Does what a controller asks; returns what can't be done, None if the request is refused."""
+        is_stale = sent.controller_epoch < self.controller_epoch or sent.broker_epoch < self.epoch
+        if is_stale or self.epoch < 0:  # It listens once it is registered.
+            return None
+        self.controller_epoch = sent.controller_epoch
+        match sent.request:
+            case BecomeLeaderOrFollower():
+                return self._become(sent.request)
+            case UpdateMetadata():
+                self._update(sent.request)
+            case StopReplicas():
+                return self._stop(sent.request)
+        return {}
+
+    def _become(self, request: BecomeLeaderOrFollower) -> dict[TopicPartition, ErrorCode]:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for partition, assigned in request.partitions.items():
+            assert self.id in assigned.replicas, "a broker is told of its own replicas"
+            assert assigned.state.leader in {NO_BROKER, *self.brokers}, "nobody follows whom he has not heard of"
+            topic_id = request.topic_ids[partition.topic]
+            # Another topic of the name has epochs of its own.
+            known = self.states.get(partition) if self.topic_ids.get(partition.topic) == topic_id else None
+            if partition in self.failed:
+                errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif known is None or known.state.leader_epoch <= assigned.state.leader_epoch:
+                self.states[partition] = assigned
+                self.cluster.logs.add((self.id, partition))
+                self.topic_ids[partition.topic] = topic_id
+            else:
+                errors[partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+        return errors
+
+    def _stop(self, request: StopReplicas) -> dict[TopicPartition, ErrorCode]:
+        for partition in request.partitions:
+            if partition not in self.failed:
+                self.states.pop(partition, None)
+                if request.deletes:
+                    self.cluster.logs.discard((self.id, partition))
+        return {one: ErrorCode.KAFKA_STORAGE_ERROR for one in request.partitions if one in self.failed}
+
+    def _update(self, request: UpdateMetadata) -> None:
+        self.brokers = tuple(sorted(broker.id for broker in request.brokers))
+        if request.is_full:
+            self.metadata.clear()
+        for partition, told in request.partitions.items():
+            if told.state.leader == LEADER_DURING_DELETE:
+                self.metadata.pop(partition, None)
+            else:
+                self.metadata[partition] = told
+
+
+class SimCluster:
+    """All brokers, the tree between them, and what was ever written there."""
+
+    def __init__(self, seed: int, brokers: int = 3) -> None:
+        self.random = Random(seed)
+        self.clock = SimClock()
+        self.server = SimTreeServer(self.clock, self.delay_us)
+        self.admin = self.server.open()
+        layout.ensure_startup_paths(self.admin)
+        self.members = {id: SimMember(self, id) for id in map(BrokerId, range(brokers))}
+        self.logs: set[tuple[BrokerId, TopicPartition]] = set()  # Which survive the processes.
+        self.written: dict[tuple[Uuid, TopicPartition], LeaderAndIsr] = {}
+        self._arrivals: dict[tuple[BrokerId, BrokerId], int] = {}
+
+    def delay_us(self) -> int:
+        return self.random.randrange(100, SLOWEST_US if self.random.random() < 0.1 else 2 * MILLISECOND_US)
+
+    def run(self, seconds: float) -> None:
+        self.clock.run_until(self.clock.now_us + int(seconds * SECOND_US))
+
+    @property
+    def alive(self) -> list[SimMember]:
+        return [member for member in self.members.values() if member.is_alive]
+
+    @property
+    def controllers(self) -> list[SimMember]:
+        """Returns who believes to be the controller."""
+        return [member for member in self.alive if member.controller.is_active]
+
+    # What an administrator does, with no broker's help.
+
+    def create_topic(self, name: str, replicas: Iterable[Iterable[int]], config: dict[str, str] | None = None) -> None:
+        topic = TopicName(name)
+        assigned = {index: tuple(map(BrokerId, brokers)) for index, brokers in enumerate(replicas)}
+        assignment = TopicAssignment(assigned, Uuid(self.random.randbytes(16)))
+        ensure_paths(self.admin, [layout.config(layout.TOPIC_CONFIGS, topic)])
+        self.admin.set(layout.config(layout.TOPIC_CONFIGS, topic), layout.encode_config(config or {}))
+        self.admin.multi([Create(layout.topic(topic), layout.encode_topic(assignment))])
+
+    def assignment(self, name: str) -> TopicAssignment:
+        return layout.decode_topic(self.admin.get(layout.topic(TopicName(name)))[0])
+
+    def grow_topic(self, name: str, replicas: Iterable[int]) -> None:
+        before = self.assignment(name)
+        partitions = {**before.partitions, len(before.partitions): tuple(map(BrokerId, replicas))}
+        self.admin.set(layout.topic(TopicName(name)), layout.encode_topic(before._replace(partitions=partitions)))
+
+    def remove_by_hand(self, name: str) -> None:
+        """Deletes a topic's znodes at once, as nobody should."""
+        topic = TopicName(name)
+        indexes = [int(index) for index in self.admin.children(layout.partitions(topic))]
+        below = [path for one in indexes for path in (layout.partition_state(topic, one), layout.partition(topic, one))]
+        self.admin.multi([Delete(path) for path in (*below, layout.partitions(topic), layout.topic(topic))])
+
+    def mark_for_deletion(self, name: str) -> None:
+        ensure_paths(self.admin, [layout.delete_topic(TopicName(name))])
+
+    def prefer(self, *partitions: TopicPartition) -> None:
+        """Asks for preferred leaders, as kafka-preferred-replica-election does, unless that is asked for already."""
+        with suppress(NodeExists):
+            self.admin.create(layout.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(partitions))
+
+    def write_isr(self, leader: SimMember, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
+        """Has a leader write an ISR by itself, and tell of it, as before Kafka 2.7."""
+        known = leader.states[partition].state
+        state = known._replace(isr=tuple(isr))
+        data = layout.encode_partition_state(
+            layout.PartitionState(known.leader, known.leader_epoch, known.controller_epoch, state.isr, known.recovery)
+        )
+        try:
+            stat = leader.tree.set(layout.partition_state(*partition), data, known.partition_epoch)
+        except (BadVersion, NoNode, Unavailable):
+            return  # It has not heard yet of what the controller wrote.
+        state = state._replace(partition_epoch=stat.version)
+        self._check_follows(partition, state)
+        leader.states[partition] = leader.states[partition]._replace(state=state)
+        path = f"{layout.ISR_CHANGES}/{layout.ISR_CHANGE_PREFIX}"
+        leader.tree.create(path, layout.encode_partitions([partition]), sequential=True)
+
+    def depose(self) -> None:
+        """Deletes /controller, as an administrator does to have another one elected."""
+        if self.admin.exists(layout.CONTROLLER) is not None:
+            self.admin.multi([Delete(layout.CONTROLLER)])
+
+    def topics(self) -> dict[TopicName, TopicAssignment]:
+        return {TopicName(name): self.assignment(name) for name in self.admin.children(layout.TOPICS)}
+
+    def state(self, name: str, index: int) -> LeaderAndIsr | None:
+        path = layout.partition_state(TopicName(name), index)
+        if self.admin.exists(path) is None:
+            return None
+        data, stat = self.admin.get(path)
+        found = layout.decode_partition_state(data)
+        return LeaderAndIsr(
+            found.leader, found.leader_epoch, found.isr, found.recovery, found.controller_epoch, stat.version
+        )
+
+    # What brokers say to each other.
+
+    def send(self, sender: SimMember, request: ToBroker) -> None:
+        """One after the other from a sender to a broker; what is on its way arrives also if the sender has died."""
+        way = (sender.id, request.broker)
+        self._arrivals[way] = max(self._arrivals.get(way, 0), self.clock.now_us) + self.delay_us()
+        life = sender.node.life
+        self.clock.at(self._arrivals[way], lambda: self._arrived(sender, life, request))
+
+    def _arrived(self, sender: SimMember, life: int, request: ToBroker) -> None:
+        receiver = self.members[request.broker]
+        if not receiver.is_alive:
+            return
+        errors = receiver.take(request)
+        if errors is not None and sender.is_alive and sender.node.life == life:
+            sender.tell(events.Answered(request, errors))
+
+    def propose_isr(self, leader: SimMember, partition: TopicPartition, isr: Iterable[BrokerId]) -> bool:
+        """Has a leader ask whoever believes to be the controller for another ISR; False if it can't."""
+        known = leader.states.get(partition)
+        if known is None or known.state.leader != leader.id or not self.controllers:
+            return False
+        wanted = known.state._replace(isr=tuple(isr))
+        self.controllers[0].tell(events.AlterPartitions(leader.id, leader.epoch, {partition: wanted}))
+        return True
+
+    def shut_down(self, broker: BrokerId) -> list[TopicPartition] | None:
+        """Has a broker ask to be allowed to stop; returns what it still leads."""
+        ask = events.ShutDown(broker, self.members[broker].epoch)
+        self.controllers[0].tell(ask)
+        self.run(1)
+        return None if ask.answer is None else list(ask.answer)
+
+    def altered(self, ask: events.AlterPartitions) -> None:
+        leader = self.members[ask.broker]
+        for partition, answer in (ask.answer or {}).items():
+            known = leader.states.get(partition) if leader.is_alive and leader.epoch == ask.broker_epoch else None
+            if answer.state is None or known is None:
+                continue
+            self._check_follows(partition, answer.state)
+            if answer.state.partition_epoch > known.state.partition_epoch:
+                leader.states[partition] = known._replace(state=answer.state)
+
+    # What holds at any time.
+
+    def wrote(self, step: WriteStates) -> None:
+        epoch = layout.decode_controller_epoch(self.admin.get(layout.CONTROLLER_EPOCH)[0])
+        for partition, state in step.result.states.items():
+            assert state.controller_epoch == epoch, f"{partition}: {state} after another was elected, in epoch {epoch}"
+            self._check_follows(partition, state)
+
+    def _check_follows(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
+        topic = self.topics().get(partition.topic)
+        if topic is None:
+            return
+        key = (topic.topic_id, partition)
+        before, self.written[key] = self.written.get(key), state
+        replicas = topic.partitions[partition.partition]
+        assert state.isr and set(state.isr) <= set(replicas), f"{partition}: {state} of {replicas}"
+        assert state.leader in {*state.isr, -1}, f"{partition}: {state}"
+        if before is None:
+            return
+        if state.partition_epoch <= before.partition_epoch:
+            self.written[key] = before
+            return
+        assert state.leader_epoch >= before.leader_epoch, f"{partition}: {before}, then {state}"
+        assert state.controller_epoch >= before.controller_epoch, f"{partition}: {before}, then {state}"
+        if state.leader != before.leader:
+            assert state.leader_epoch > before.leader_epoch, f"{partition}: two leaders in an epoch: {before}, {state}"
+            assert state.leader == -1 or state.recovery or state.leader in before.isr, f"{partition}: {before}, {state}"
+
+    # What holds when all is calm.
+
+    def check(self) -> None:
+        alive = {member.id for member in self.alive}
+        holder = [member.id for member in self.controllers]
+        assert len(holder) == 1, f"controllers: {holder}"
+        assert layout.decode_controller(self.admin.get(layout.CONTROLLER)[0]).broker == holder[0]
+        topics = self.topics()
+        marked = self.admin.children(layout.DELETE_TOPICS)
+        for name in marked:
+            topic = topics[TopicName(name)].partitions
+            held = {(b, TopicPartition(TopicName(name), index)) for index, some in topic.items() for b in some}
+            can_delete = {(b, one) for b, one in held if b in alive and one not in self.members[b].failed}
+            assert held != can_delete, f"{name} is still there"
+        for name, topic in topics.items():
+            for index, replicas in topic.partitions.items():
+                if name not in marked:
+                    self._check_partition(TopicPartition(name, index), replicas, alive)
+        there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
+        for member in self.alive:
+            assert set(member.brokers) == alive, f"{member.id} knows {member.brokers} of {alive}"
+            strange = [one for one in member.metadata if one not in there or one.topic in marked]
+            assert not strange, f"{member.id} knows {strange}, which are gone"
+
+    def _check_partition(self, partition: TopicPartition, replicas: tuple[BrokerId, ...], alive: set[BrokerId]) -> None:
+        state = self.state(*partition)
+        online = {one for one in replicas if one in alive and partition not in self.members[one].failed}
+        if state is None:
+            assert not online, f"{partition} has no state"
+            return
+        assert (state.leader in online) == bool({*state.isr} & online), f"{partition}: {state}, online {online}"
+        assert {*state.isr} <= online or len(state.isr) == 1, f"{partition}: {state}, online {online}"
+        for member in self.alive:
+            told = member.metadata.get(partition)
+            assert told is not None and told.state == state, f"{member.id}: {told}, not {state}"
+            assert set(told.offline) == {*replicas} - online, f"{member.id}: {told}, online {online}"
+            if member.id in online:
+                role = member.states.get(partition)
+                # A leader that has changed its ISR knows that by itself.
+                assert role is not None and role.state[:2] == state[:2], f"{member.id}: {role}, not {state}"

@@ -1,0 +1,77 @@
+"""The histories of test_controller_histories, with brokers that open logs, lead, and are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.core.cluster import ClusterView
+from odradek.core.controlled import Controlled
+from odradek.core.storage import Storage
+from sim.simcontrolled import ControlledCluster, SimControlled
+from sim.test_controller_histories import ACTIONS_OF_HISTORY, BROKERS, History, check
+
+SEEDS, SOAK_SEEDS = range(100), range(100, 10_000)
+FOUND_WITHIN = 300
+
+
+class ControlledHistory(History):
+    """Every partition has one replica, as long as nobody can follow."""
+
+    cluster: ControlledCluster
+
+    def make(self, seed: int) -> ControlledCluster:
+        return ControlledCluster(seed, BROKERS)
+
+    @property
+    def actions(self) -> tuple[Callable[[History], None], ...]:
+        return (*ACTIONS_OF_HISTORY, *[ControlledHistory.write] * 10)  # type: ignore[list-item]
+
+    def _replicas(self) -> list[int]:
+        return [self.random.randrange(BROKERS)]
+
+    def write(self) -> None:
+        for _ in range(self.random.randint(1, 5)):
+            member = self._member()
+            if isinstance(member, SimControlled) and not member.node.is_paused:
+                self.cluster.write(member)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history(seed: int) -> None:
+    check(seed, ControlledHistory)
+
+
+def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Controlled, "check", lambda self, sent: None)
+
+
+def logs_are_not_deleted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Storage, "delete", lambda self, name, now: None)
+
+
+def what_is_gone_is_told_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClusterView, "remove", lambda self, name: None)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        nobody_is_fenced,
+        logs_are_not_deleted,
+        what_is_gone_is_told_on,
+    ],
+)
+def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(FOUND_WITHIN):
+            check(seed, ControlledHistory)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_very_many_histories() -> None:
+    for seed in SOAK_SEEDS:
+        check(seed, ControlledHistory)

@@ -1,0 +1,294 @@
+"""Clusters of one seed each, in which brokers, sessions and directories come and go, and topics too.
+
+While it goes on, what is written must follow from what was written before; once it is calm, all brokers must know what
+the tree has, and nothing that could have a leader may lack one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.coordination.tree import MultiFailed, Operation, Result, Watch
+from odradek.core.controller import elections, events
+from odradek.core.controller.context import LiveBroker
+from odradek.core.controller.leaders import Leaders
+from odradek.core.controller.requests import RequestBatch
+from odradek.net import controller_tree
+from odradek.net.controller_changes import ControllerChanges
+from odradek.net.controller_tree import ControllerTree
+from sim.simcontroller import SESSION_MS, SimCluster, SimMember
+
+BROKERS = 3
+ACTIONS = 25
+NOWHERE = TopicPartition(TopicName(""), 0)
+CALM_SECONDS = 3 * SESSION_MS / 1000
+SEEDS, SOAK_SEEDS = range(150), range(150, 20_000)
+FOUND_WITHIN = 2_000
+
+
+class History:
+    """One cluster, and what is done to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.cluster = self.make(seed)
+        self.random = self.cluster.random
+        self.told: list[str] = []
+
+    def make(self, seed: int) -> SimCluster:
+        return SimCluster(seed, BROKERS)
+
+    @property
+    def actions(self) -> tuple[Callable[[History], None], ...]:
+        return ACTIONS_OF_HISTORY
+
+    def play(self) -> None:
+        for member in self.cluster.members.values():
+            member.start()
+        for _ in range(ACTIONS):
+            self.cluster.run(self.random.choice((0.001, 0.01, 0.1, 1.5)))
+            action = self.random.choice(self.actions)
+            self.told.append(f"{self.cluster.clock.now_us}: {action.__name__}")
+            action(self)
+        self._heal()
+        self.cluster.run(CALM_SECONDS)
+        self.cluster.check()
+
+    def _heal(self) -> None:
+        """Nobody is paused or cut off any more, and at least one lives; who is dead stays so, now and then."""
+        for member in self.cluster.members.values():
+            if member.node.is_paused:
+                member.node.go_on()
+            if member.is_alive and member.tree.is_cut_off:
+                member.tree.reconnect()
+        for member in self.cluster.members.values():
+            if not member.is_alive and (not self.cluster.alive or self.random.random() < 0.7):
+                member.start()
+
+    def _member(self, *, alive: bool = True) -> SimMember | None:
+        found = [member for member in self.cluster.members.values() if member.is_alive == alive]
+        return self.random.choice(found) if found else None
+
+    def _replicas(self) -> list[int]:
+        return self.random.sample(range(BROKERS), self.random.randint(1, BROKERS))
+
+    def _topic(self) -> TopicName | None:
+        marked = self.cluster.admin.children("/admin/delete_topics")
+        names = [name for name in self.cluster.topics() if name not in marked]
+        return self.random.choice(names) if names else None
+
+    # What may happen.
+
+    def start(self) -> None:
+        member = self._member(alive=False)
+        if member is not None:
+            member.start()
+
+    def kill(self) -> None:
+        member = self._member()
+        if member is not None:
+            member.kill()
+
+    def bounce(self) -> None:
+        member = self._member()
+        if member is not None:
+            member.kill()
+            member.start()
+
+    def expire(self) -> None:
+        member = self._member()
+        if member is not None:
+            member.tree.expire()
+
+    def pause(self) -> None:
+        member = self._member()
+        if member is not None:
+            if member.node.is_paused:
+                member.node.go_on()
+            else:
+                member.node.pause()
+
+    def cut_off(self) -> None:
+        """The network between a broker and the tree fails, or comes back."""
+        member = self._member()
+        if member is not None and not member.node.is_paused:
+            if member.tree.is_cut_off:
+                member.tree.reconnect()
+            else:
+                member.tree.cut_off()
+
+    def depose(self) -> None:
+        self.cluster.depose()
+
+    def stall(self) -> None:
+        """The controller stands still in the middle of something, and another one is elected."""
+        active = self.cluster.controllers
+        if active and not active[0].node.is_paused:
+            self.create()
+            self.delete()
+            self.cluster.run(self.random.uniform(0, 0.03))
+            active[0].node.pause()
+            self.cluster.depose()
+
+    def create(self) -> None:
+        name = f"topic-{self.random.randrange(4)}"
+        config = {"unclean": "true"} if self.random.random() < 0.3 else {}
+        partitions = [self._replicas() for _ in range(self.random.randint(1, 3))]
+        if name not in self.cluster.topics():
+            self.cluster.create_topic(name, partitions, config)
+
+    def grow(self) -> None:
+        topic = self._topic()
+        if topic is not None:
+            self.cluster.grow_topic(topic, self._replicas())
+
+    def delete(self) -> None:
+        topic = self._topic()
+        if topic is not None:
+            self.cluster.mark_for_deletion(topic)
+
+    def fail_directory(self) -> None:
+        member = self._member()
+        if member is not None and member.states and not member.node.is_paused and member.has_session:
+            member.fail_directory(*self.random.sample(sorted(member.states), 1))
+
+    def shut_down(self) -> None:
+        member = self._member()
+        if member is not None and self.cluster.controllers and member.has_session:
+            self.cluster.shut_down(member.id)
+            if member.is_alive:
+                member.kill()
+
+    def propose(self) -> None:
+        member, partition = self._led()
+        if member is not None:
+            self.cluster.propose_isr(member, partition, self._isr(member, partition))
+
+    def write_isr(self) -> None:
+        member, partition = self._led()
+        if member is not None:
+            self.cluster.write_isr(member, partition, self._isr(member, partition))
+
+    def _led(self) -> tuple[SimMember | None, TopicPartition]:
+        """Returns a broker, and a partition that it leads by what it knows; None if there is none."""
+        member = self._member()
+        led = [one for one, known in member.states.items() if known.state.leader == member.id] if member else []
+        if member is None or not led or not member.has_session or member.node.is_paused:
+            return None, NOWHERE
+        return member, self.random.choice(led)
+
+    def _isr(self, member: SimMember, partition: TopicPartition) -> list[BrokerId]:
+        replicas: tuple[BrokerId, ...] = member.states[partition].replicas
+        return [broker for broker in replicas if broker == member.id or self.random.random() < 0.6]
+
+    def prefer(self) -> None:
+        topic = self._topic()
+        if topic is not None:
+            self.cluster.prefer(*(TopicPartition(topic, index) for index in range(3)))
+
+
+ACTIONS_OF_HISTORY = (
+    History.start,
+    History.start,
+    History.kill,
+    History.bounce,
+    History.expire,
+    History.pause,
+    History.cut_off,
+    History.cut_off,
+    History.depose,
+    History.stall,
+    History.create,
+    History.create,
+    History.grow,
+    History.delete,
+    History.fail_directory,
+    History.shut_down,
+    History.propose,
+    History.propose,
+    History.write_isr,
+    History.prefer,
+)
+
+
+def check(seed: int, kind: type[History] = History) -> None:
+    history = kind(seed)
+    try:
+        history.play()
+    except AssertionError as failed:
+        raise AssertionError("\n".join([f"seed {seed}", *history.told, str(failed)])) from failed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history(seed: int) -> None:
+    check(seed)
+
+
+def an_epoch_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    def change(self: ControllerChanges, operations: Sequence[Operation]) -> Sequence[Result]:
+        try:
+            return self._tree.multi(operations)
+        except MultiFailed as failed:
+            raise failed.error from failed
+
+    patch.setattr(ControllerChanges, "_change", change)
+
+
+def who_is_gone_stays_in_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(elections, "without", lambda state, gone: state)
+
+
+def a_restart_is_overlooked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(controller_tree, "LiveBroker", lambda info, epoch: LiveBroker(info, 1 << 40))
+
+
+def what_is_stale_is_not_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leaders, "read", lambda self, partitions: iter(()))
+
+
+def a_watch_is_set_once(patch: pytest.MonkeyPatch) -> None:
+    watch, are_set = ControllerTree._watch, set[tuple[ControllerTree, events.Event]]()
+
+    def once(self: ControllerTree, event: events.Event) -> Watch | None:
+        if (self, event) in are_set:
+            return None
+        are_set.add((self, event))
+        return watch(self, event)
+
+    patch.setattr(ControllerTree, "_watch", once)
+
+
+def nobody_is_told_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RequestBatch, "announce", lambda self, to_know_all: None)
+
+
+def a_lost_connection_is_overlooked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimMember, "reconnected", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        an_epoch_is_not_compared,
+        who_is_gone_stays_in_sync,
+        a_restart_is_overlooked,
+        what_is_stale_is_not_read,
+        a_watch_is_set_once,
+        nobody_is_told_all,
+        a_lost_connection_is_overlooked,
+    ],
+)
+def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        for seed in range(FOUND_WITHIN):
+            check(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_very_many_histories() -> None:
+    for seed in SOAK_SEEDS:
+        check(seed)

@@ -1,0 +1,315 @@
+"""Random histories of transactions whose coordinator is another broker, and what must hold.
+
+Answers of the coordinator are late, lost, doubled; it moves, and what it is asked after it was given up is carried out
+all the same.  Producers end transactions whose batches are still on their way, and begin anew; partitions lose their
+leader.  All the while a batch is acknowledged only in a partition that the coordinator has in the transaction, and in
+the end no partition has anything open, and nobody waits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from odradek.api.conversation import Conversation
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, TopicPartition
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
+from odradek.core.transactions.markers import WriteMarkers
+from odradek.core.transactions.states import TransactionState
+from odradek.wire.messages.produce import ProduceResponse
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
+from support.coordinated_elsewhere import ADDS, LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere
+from support.in_memory import US
+from support.transactional import EPOCHS, SHARED, Transactional
+
+DATA = (T0, T1, T2)
+VERIFIES, OFFSETS_VERIFIED, OFFSETS_ADDED = 11, 4, 5
+MAY_PASS = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+OPEN = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+class Write(NamedTuple):
+    """A write that was sent and has no answer yet."""
+
+    talk: Conversation
+    producer: Transactional
+    as_: ProducerIdAndEpoch
+    names: tuple[TopicPartition, ...]
+    version: int
+
+
+class AdditionHistory:
+    """One history."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.brokers = CoordinatedElsewhere(directory)
+        self.coordinator: BrokerId = TWO
+        self.producers = [self.brokers.begun(f"p{index}", version=1 + index % 2) for index in range(4)]
+        self.broken: set[str] = set()
+        self.writes: list[Write] = []
+        self.asked: list[AddPartitions] = []
+        self.given_up: list[AddPartitions] = []  # Not carried out yet.
+        self.answers: list[tuple[AddPartitions, AdditionsOutcome]] = []  # On their way.
+        self.marking: list[WriteMarkers] = []
+        self.ever: dict[ProducerIdAndEpoch, set[TopicPartition]] = {}  # What was part of a producer's transactions.
+        self.led = dict.fromkeys(DATA, True)
+        self.epoch = 0
+        self.acknowledged = 0
+        self.moves = [
+            (self.write, 16),
+            (self.commit_offsets, 3),
+            (self.ask, 12),
+            (self.carry_out, 12),
+            (self.lose, 2),
+            (self.carry_out_late, 2),
+            (self.hear, 12),
+            (self.end, 6),
+            (self.begin, 3),
+            (self.fence, 1),
+            (self.mark, 8),
+            (self.move_coordinator, 1),
+            (self.lose_or_gain_leader, 1),
+            (self.pass_time, 5),
+        ]
+
+    def step(self) -> None:
+        moves, weights = zip(*self.moves, strict=True)
+        self.random.choices(moves, weights)[0]()
+        self._look()
+
+    # Producers.
+
+    def write(self) -> None:
+        producer = self.random.choice(self.producers)
+        if producer.id in self.broken:
+            return
+        names = tuple(self.random.sample(DATA, self.random.choice((1, 1, 2))))
+        if producer.version == 1 and self.random.random() < 0.9:
+            codes = producer.add(*names)
+            if any(codes):
+                self._go_on(producer)
+                return
+        version = ADDS if producer.version == 2 else VERIFIES
+        talk = self.brokers.produces(producer, *[name.partition for name in names], version=version)
+        self._remember(producer)
+        self.writes.append(Write(talk, producer, producer.producer, names, version))
+
+    def commit_offsets(self) -> None:
+        producer = self.random.choice(self.producers)
+        version = OFFSETS_ADDED if producer.version == 2 else OFFSETS_VERIFIED
+        if producer.version == 1 and not producer.state.is_decided:
+            now = producer.harness.now
+            try:
+                producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), 0, now)
+            except Refused:
+                return
+            producer.harness.settle()
+        talk = self.brokers.commits(producer, version)
+        self.writes.append(Write(talk, producer, producer.producer, (OFFSETS,), version))
+
+    def end(self) -> None:
+        """Mostly when all is acknowledged, as clients do; sometimes before, as what is tried again does."""
+        producer = self.random.choice(self.producers)
+        state = producer.state
+        if state.state is not TransactionState.ONGOING or state.client != producer.producer:
+            return
+        if any(one.producer is producer for one in self.writes) and self.random.random() < 0.8:
+            return
+        self._remember(producer)
+        commit = producer.id not in self.broken and self.random.random() < 0.7
+        self.brokers.coordinator.send(producer.end_request(commit=commit), EPOCHS if producer.version == 2 else SHARED)
+        self.brokers.coordinator.settle()
+        self._go_on(producer)
+
+    def begin(self) -> None:
+        """InitProducerId, where no transaction is open."""
+        producer = self.random.choice(self.producers)
+        if producer.state.state not in OPEN and (producer.id in self.broken or self.random.random() < 0.2):
+            assert producer.begin().error_code == ErrorCode.NONE
+            self.broken.discard(producer.id)
+
+    def fence(self) -> None:
+        """The coordinator aborts a transaction, as one whose time is up."""
+        producer = self.random.choice(self.producers)
+        if producer.state.state is TransactionState.ONGOING:
+            self._remember(producer)
+            coordinator = self.brokers.coordinator
+            coordinator.broker.transactions.abort(producer.id, coordinator.now)
+            coordinator.settle()
+            self.broken.add(producer.id)
+
+    def _go_on(self, producer: Transactional) -> None:
+        if producer.version == 2:
+            self.brokers.next_epoch(producer)
+
+    def _remember(self, producer: Transactional) -> None:
+        state = producer.state
+        if state.state in OPEN:
+            self.ever.setdefault(state.client, set()).update(state.partitions)
+
+    # Requests between the brokers.
+
+    def ask(self) -> None:
+        for effect in self.brokers.asked():
+            assert all(one.broker != effect.broker for one in self.asked), "one request at a time"
+            self.asked.append(effect)
+
+    def carry_out(self) -> None:
+        """The coordinator answers; the answer is on its way, or lost, or comes twice."""
+        if not self.asked:
+            return
+        effect = self.asked.pop(self.random.randrange(len(self.asked)))
+        outcome = self._carried_out(effect)
+        if self.random.random() < 0.15:
+            self.answers.append((effect, LOST))
+        self.answers.append((effect, outcome))  # Behind the other end it is late.
+        if self.random.random() < 0.2:
+            self.answers.append((effect, outcome))
+
+    def _carried_out(self, effect: AddPartitions) -> AdditionsOutcome:
+        if effect.broker != self.coordinator:
+            return self._all(effect, ErrorCode.NOT_COORDINATOR)
+        if self.random.random() < 0.1:
+            return self._all(effect, self.random.choice(MAY_PASS))
+        outcome = self.brokers.carried_out(effect, self.random.choice((4, 5)))
+        for producer in self.producers:
+            self._remember(producer)
+        return outcome
+
+    @staticmethod
+    def _all(effect: AddPartitions, code: ErrorCode) -> AdditionsOutcome:
+        return {(one.transactional_id, name): code for one, names in effect.transactions for name in names}
+
+    def lose(self) -> None:
+        """A request is given up; perhaps it arrives all the same, later."""
+        if self.asked:
+            effect = self.asked.pop(self.random.randrange(len(self.asked)))
+            self.answers.append((effect, LOST))
+            self.given_up.append(effect)
+
+    def carry_out_late(self) -> None:
+        if self.given_up:
+            effect = self.given_up.pop(self.random.randrange(len(self.given_up)))
+            self.answers.append((effect, self._carried_out(effect)))
+
+    def hear(self) -> None:
+        """The first end of a request is heard first; others' may overtake it."""
+        if not self.answers:
+            return
+        effect, _ = self.random.choice(self.answers)
+        index = next(index for index, one in enumerate(self.answers) if one[0] is effect)
+        self.brokers.hears(*self.answers.pop(index))
+
+    def mark(self) -> None:
+        """The coordinator's markers are asked for, or written."""
+        if self.random.random() < 0.5:
+            self.marking += self.brokers.coordinator.broker.take_markers()
+        elif self.marking:
+            self._mark(self.marking.pop(self.random.randrange(len(self.marking))))
+
+    def _mark(self, effect: WriteMarkers) -> None:
+        leader, coordinator = self.brokers.leader, self.brokers.coordinator
+        outcome = {}
+        for marker, names in effect.markers:
+            for name in names:
+                outcome[marker.producer.id, name] = ErrorCode.NONE
+                try:
+                    leader.broker.end_transaction(name, marker, leader.now)
+                except Refused as refused:
+                    outcome[marker.producer.id, name] = refused.code
+        leader.settle()
+        coordinator.broker.markers_answered(effect, outcome, coordinator.now)
+        coordinator.settle()
+
+    # The cluster.
+
+    def move_coordinator(self) -> None:
+        """The brokers hear of it now or later."""
+        self.coordinator = self.random.choice((TWO, THREE))
+        self.brokers.is_coordinated_by(self.random.choice((self.coordinator, self.coordinator, NO_BROKER)))
+
+    def lose_or_gain_leader(self) -> None:
+        name = self.random.choice(DATA)
+        self._lead(name, not self.led[name])
+
+    def _lead(self, name: TopicPartition, is_led: bool) -> None:
+        self.epoch += 1
+        self.led[name] = is_led
+        leader = US if is_led else NO_BROKER
+        assert self.brokers.controller.leads("t", name.partition, leader=leader, epoch=self.epoch) == {}
+
+    def pass_time(self) -> None:
+        ms = self.random.choice((1, 20, 20, 500, 1000))
+        self.brokers.coordinator.pass_time(ms)
+        self.brokers.coordinator.settle()
+        self.brokers.passes(ms)
+
+    # What must hold.
+
+    def _look(self) -> None:
+        """Takes in the answers to writes that there are."""
+        self.brokers.leader.settle()
+        self.brokers.wake()
+        for write in list(self.writes):
+            chunks = write.talk.data_to_send()
+            if chunks:
+                self.writes.remove(write)
+                self._answered(write, self._codes(write, chunks))
+
+    def _codes(self, write: Write, chunks: list[object]) -> list[int]:
+        decoded = self.brokers.leader.decoded
+        if write.names == (OFFSETS,):
+            answer = decoded(chunks, write.version, TxnOffsetCommitResponse)  # type: ignore[arg-type]
+            return [part.error_code for topic in answer.topics for part in topic.partitions]
+        produced = decoded(chunks, write.version, ProduceResponse)  # type: ignore[arg-type]
+        return [part.error_code for topic in produced.responses for part in topic.partition_responses]
+
+    def _answered(self, write: Write, codes: list[int]) -> None:
+        self._remember(write.producer)
+        for name, code in zip(write.names, codes, strict=True):
+            if code:
+                self.broken.add(write.producer.id)
+            else:
+                self.acknowledged += 1
+                assert name in self.ever.get(write.as_, ()), (write.producer.id, write.as_, name, "is not part of it")
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more; all that is open is ended."""
+        for name in DATA:
+            if not self.led[name]:
+                self._lead(name, True)
+        self.brokers.is_coordinated_by(self.coordinator)
+        self._drain()
+        assert not self.writes, "somebody waits for ever"
+        for producer in self.producers:
+            if producer.state.state is TransactionState.ONGOING:
+                self.brokers.coordinator.broker.transactions.abort(producer.id, self.brokers.coordinator.now)
+                self.brokers.coordinator.settle()
+        self._drain()
+        for name in (*DATA, OFFSETS):
+            partition = self.brokers.leader.broker.partitions[name]
+            assert not partition.has_open_transactions(), (name, partition.log.producers.open_transactions())
+        assert self.brokers.asked() == []
+        assert self.brokers.leader.broker.timers.next_due() is None, "nothing is left to be done"
+
+    def _drain(self) -> None:
+        for _ in range(8):
+            while self.given_up:
+                self.carry_out_late()
+            self.ask()
+            for effect in self.asked:
+                self.answers.append((effect, self._carried_out(effect)))
+            self.asked.clear()
+            while self.answers:
+                self.hear()
+            self.marking += self.brokers.coordinator.broker.take_markers()
+            while self.marking:
+                self._mark(self.marking.pop())
+            self.brokers.coordinator.pass_time(1000)
+            self.brokers.coordinator.settle()
+            self.brokers.passes(1000)
+            self._look()

@@ -1,0 +1,122 @@
+"""A broker in memory that may be told, and asked as the controller: its queues are emptied when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from odradek.api.gate import Admission
+from odradek.api.parts import whole
+from odradek.api.table import BY_KEY, Api
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, ProducerId, TopicName
+from odradek.core.access import Operation, Principal
+from odradek.core.controller import events
+from odradek.core.controller.requests import ToBroker
+from odradek.core.controller_asks import ControllerAsks
+from odradek.core.parked import Parked
+from odradek.core.replicas import Errors
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.wire.api_keys import ApiKey, request_header_version
+from odradek.wire.catalog import APIS
+from odradek.wire.schema import schema_of
+from support.in_memory import CLIENT, Harness, frame_of
+from support.rights import Granted, on_cluster
+
+Answer = TypeVar("Answer")
+
+KEYS = (
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+)
+LAST_VERSIONS = {key: schema_of(APIS[key][0]).versions[-1] for key in KEYS}
+CASES = [(key, version) for key in KEYS for version in range(LAST_VERSIONS[key] + 1)]
+
+
+def extend_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, last in LAST_VERSIONS.items():
+        monkeypatch.setitem(BY_KEY, int(key), Api(key, 0, last))
+
+
+class BetweenBrokers:
+    """The queues of a harness's broker and who takes from them."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.keeps = True  # What was asked stays in the next two; if not, it is freed as in a broker.
+        self.told: list[ToBroker] = []
+        self.asked: list[events.Ask[Any]] = []
+        self.producer_ids: ProducerIdBlock | Refused = ProducerIdBlock(ProducerId(2000), ProducerId(2999))
+        self.asks = ControllerAsks(harness.broker.lot, self._take_producer_ids)
+        harness.broker.controller_asks = self.asks
+        self.may(Operation.CLUSTER_ACTION)
+
+    def may(self, *operations: Operation) -> None:
+        self.harness.peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(*operations)]))
+
+    def _take_producer_ids(self, broker: BrokerId, broker_epoch: int) -> ProducerIdBlock:
+        self.asked.append(events.Ask(broker, broker_epoch))
+        if isinstance(self.producer_ids, Refused):
+            raise self.producer_ids
+        return self.producer_ids
+
+    def take_in(self, answer: Callable[[ToBroker], Errors | Refused] | None = None) -> int:
+        """Has the broker do what waits, or a test answer for it; returns how many requests there were."""
+        taken = self.asks.told.take()
+        for one in taken:
+            if self.keeps:
+                self.told.append(one.question)
+            one.ended(self._told(one.question) if answer is None else answer(one.question))
+        return len(taken)
+
+    def _told(self, sent: ToBroker) -> Errors | Refused:
+        broker = self.harness.broker
+        overrides: dict[TopicName, dict[str, str]] = {name: {} for name in broker.controlled.names(sent)}
+        try:
+            return whole(broker.told(sent, overrides, self.harness.now))
+        except Refused as refused:
+            return refused
+
+    def control(self, decide: Callable[[Any], object]) -> int:
+        """Has `decide` set the answer or error of all that is asked of the controller."""
+        taken = self.asks.asked.take()
+        for one in taken:
+            if self.keeps:
+                self.asked.append(one.question)
+            decide(one.question)
+            one.ended(one.question)
+        return len(taken)
+
+    def ask(
+        self,
+        message: object,
+        version: int,
+        answer: type[Answer],
+        *,
+        told: Callable[[ToBroker], Errors | Refused] | None = None,
+        decide: Callable[[Any], object] | None = None,
+    ) -> Answer:
+        """Sends a request and sees to its end, which comes without a deadline."""
+        began = self.harness.now
+        outcome = self.harness.send_frame(frame(message, version))
+        if isinstance(outcome, Parked):
+            assert self.take_in(told) + self.control(decide or not_the_controller)
+        decoded = self.harness.decoded(self.harness.finished(outcome), version, answer)
+        assert self.harness.now == began
+        return decoded
+
+
+def frame(message: object, version: int) -> bytes:
+    """A request; the header of ControlledShutdown v0 has no room for a client id."""
+    has_client = request_header_version(schema_of(type(message)).api_key or 0, version) > 0
+    return frame_of(message, version, 1, CLIENT if has_client else "")
+
+
+def not_the_controller(ask: events.Ask[Any]) -> None:
+    ask.error = ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,118 @@
+"""What a controller would say to the one broker of a harness, by the fields that a test is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.api.parts import whole
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controller.requests import (
+    LEADER_DURING_DELETE,
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    StopReplicas,
+    ToBroker,
+    UpdateMetadata,
+)
+from support.in_memory import US, Harness
+
+OTHER = BrokerId(2)
+Request = BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
+
+
+def topic_id(name: str, generation: int = 0) -> Uuid:
+    return Uuid(name.encode().ljust(15, b"-")[:15] + bytes([generation]))
+
+
+def name_of(topic: str, index: int = 0) -> TopicPartition:
+    return TopicPartition(TopicName(topic), index)
+
+
+class Controlling:
+    """The controller of a harness's broker; what it says comes at once, and one after the other."""
+
+    def __init__(self, harness: Harness, epoch: int = 1) -> None:
+        self.harness = harness
+        self.epoch = epoch
+        self.broker_epoch = 10
+        self.overrides: dict[TopicName, Mapping[str, str]] = {}
+
+    def says(
+        self, request: Request, *, epoch: int | None = None, broker_epoch: int | None = None
+    ) -> dict[str, ErrorCode]:
+        """The failures by partition.  Raises Refused."""
+        sent = ToBroker(
+            US,
+            self.broker_epoch if broker_epoch is None else broker_epoch,
+            OTHER,
+            self.epoch if epoch is None else epoch,
+            request,
+        )
+        broker = self.harness.broker
+        named = broker.controlled.names(sent)
+        overrides = {name: self.overrides.get(name, {}) for name in named}
+        return {str(one): code for one, code in whole(broker.told(sent, overrides, self.harness.now)).items()}
+
+    def leads(
+        self,
+        topic: str,
+        *indexes: int,
+        leader: BrokerId = US,
+        epoch: int = 0,
+        replicas: tuple[BrokerId, ...] = (US,),
+        generation: int = 0,
+        is_new: bool = False,
+        of: Uuid | None = None,
+    ) -> dict[str, ErrorCode]:
+        """LeaderAndIsr for partitions of one topic."""
+        state = LeaderAndIsr(leader, LeaderEpoch(epoch), replicas, controller_epoch=self.epoch)
+        assigned = AssignedState(state, replicas, is_new=is_new)
+        states = {name_of(topic, index): assigned for index in indexes or (0,)}
+        return self.says(
+            BecomeLeaderOrFollower(states, {TopicName(topic): topic_id(topic, generation) if of is None else of}, ())
+        )
+
+    def tells(
+        self,
+        topics: Mapping[str, int],
+        *,
+        leader: BrokerId = US,
+        epoch: int = 0,
+        is_full: bool = False,
+        brokers: tuple[BrokerId, ...] = (US,),
+        generation: int = 0,
+    ) -> None:
+        """UpdateMetadata for topics, by their number of partitions."""
+        state = LeaderAndIsr(leader, LeaderEpoch(epoch), (US,), controller_epoch=self.epoch)
+        told = PartitionMetadata(state, (US,), ())
+        known = self.harness.broker.view.brokers
+        update = UpdateMetadata(
+            {name_of(topic, index): told for topic, count in topics.items() for index in range(count)},
+            {TopicName(topic): topic_id(topic, generation) for topic in topics},
+            tuple(known[one] for one in brokers),
+            is_full,
+        )
+        assert self.says(update) == {}
+
+    def makes(self, topic: str, partitions: int = 1, **overrides: str) -> None:
+        """A new topic, whole, as brokers and clients hear of it."""
+        self.overrides[TopicName(topic)] = {key.replace("_", "."): value for key, value in overrides.items()}
+        assert self.leads(topic, *range(partitions), is_new=True) == {}
+        self.tells({topic: partitions})
+
+    def deletes(self, topic: str, *indexes: int) -> dict[str, ErrorCode]:
+        """Clients hear of it first."""
+        self.tells({topic: len(indexes) or 1}, leader=LEADER_DURING_DELETE)
+        return self.stops(topic, *indexes, deletes=True)
+
+    def stops(self, topic: str, *indexes: int, epoch: int = -2, deletes: bool = False) -> dict[str, ErrorCode]:
+        """StopReplica."""
+        epochs = {name_of(topic, index): LeaderEpoch(epoch) for index in indexes or (0,)}
+        return self.says(StopReplicas(epochs, deletes))
+
+    def nobody_leads(self, topic: str, *indexes: int, epoch: int) -> None:
+        assert self.leads(topic, *indexes, leader=NO_BROKER, epoch=epoch) == {}

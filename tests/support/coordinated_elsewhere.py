@@ -1,0 +1,250 @@
+"""Two brokers without sockets: one leads partitions of topic t and a group, the other coordinates their transactions.
+
+What the first asks goes to the second as bytes, and so does the answer; each thinks of itself as broker US.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from odradek.api import add_partitions_ask
+from odradek.api.conversation import Conversation
+from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
+from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions
+from odradek.record.builder import encode_batch
+from odradek.wire.client import decode_response
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
+from support.controlling import Controlling, name_of, topic_id
+from support.group_offsets import GroupOffsets
+from support.in_memory import US, Harness, frame_of
+from support.transactional import EPOCHS, SHARED, Transactional
+
+TWO, THREE = BrokerId(2), BrokerId(3)
+PARTITIONS = 3
+ADDS = 13  # A version of Produce by which partitions join.
+T0, T1, T2 = (name_of("t", index) for index in range(PARTITIONS))
+OFFSETS = name_of(CONSUMER_OFFSETS)
+LOST = Refused(ErrorCode.NETWORK_EXCEPTION, "the connection was lost")
+INFOS = {one: BrokerInfo(one, (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + one),)) for one in (TWO, THREE)}
+
+
+def tell(
+    harness: Harness,
+    controller: Controlling,
+    alive: Sequence[BrokerId],
+    leaders: Mapping[str, BrokerId],
+    partitions: Mapping[str, int] = MappingProxyType({"t": PARTITIONS}),
+) -> None:
+    """UpdateMetadata: who lives, and who leads the partitions of some topics."""
+    brokers = tuple(harness.broker.view.brokers[US] if one == US else INFOS[one] for one in alive)
+    states = {}
+    for topic, leader in leaders.items():
+        state = LeaderAndIsr(leader, LeaderEpoch(0), (leader,), controller_epoch=1)
+        for index in range(partitions.get(topic, 1)):
+            states[name_of(topic, index)] = PartitionMetadata(state, (leader,), ())
+    ids = {TopicName(topic): topic_id(topic) for topic in leaders}
+    assert controller.says(UpdateMetadata(states, ids, brokers, False)) == {}
+
+
+class CoordinatedElsewhere:
+    """Both brokers; to the one that leads, broker TWO is the coordinator."""
+
+    def __init__(self, directory: Path, **configs: str) -> None:
+        for name in ("leader", "coordinator"):
+            (directory / name).mkdir()
+        self.leader = Harness(directory / "leader", **configs)
+        self.controller = Controlling(self.leader)
+        for topic, count in (("t", PARTITIONS), (CONSUMER_OFFSETS, 1)):
+            assert self.controller.leads(topic, *range(count), is_new=True) == {}
+        tell(self.leader, self.controller, (US, TWO, THREE), {"t": US, CONSUMER_OFFSETS: US})
+        self.is_coordinated_by(TWO)
+        self.coordinator = Harness(directory / "coordinator", transaction_state_log_num_partitions="1")
+        Transactional(self.coordinator)
+        self.there = Controlling(self.coordinator)
+        tell(self.coordinator, self.there, (US, TWO), {"t": TWO, CONSUMER_OFFSETS: TWO})
+        self._numbers = itertools.count(1)
+        self.group = GroupOffsets(self.leader)
+
+    def is_coordinated_by(self, broker: BrokerId, alive: Sequence[BrokerId] = (US, TWO, THREE)) -> None:
+        tell(self.leader, self.controller, alive, {TRANSACTION_STATE: broker})
+
+    def makes_wide(self, topic: str, count: int) -> None:
+        """Makes another topic, of so many partitions."""
+        assert self.controller.leads(topic, *range(count), is_new=True) == {}
+        tell(self.leader, self.controller, (US, TWO, THREE), {topic: US}, {topic: count})
+        tell(self.coordinator, self.there, (US, TWO), {topic: TWO}, {topic: count})
+
+    def begun(self, name: str = "p", version: int = 2) -> Transactional:
+        producer = Transactional(self.coordinator, name, version)
+        assert producer.begin().error_code == ErrorCode.NONE
+        return producer
+
+    # The one that leads.
+
+    def sends(self, message: object, version: int, talk: Conversation | None = None) -> Conversation:
+        """Sends a request on a connection, which is a new one if none is given."""
+        talk = talk or self.leader.talk()
+        talk.receive_data(frame_of(message, version, next(self._numbers), "tests"))
+        self.leader.go_on(talk)
+        return talk
+
+    def sends_all(self, requests: Sequence[ProduceRequest], talk: Conversation) -> None:
+        """Sends requests on one connection, all before the first is answered."""
+        frames = [frame_of(one, ADDS, next(self._numbers), "tests") for one in requests]
+        talk.receive_data(b"".join(frames))
+        self.leader.go_on(talk)
+
+    def request(self, producer: Transactional, *partitions: int) -> ProduceRequest:
+        """A Produce with one record for each partition, in the order of the producer's sequences."""
+        request = producer.produce("t", {one: [b"a"] for one in partitions})
+        for one in partitions:
+            producer.sequences["t", one] = producer.sequences.get(("t", one), 0) + 1
+        return request
+
+    def produces(
+        self,
+        producer: Transactional,
+        *partitions: int,
+        version: int | None = None,
+        talk: Conversation | None = None,
+        acks: int = -1,
+    ) -> Conversation:
+        request = self.request(producer, *partitions)
+        request.acks = acks
+        version = version or producer.produce_version
+        if version < ADDS:
+            request.topic_data[0].name = "t"
+        return self.sends(request, version, talk)
+
+    def produces_plainly(self, partition: int, talk: Conversation) -> Conversation:
+        """Sends a Produce that belongs to no transaction."""
+        data = PartitionProduceData(index=partition, records=encode_batch([(None, b"a", (), self.leader.now.wall)]))
+        topic = TopicProduceData(topic_id=topic_id("t"), partition_data=[data])
+        return self.sends(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), ADDS, talk)
+
+    def sends_and_joins(self, producer: Transactional, *partitions: int) -> None:
+        """Writes to partitions as the first of their transaction."""
+        talk = self.produces(producer, *partitions)
+        self.answers()
+        assert set(self.codes(talk, producer.produce_version)) == {ErrorCode.NONE}
+
+    def commits(self, producer: Transactional, version: int) -> Conversation:
+        return self.sends(self.group.request_in(producer, {("t", 0): 1}), version)
+
+    def answer_to(self, talk: Conversation) -> Encoded:
+        """The answers of a connection, once there is one: what has to be synced is, then deadlines pass."""
+        while not (chunks := talk.data_to_send()):
+            self.leader.settle()
+            if not self.wake():
+                due = self.leader.broker.next_due()
+                assert due is not None, "a parked request has a deadline"
+                self.leader.pass_time(due - self.leader.now.steady)
+        return chunks
+
+    def all_codes(self, talk: Conversation, count: int) -> list[ErrorCode]:
+        """The error codes of several Produces to one partition each, on one connection."""
+        frames: list[bytes] = []
+        while len(frames) < count:
+            data = b"".join(bytes(one) for one in self.answer_to(talk) or ())  # type: ignore[arg-type]
+            while data:
+                size = 4 + int.from_bytes(data[:4], "big")
+                frames.append(data[4:size])
+                data = data[size:]
+        answers = [decode_response(ProduceResponse, ADDS, frame)[1] for frame in frames]
+        return [ErrorCode(one.responses[0].partition_responses[0].error_code) for one in answers]
+
+    def codes(self, talk: Conversation, version: int = 13) -> list[ErrorCode]:
+        """The error code of each partition of a Produce."""
+        answer = self.leader.decoded(self.answer_to(talk), version, ProduceResponse)
+        return [ErrorCode(one.error_code) for one in answer.responses[0].partition_responses]
+
+    def committed(self, talk: Conversation, version: int) -> ErrorCode:
+        answer = self.leader.decoded(self.answer_to(talk), version, TxnOffsetCommitResponse)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    def end(self, name: TopicPartition) -> int:
+        """How many records the partition has, markers included."""
+        return self.leader.broker.partitions[name].log.end_offset
+
+    def asked(self) -> list[AddPartitions]:
+        return self.leader.broker.take_additions()
+
+    def asked_alone(self) -> AddPartitions:
+        (effect,) = self.asked()
+        return effect
+
+    def hears(self, effect: AddPartitions, outcome: AdditionsOutcome | ErrorCode) -> None:
+        """The end of a request: an answer, one error code for all, or none."""
+        if isinstance(outcome, ErrorCode):
+            outcome = {(one.transactional_id, name): outcome for one, names in effect.transactions for name in names}
+        self.leader.broker.additions_answered(effect, outcome, self.leader.now)
+        self.wake()
+
+    def wake(self) -> bool:
+        """Has the requests go on that something has completed, as a loop does; False if there is none."""
+        completed = self.leader.broker.lot.take_completed()
+        for parked in completed:
+            talk = parked.owner
+            assert isinstance(talk, Conversation)
+            talk.answer_parked(parked, self.leader.now)
+            self.leader.go_on(talk)
+        return bool(completed)
+
+    # The one that coordinates.
+
+    def carried_out(self, effect: AddPartitions, version: int = 5) -> AdditionsOutcome:
+        """What the coordinator answers, asked now."""
+        request = add_partitions_ask.to_message(effect, version)
+        answer = self.coordinator.ask(request, version, AddPartitionsToTxnResponse)
+        return add_partitions_ask.errors(effect, answer)
+
+    def answers(self, version: int = 5) -> AddPartitions:
+        """Has the coordinator answer the only request."""
+        effect = self.asked_alone()
+        self.hears(effect, self.carried_out(effect, version))
+        return effect
+
+    def ends(self, producer: Transactional, *, commit: bool = True) -> None:
+        """EndTxn, up to where the markers are asked for."""
+        request = producer.end_request(commit=commit)
+        self.coordinator.send(request, EPOCHS if producer.version == 2 else SHARED)
+        self.coordinator.settle()
+
+    def marks(self) -> None:
+        """Markers that the coordinator asks for are written; the transactions are complete."""
+        for effect in self.coordinator.broker.take_markers():
+            outcome = {}
+            for marker, names in effect.markers:
+                for name in names:
+                    written = self.leader.broker.end_transaction(name, marker, self.leader.now)
+                    assert written is not None
+                    outcome[marker.producer.id, name] = ErrorCode.NONE
+            self.leader.settle()
+            self.coordinator.broker.markers_answered(effect, outcome, self.coordinator.now)
+            self.coordinator.settle()
+
+    def next_epoch(self, producer: Transactional) -> None:
+        """The producer goes on as the coordinator knows it, as if it had heard the end of EndTxn."""
+        client = producer.state.client
+        if client != producer.producer:
+            producer.sequences.clear()
+        producer.producer = ProducerIdAndEpoch(client.id, client.epoch)
+
+    def passes(self, ms: int) -> None:
+        self.leader.pass_time(ms)
+        self.leader.settle()
+        self.wake()
+
+
+def names(effect: AddPartitions) -> list[TopicPartition]:
+    return sorted(name for _, some in effect.transactions for name in some)

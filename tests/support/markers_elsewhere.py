@@ -1,0 +1,135 @@
+"""A coordinator on a harness's broker, for transactions whose partitions are led by others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.cluster import TRANSACTION_STATE, BrokerInfo, Endpoint, LeaderAndIsr
+from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
+from odradek.core.parked import Parked
+from odradek.core.transactions.markers import Marker, WriteMarkers
+from odradek.core.transactions.states import TransactionState
+from support.controlling import Controlling, name_of, topic_id
+from support.in_memory import US, Harness
+from support.transactional import EPOCHS, SHARED, Transactional
+
+TWO, THREE = BrokerId(2), BrokerId(3)
+LOST = Refused(ErrorCode.NETWORK_EXCEPTION, "the connection was lost")
+
+
+class Elsewhere:
+    """What the controller tells, who is asked for markers, and what they answer."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.controller = Controlling(harness)
+        self.alive: tuple[BrokerId, ...] = (US, TWO, THREE)
+        self.leader_epoch = 0
+        self._state_epoch = 0
+        Transactional(harness)  # The state topic is made while this broker is alone.
+        others = {one: BrokerInfo(one, (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + one),)) for one in (TWO, THREE)}
+        self._infos = {**others, **harness.broker.view.brokers}
+
+    def tells(self, topic: str, *leaders: BrokerId) -> None:
+        """UpdateMetadata: who leads the partitions of a topic, and who is alive."""
+        self.leader_epoch += 1
+        states = {
+            name_of(topic, index): PartitionMetadata(
+                LeaderAndIsr(leader, LeaderEpoch(self.leader_epoch), (leader,), controller_epoch=1), (leader,), ()
+            )
+            for index, leader in enumerate(leaders)
+        }
+        brokers = tuple(self._infos[one] for one in self.alive)
+        assert self.controller.says(UpdateMetadata(states, {TopicName(topic): topic_id(topic)}, brokers, False)) == {}
+
+    def lives(self, *brokers: BrokerId) -> None:
+        """UpdateMetadata without topics: who is alive."""
+        self.alive = brokers
+        infos = tuple(self._infos[one] for one in brokers)
+        assert self.controller.says(UpdateMetadata({}, {}, infos, False)) == {}
+
+    def begun(self, name: str = "p", version: int = 2) -> Transactional:
+        producer = Transactional(self.harness, name, version)
+        assert producer.begin().error_code == ErrorCode.NONE
+        return producer
+
+    def touch(self, producer: Transactional, *names: TopicPartition) -> None:
+        broker, version = self.harness.broker, producer.version
+        broker.transactions.touch(producer.id, producer.producer, names, version, self.harness.now)
+        self.harness.settle()
+
+    def decided(
+        self, producer: Transactional, *names: TopicPartition, commit: bool = True
+    ) -> Encoded | Parked[Encoded]:
+        """EndTxn of a transaction with these partitions; its decision is safe."""
+        self.touch(producer, *names)
+        end = producer.end_request(commit=commit)
+        outcome = self.harness.send(end, EPOCHS if producer.version == 2 else SHARED)
+        self.harness.settle()
+        return outcome
+
+    def passes(self, ms: int = 1000) -> None:
+        """So long, and what is to be synced meanwhile is."""
+        self.harness.pass_time(ms)
+        self.harness.settle()
+
+    def asked(self) -> list[WriteMarkers]:
+        return self.harness.broker.take_markers()
+
+    def asked_alone(self) -> WriteMarkers:
+        """The one request that is asked for now."""
+        (effect,) = self.asked()
+        return effect
+
+    def answers(
+        self, effect: WriteMarkers, codes: Mapping[TopicPartition, ErrorCode] | ErrorCode | Refused = ErrorCode.NONE
+    ) -> None:
+        """An error code for all, for some while the others have none, or no answer at all."""
+        outcome: Mapping[tuple[ProducerId, TopicPartition], ErrorCode] | Refused
+        if isinstance(codes, Refused):
+            outcome = codes
+        else:
+            each = {} if isinstance(codes, ErrorCode) else codes
+            default = codes if isinstance(codes, ErrorCode) else ErrorCode.NONE
+            outcome = {(one.producer.id, name): each.get(name, default) for one, name in pairs(effect)}
+        self.harness.broker.markers_answered(effect, outcome, self.harness.now)
+        self.harness.settle()
+
+    # The coordinator moves.
+
+    def _state_is_led_by(self, leader: BrokerId) -> None:
+        self._state_epoch += 1
+        known = self.harness.broker.view.topics[TRANSACTION_STATE]
+        led = self.controller.leads(TRANSACTION_STATE, 0, leader=leader, epoch=self._state_epoch, of=known.id)
+        assert led == {}
+        self.harness.settle()
+
+    def resigns(self) -> None:
+        self._state_is_led_by(NO_BROKER)
+
+    def coordinates_again(self) -> None:
+        self._state_is_led_by(US)
+
+
+def first_of_four_here(directory: Path) -> Elsewhere:
+    """Topic t has four partitions: the first is led here, the third by broker THREE, the others by TWO."""
+    elsewhere = Elsewhere(Harness(directory, transaction_state_log_num_partitions="1"))
+    assert elsewhere.controller.leads("t", 0, is_new=True) == {}
+    elsewhere.tells("t", US, TWO, THREE, TWO)
+    return elsewhere
+
+
+def pairs(effect: WriteMarkers) -> Iterable[tuple[Marker, TopicPartition]]:
+    return [(marker, name) for marker, names in effect.markers for name in names]
+
+
+def names(effect: WriteMarkers) -> list[TopicPartition]:
+    return sorted(name for _, name in pairs(effect))
+
+
+def is_complete(producer: Transactional) -> bool:
+    return producer.state.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)

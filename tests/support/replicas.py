@@ -1,0 +1,247 @@
+"""One partition of a few brokers, their controller, and a network that loses, repeats and reorders: a model of logs.
+
+The brokers' leaders go by InSync.  All else is simpler than it is: a log is a list of numbers, no two of which are
+equal, and a follower's fetch has a copy of its log, so that the leader sees at once where the two diverge.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, Offset
+from odradek.core.cluster import LeaderAndIsr
+from odradek.core.followers import NO_BROKER_EPOCH
+from odradek.core.in_sync import InSync
+from support.isr_controller import Controller
+
+LAG_MS_MAX = 10
+Log = tuple[int, ...]
+
+
+class Tell(NamedTuple):
+    """A LeaderAndIsr; `broker_epoch` is that of the process it is for (KIP-380)."""
+
+    to: BrokerId
+    broker_epoch: int
+    state: LeaderAndIsr
+
+
+class Fetch(NamedTuple):
+    follower: BrokerId
+    process: int
+    broker_epoch: int
+    leader: BrokerId
+    leader_epoch: int
+    log: Log
+
+
+class Proposal(NamedTuple):
+    """An AlterPartition, and the broker epochs of the ISR (KIP-903)."""
+
+    leader: BrokerId
+    process: int
+    state: LeaderAndIsr
+    epochs: dict[BrokerId, int]
+
+
+class Answer(NamedTuple):
+    proposal: Proposal
+    error: ErrorCode
+    state: LeaderAndIsr | None
+
+
+Message = Tell | Fetch | Proposal | Answer
+
+
+class Replica:
+    """One broker: its log, and what it knows of who leads."""
+
+    def __init__(self, broker: BrokerId, broker_epoch: int) -> None:
+        self.broker = broker
+        self.broker_epoch = broker_epoch
+        self.process = 0
+        self.is_alive = True
+        self.log: Log = ()
+        self.durable_end = Offset(0)
+        self.high_watermark = Offset(0)
+        self.leader, self.leader_epoch = NO_BROKER, NO_EPOCH
+        self.in_sync: InSync | None = None
+        self.eligible: dict[BrokerId, int] = {}
+
+    @property
+    def end(self) -> Offset:
+        return Offset(len(self.log))
+
+    def die(self, keeps: int) -> None:
+        self.is_alive = False
+        self.in_sync = None
+        self.log = self.log[:keeps]
+        self.high_watermark, self.durable_end = min(self.high_watermark, self.end), self.end
+
+    def start(self) -> None:
+        self.is_alive = True
+        self.process += 1
+        self.leader, self.leader_epoch = NO_BROKER, NO_EPOCH
+
+    def truncate(self, end: int) -> None:
+        self.log = self.log[:end]
+        self.high_watermark, self.durable_end = min(self.high_watermark, self.end), min(self.durable_end, self.end)
+
+    def told(self, state: LeaderAndIsr, replicas: tuple[BrokerId, ...], now: int) -> None:
+        if state.leader_epoch < self.leader_epoch:
+            return
+        if state.leader != self.broker:
+            if state.leader_epoch > self.leader_epoch:
+                self.in_sync = None
+        elif self.in_sync is not None:
+            self.in_sync.told(state, replicas, self.end, now)
+        elif state.leader_epoch > self.leader_epoch:
+            self.in_sync = InSync(self.broker, state, replicas, self.end, now, lag_ms_max=LAG_MS_MAX)
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+
+    def fetched(self, fetch: Fetch, now: int) -> LeaderAndIsr | None:
+        """Takes in a fetch; returns the proposal that follows from it.  Raises Refused."""
+        assert self.in_sync is not None
+        end = Offset(len(fetch.log))
+        epochs = {"broker_epoch": fetch.broker_epoch, "leader_epoch": fetch.leader_epoch}
+        self.in_sync.fetched(fetch.follower, end, Offset(0), self.end, now, eligible=self.eligible, **epochs)
+        return self.in_sync.expand(fetch.follower, self.high_watermark, self.eligible)
+
+
+def common(one: Log, other: Log) -> int:
+    """Returns how many records two logs have in common."""
+    return next(
+        (at for at, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its), min(len(one), len(other))
+    )
+
+
+class Cluster:
+    """The controller, the replicas, and the messages that are under way.
+
+    If brokers don't say their epochs, none loses records, and a proposal is repeated only when it is surely lost.
+    """
+
+    def __init__(self, random: Random, brokers: int, *, says_epochs: bool) -> None:
+        self.random = random
+        self.says_epochs = says_epochs
+        ids = [BrokerId(one) for one in range(1, brokers + 1)]
+        self.controller = Controller(ids)
+        self.replicas = {one: Replica(one, self.controller.registered[one]) for one in ids}
+        self.messages: list[Message] = []
+        self.now = 0
+        self.records = 0
+        self.min_isr = random.randint(1, 2)
+        self.visible: Log = ()  # All that any leader's high watermark has shown.
+        self.tell_all()
+        for replica in self.replicas.values():
+            self.refresh(replica)
+
+    @property
+    def leaders(self) -> list[Replica]:
+        return [one for one in self.replicas.values() if one.is_alive and one.in_sync is not None]
+
+    def refresh(self, replica: Replica) -> None:
+        """Has a replica know who is eligible now."""
+        eligible = self.controller.eligible
+        replica.eligible = eligible if self.says_epochs else dict.fromkeys(eligible, NO_BROKER_EPOCH)
+
+    def tell_all(self) -> None:
+        state = self.controller.state
+        self.messages += [Tell(one, epoch, state) for one, epoch in self.controller.registered.items()]
+
+    def register(self, replica: Replica) -> None:
+        replica.broker_epoch = self.controller.register(replica.broker)
+        self.tell_all()
+
+    def propose(self, leader: Replica, state: LeaderAndIsr) -> None:
+        assert leader.in_sync is not None
+        epochs = dict(zip(state.isr, leader.in_sync.pending_epochs, strict=True))
+        self.messages.append(Proposal(leader.broker, leader.process, state, epochs))
+
+    def is_under_way(self, leader: Replica, state: LeaderAndIsr) -> bool:
+        """True if an attempt of a proposal, or its answer, may still arrive."""
+        proposals = [one.proposal if isinstance(one, Answer) else one for one in self.messages]
+        return any(
+            isinstance(one, Proposal) and (one.process, one.state) == (leader.process, state) for one in proposals
+        )
+
+    def fetch(self, follower: Replica) -> None:
+        if follower.is_alive and follower.leader not in (NO_BROKER, follower.broker):
+            epoch = follower.broker_epoch if self.says_epochs else NO_BROKER_EPOCH
+            ids = (follower.broker, follower.process, epoch, follower.leader, follower.leader_epoch)
+            self.messages.append(Fetch(*ids, follower.log))
+
+    def append(self, leader: Replica) -> None:
+        self.records += 1
+        leader.log = (*leader.log, self.records)
+        self.advance(leader)
+
+    def advance(self, leader: Replica) -> None:
+        """Advances a leader's high watermark as far as it may."""
+        if leader.in_sync is None:
+            return
+        high_watermark = leader.in_sync.high_watermark(
+            leader.durable_end, leader.high_watermark, self.now, leader.eligible, self.min_isr
+        )
+        assert high_watermark >= leader.high_watermark, "the high watermark never goes down in one leadership"
+        leader.high_watermark = high_watermark
+        shown = leader.log[:high_watermark]
+        assert common(shown, self.visible) == min(len(shown), len(self.visible)), "readers have seen other records"
+        self.visible = max(shown, self.visible, key=len)
+
+    def deliver(self, message: Message) -> None:
+        match message:
+            case Tell():
+                replica = self.replicas[message.to]
+                if replica.is_alive and replica.broker_epoch == message.broker_epoch:
+                    replica.told(message.state, self.controller.replicas, self.now)
+                    self.advance(replica)
+            case Proposal():
+                error = self.controller.alter(message.leader, message.state, message.epochs)
+                if self.random.random() < 0.1:  # It is done or not, and the leader can't know.
+                    error = ErrorCode.NETWORK_EXCEPTION
+                self.messages.append(Answer(message, error, None if error else self.controller.state))
+            case Answer():
+                self._answered(message)
+            case Fetch():
+                self._fetched(message)
+
+    def _answered(self, answer: Answer) -> None:
+        leader = self.replicas[answer.proposal.leader]
+        if leader.process == answer.proposal.process and leader.in_sync is not None:
+            if leader.in_sync.altered(answer.proposal.state, answer.error, answer.state):
+                self.propose(leader, answer.proposal.state)
+            self.advance(leader)
+
+    def _fetched(self, fetch: Fetch) -> None:
+        leader, follower = self.replicas[fetch.leader], self.replicas[fetch.follower]
+        if leader.in_sync is None or leader.leader_epoch != fetch.leader_epoch:
+            return
+        is_waiting = follower.is_alive and (follower.process, follower.leader_epoch, follower.log) == (
+            fetch.process,
+            fetch.leader_epoch,
+            fetch.log,
+        )
+        same = common(leader.log, fetch.log)
+        if same < len(fetch.log):
+            if is_waiting:
+                follower.truncate(same)
+            return
+        try:
+            proposal = leader.fetched(fetch, self.now)
+        except Refused:
+            return
+        if proposal is not None:
+            self.propose(leader, proposal)
+        self.advance(leader)
+        if is_waiting and self.random.random() < 0.8:
+            follower.log = leader.log[: same + self.random.randint(1, 3)]
+            follower.high_watermark = min(leader.high_watermark, follower.end)
+
+    def check(self) -> None:
+        """Who may be elected has all that was ever visible."""
+        for broker in self.controller.state.isr:
+            log = self.replicas[broker].log
+            assert log[: len(self.visible)] == self.visible, f"{broker} has {log}, of which {self.visible} was visible"

@@ -1,0 +1,365 @@
+"""Writes in transactions that another broker coordinates: asked first, then written, or refused as clients know it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER
+from odradek.core.cluster import CONSUMER_OFFSETS
+from support.coordinated_elsewhere import LOST, OFFSETS, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
+from support.group_offsets import Kept
+from support.in_memory import US
+from support.transactional import Transactional, committed
+
+VERIFIES, ABORTABLE, ADDS = 10, 11, 13
+NONE, AGAIN = ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> CoordinatedElsewhere:
+    return CoordinatedElsewhere(tmp_path)
+
+
+# A batch waits for the answer.
+
+
+def test_a_batch_is_written_when_its_partition_has_joined(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    talk = elsewhere.produces(producer, 0)
+    assert talk.is_in_steps
+    assert elsewhere.end(T0) == 0
+    elsewhere.answers()
+    assert elsewhere.codes(talk) == [NONE]
+    assert producer.state.partitions == {T0}
+    talk = elsewhere.produces(producer, 0)
+    assert elsewhere.asked() == [], "the partition's own log tells that it is part of the transaction"
+    assert elsewhere.codes(talk) == [NONE]
+    elsewhere.ends(producer)
+    elsewhere.marks()
+    assert committed(elsewhere.leader, "t") == [b"a", b"a"]
+
+
+def test_a_request_asks_once_about_all_of_its_partitions_that_are_not_known(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.sends_and_joins(producer, 1)
+    talk = elsewhere.produces(producer, 0, 1, 2)
+    effect = elsewhere.asked_alone()
+    assert names(effect) == [T0, T2]
+    elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.codes(talk) == [NONE] * 3
+
+
+def test_each_partition_has_its_own_answer(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0, 1)
+    effect = elsewhere.asked_alone()
+    elsewhere.hears(effect, {("p", T0): ErrorCode.TRANSACTION_ABORTABLE, ("p", T1): NONE})
+    assert elsewhere.codes(talk) == [ErrorCode.TRANSACTION_ABORTABLE, NONE]
+    assert (elsewhere.end(T0), elsewhere.end(T1)) == (0, 1)
+
+
+def test_what_follows_on_the_connection_waits_and_others_pass(elsewhere: CoordinatedElsewhere) -> None:
+    producer, other = elsewhere.begun(), elsewhere.begun("other")
+    talk = elsewhere.leader.talk()
+    elsewhere.sends_all([elsewhere.request(producer, 0), elsewhere.request(other, 2)], talk)
+    effect = elsewhere.asked_alone()
+    assert names(effect) == [T0], "the second request is not looked at before the first is done"
+    assert elsewhere.codes(elsewhere.produces_plainly(0, talk=elsewhere.leader.talk())) == [NONE]
+    elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.end(T0) == 2
+    assert names(elsewhere.answers()) == [T2]
+    assert elsewhere.all_codes(talk, 2) == [NONE, NONE]
+
+
+def test_batches_of_one_connection_are_written_in_their_order(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    talk = elsewhere.leader.talk()
+    requests = [elsewhere.request(producer, 0) for _ in range(5)]
+    elsewhere.sends_all(requests, talk)
+    assert names(elsewhere.answers()) == [T0]
+    assert elsewhere.asked() == []
+    assert elsewhere.all_codes(talk, 5) == [NONE] * 5
+    assert elsewhere.end(T0) == 5
+
+
+def test_a_later_batch_does_not_come_before_the_first(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    first = elsewhere.produces(producer, 0)
+    effect = elsewhere.asked_alone()
+    second = elsewhere.produces(producer, 0)
+    elsewhere.hears(effect, LOST)
+    assert elsewhere.codes(first) == [AGAIN]
+    elsewhere.answers()
+    assert elsewhere.codes(second) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+def test_nothing_is_asked_where_verification_is_off_and_nothing_joins(tmp_path: Path) -> None:
+    elsewhere = CoordinatedElsewhere(tmp_path, transaction_partition_verification_enable="false")
+    producer = elsewhere.begun(version=1)
+    assert elsewhere.codes(elsewhere.produces(producer, 0, version=VERIFIES), VERIFIES) == [NONE]
+    assert elsewhere.asked() == []
+    assert elsewhere.produces(elsewhere.begun("q"), 1, version=ADDS).is_in_steps
+
+
+def test_with_acks_0_an_error_closes_the_connection(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0, acks=0)
+    elsewhere.hears(elsewhere.asked_alone(), LOST)
+    assert talk.ending is not None
+    assert elsewhere.end(T0) == 0
+
+
+# Errors, by what versions of clients know.
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "told"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, VERIFIES, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.PRODUCER_FENCED, ABORTABLE, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, VERIFIES, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.NOT_COORDINATOR, ADDS, AGAIN),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, VERIFIES, AGAIN),
+        (ErrorCode.NETWORK_EXCEPTION, ADDS, AGAIN),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, ADDS, AGAIN),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ABORTABLE, AGAIN),
+    ],
+)
+def test_errors_are_told_as_the_client_knows_them(
+    elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0, version=version)
+    elsewhere.hears(elsewhere.asked_alone(), code)
+    assert elsewhere.codes(talk, version) == [told]
+    assert elsewhere.end(T0) == 0
+
+
+def test_a_transaction_that_follows_another_waits_until_that_has_ended(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.sends_and_joins(producer, 0)
+    elsewhere.ends(producer)
+    elsewhere.next_epoch(producer)
+    talk = elsewhere.produces(producer, 0)
+    elsewhere.answers()
+    assert talk.is_in_steps, "CONCURRENT_TRANSACTIONS"
+    elsewhere.marks()
+    elsewhere.passes(20)
+    elsewhere.answers()
+    assert elsewhere.codes(talk) == [NONE]
+    assert committed(elsewhere.leader, "t") == [b"a"]
+
+
+def test_a_transaction_that_waits_too_long_for_the_one_before_is_told_so(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.sends_and_joins(producer, 0)
+    elsewhere.ends(producer)
+    elsewhere.next_epoch(producer)
+    talk = elsewhere.produces(producer, 0)
+    while talk.is_in_steps:
+        for effect in elsewhere.asked():
+            elsewhere.hears(effect, elsewhere.carried_out(effect))
+        elsewhere.passes(20)
+    assert elsewhere.codes(talk) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+def test_without_a_coordinator_the_producer_comes_again(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.is_coordinated_by(NO_BROKER)
+    assert elsewhere.codes(elsewhere.produces(producer, 0)) == [AGAIN]
+
+
+# What happens meanwhile.
+
+
+def test_a_partition_that_is_led_by_another_broker_by_then_is_not_written_to(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0)
+    effect = elsewhere.asked_alone()
+    assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=1) == {}
+    elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.codes(talk) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_partition_that_is_led_here_again_by_then_is_written_to(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0)
+    effect = elsewhere.asked_alone()
+    assert elsewhere.controller.leads("t", 0, leader=NO_BROKER, epoch=1) == {}
+    assert elsewhere.controller.leads("t", 0, leader=US, epoch=2) == {}
+    elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.codes(talk) == [NONE]
+
+
+def test_a_broker_that_stops_answers_who_waits_and_writes_nothing(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0)
+    elsewhere.asked_alone()
+    elsewhere.leader.broker.lot.complete_all()
+    elsewhere.wake()
+    assert elsewhere.codes(talk) == [AGAIN]
+    assert elsewhere.end(T0) == 0
+
+
+def test_an_answer_that_never_comes_is_not_waited_for_for_ever(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0)
+    effect = elsewhere.asked_alone()
+    assert elsewhere.codes(talk) == [AGAIN]
+    elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.end(T0) == 0
+
+
+def test_a_connection_that_is_gone_writes_nothing(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0)
+    talk.leave()
+    elsewhere.answers()
+    assert elsewhere.end(T0) == 0
+
+
+def test_an_epoch_that_is_over_by_then_does_not_write(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    talk = elsewhere.produces(producer, 0)
+    effect = elsewhere.asked_alone()
+    outcome = elsewhere.carried_out(effect)
+    elsewhere.ends(producer, commit=False)
+    elsewhere.marks()
+    elsewhere.hears(effect, outcome)
+    assert elsewhere.codes(talk) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert elsewhere.end(T0) == 1, "the marker"
+
+
+def test_a_transaction_that_shares_its_epoch_and_has_ended_by_then_gets_nothing_more(
+    elsewhere: CoordinatedElsewhere,
+) -> None:
+    producer = elsewhere.begun(version=1)
+    assert producer.add(("t", 0)) == [NONE]
+    talk = elsewhere.produces(producer, 0)
+    effect = elsewhere.asked_alone()
+    outcome = elsewhere.carried_out(effect)
+    assert outcome == {("p", T0): NONE}
+    elsewhere.ends(producer)
+    elsewhere.marks()
+    elsewhere.hears(effect, outcome)
+    assert elsewhere.codes(talk, VERIFIES) == [AGAIN]
+    assert not elsewhere.leader.broker.partitions[T0].has_open_transactions()
+    talk = elsewhere.produces(producer, 0)
+    elsewhere.answers()
+    assert elsewhere.codes(talk, VERIFIES) == [ErrorCode.INVALID_TXN_STATE]
+
+
+def test_a_batch_that_cannot_be_written_is_not_asked_about(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    request = elsewhere.request(producer, 0, 1)
+    records = request.topic_data[0].partition_data[0].records
+    assert records is not None
+    broken = bytearray(records)
+    broken[-1] ^= 1
+    request.topic_data[0].partition_data[0].records = broken
+    talk = elsewhere.sends(request, ADDS)
+    elsewhere.answers()
+    assert elsewhere.codes(talk) == [ErrorCode.CORRUPT_MESSAGE, NONE]
+    assert producer.state.partitions == {T1}
+
+
+def test_very_many_partitions_are_asked_about_and_written_in_slices(tmp_path: Path) -> None:
+    elsewhere = CoordinatedElsewhere(tmp_path)
+    count = 700
+    elsewhere.makes_wide("w", count)
+    producer = elsewhere.begun()
+    talk = elsewhere.sends(producer.produce("w", {index: [b"a"] for index in range(count)}), ADDS)
+    while effects := elsewhere.asked():
+        for effect in effects:
+            elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.codes(talk) == [NONE] * count
+    assert len(producer.state.partitions) == count
+
+
+# Offsets.
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_offsets_are_written_when_the_groups_partition_is_part_of_the_transaction(
+    elsewhere: CoordinatedElsewhere, version: int
+) -> None:
+    producer = elsewhere.begun(version=2 if version == 5 else 1)
+    if version < 5:
+        producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), 0, producer.harness.now)
+    talk = elsewhere.commits(producer, version)
+    assert talk.is_in_steps
+    assert names(elsewhere.answers()) == [OFFSETS]
+    assert elsewhere.committed(talk, version) is NONE
+    assert producer.state.partitions == {OFFSETS}
+    elsewhere.ends(producer)
+    elsewhere.marks()
+    assert elsewhere.group.fetch() == {("t", 0): Kept(1)}
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "told"),
+    [
+        (ErrorCode.NETWORK_EXCEPTION, 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 5, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.PRODUCER_FENCED, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_errors_of_offsets_are_told_as_the_client_knows_them(
+    elsewhere: CoordinatedElsewhere, code: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    talk = elsewhere.commits(elsewhere.begun(), version)
+    elsewhere.hears(elsewhere.asked_alone(), code)
+    assert elsewhere.committed(talk, version) is told
+    assert elsewhere.end(OFFSETS) == 0
+
+
+def test_offsets_of_a_group_that_is_elsewhere_by_then_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.commits(elsewhere.begun(), 5)
+    effect = elsewhere.asked_alone()
+    assert elsewhere.controller.leads(CONSUMER_OFFSETS, 0, leader=NO_BROKER, epoch=1) == {}
+    elsewhere.hears(effect, elsewhere.carried_out(effect))
+    assert elsewhere.committed(talk, 5) is ErrorCode.NOT_COORDINATOR
+
+
+def test_offsets_of_a_transaction_that_has_ended_by_then_are_not_written(elsewhere: CoordinatedElsewhere) -> None:
+    old, new = elsewhere.begun("old", version=1), elsewhere.begun("new")
+    for producer, version in ((old, 3), (new, 5)):
+        now = producer.harness.now
+        producer.harness.broker.transactions.touch(producer.id, producer.producer, (OFFSETS,), producer.version, now)
+        talk = elsewhere.commits(producer, version)
+        effect = elsewhere.asked_alone()
+        outcome = elsewhere.carried_out(effect)
+        elsewhere.ends(producer)
+        elsewhere.marks()
+        elsewhere.hears(effect, outcome)
+        told = elsewhere.committed(talk, version)
+        assert told is (ErrorCode.INVALID_PRODUCER_EPOCH if version == 5 else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert not elsewhere.leader.broker.partitions[OFFSETS].has_open_transactions()
+
+
+# Who coordinates.
+
+
+def test_a_coordinator_that_says_no_right_is_the_brokers_matter(elsewhere: CoordinatedElsewhere) -> None:
+    talk = elsewhere.produces(elsewhere.begun(), 0)
+    elsewhere.hears(elsewhere.asked_alone(), Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    assert elsewhere.codes(talk) == [ErrorCode.INVALID_TXN_STATE]
+
+
+def test_another_coordinator_is_asked_by_who_comes_again(elsewhere: CoordinatedElsewhere) -> None:
+    producer = elsewhere.begun()
+    talk = elsewhere.produces(producer, 0)
+    effect = elsewhere.asked_alone()
+    assert effect.broker == TWO
+    elsewhere.is_coordinated_by(THREE)
+    elsewhere.hears(effect, ErrorCode.NOT_COORDINATOR)
+    assert elsewhere.codes(talk) == [AGAIN]
+    again(producer, 0)
+    talk = elsewhere.produces(producer, 0)
+    assert elsewhere.answers().broker == THREE
+    assert elsewhere.codes(talk) == [NONE]
+
+
+def again(producer: Transactional, partition: int) -> None:
+    """Has the producer send its last batch once more."""
+    producer.sequences["t", partition] -= 1

@@ -1,0 +1,237 @@
+"""Requests between brokers that are large hold nobody up, and garbage is refused or closes its connection."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from odradek.api import leader_and_isr, stop_replica, update_metadata
+from odradek.app.garbage import NEVER, YOUNG_COLLECTIONS, YOUNG_OBJECTS
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
+from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controller.events import AlteredPartition, AlterPartitions
+from odradek.core.controller.requests import (
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    StopReplicas,
+    ToBroker,
+    UpdateMetadata,
+)
+from odradek.core.parked import Parked
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.catalog import APIS
+from odradek.wire.errors import Malformed
+from odradek.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataResponse
+from support.between_brokers import CASES, BetweenBrokers, extend_table, frame
+from support.controlling import OTHER, Controlling, name_of, topic_id
+from support.forge import Forge
+from support.hostile import mutated
+from support.in_memory import US, Harness
+
+MANY, TOPICS = 10_000, 100
+HOLD_MS_MAX = 20  # What the design allows; one slice takes a tenth of it where nobody else wants the processor.
+REQUESTS = 60
+NAMES = [name_of(f"t{index % TOPICS}", index // TOPICS) for index in range(MANY)]
+IDS = {name.topic: topic_id(name.topic) for name in NAMES}
+BROKERS = tuple(map(BrokerId, (1, 2, 3)))
+STATE = LeaderAndIsr(US, LeaderEpoch(3), BROKERS, controller_epoch=7)
+
+
+@pytest.fixture
+def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
+    extend_table(monkeypatch)
+    return BetweenBrokers(Harness(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_broker() -> Iterator[None]:
+    """What lies in this process is not the broker's, and the collector looks at old objects as seldom as there."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas) -> ToBroker:
+    return ToBroker(US, 10, OTHER, 7, request)
+
+
+def check_holds(between: BetweenBrokers) -> None:
+    assert between.harness.longest_ns < HOLD_MS_MAX * 1_000_000, f"{between.harness.longest_ns / 1e6:.1f} ms"
+
+
+FAILED = dict.fromkeys(NAMES[::3], ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class Fails:
+    """Looks whether all was told and answers with failures; keeps nothing."""
+
+    def __init__(self, between: BetweenBrokers) -> None:
+        between.keeps = False
+        self.names: set[object] = set()
+
+    def __call__(self, one: ToBroker) -> dict[TopicPartition, ErrorCode]:
+        self.names.update(one.request.partitions)
+        return dict(FAILED)
+
+
+@pytest.mark.parametrize("version", [1, 4, 7])
+def test_a_broker_is_to_lead_very_many(between: BetweenBrokers, version: int) -> None:
+    become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
+    message = leader_and_isr.to_message(sent(become), become, version, "PLAINTEXT")
+    told = Fails(between)
+    answer = between.ask(message, version, LeaderAndIsrResponse, told=told)
+    assert leader_and_isr.errors(become, answer) == FAILED
+    assert told.names == become.partitions.keys()
+    check_holds(between)
+
+
+@pytest.mark.parametrize("version", [0, 2, 4])
+def test_a_broker_is_to_stop_very_many(between: BetweenBrokers, version: int) -> None:
+    stop = StopReplicas(dict.fromkeys(NAMES, LeaderEpoch(3)), deletes=True)
+    message = stop_replica.to_message(sent(stop), stop, version)
+    told = Fails(between)
+    answer = between.ask(message, version, StopReplicaResponse, told=told)
+    assert stop_replica.errors(answer) == FAILED and len(answer.partition_errors) == MANY
+    assert told.names == stop.partitions.keys()
+    check_holds(between)
+
+
+@pytest.mark.parametrize("version", [4, 8])
+def test_a_broker_hears_of_very_many(between: BetweenBrokers, version: int) -> None:
+    update = UpdateMetadata({one: PartitionMetadata(STATE, BROKERS, ()) for one in NAMES}, IDS, (), is_full=True)
+    message = update_metadata.to_message(sent(update), update, version)
+    told = Fails(between)
+    assert between.ask(message, version, UpdateMetadataResponse, told=told).error_code == 0
+    assert told.names == update.partitions.keys()
+    check_holds(between)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_very_many_isrs_change(between: BetweenBrokers, version: int) -> None:
+    Controlling(between.harness).tells(dict.fromkeys(IDS, 1))
+    between.harness.longest_ns, between.keeps = 0, False
+    topics = [RequestTopicData(topic_name=name, topic_id=topic_id(name), partitions=[]) for name in IDS]
+    for number, one in enumerate(NAMES):
+        part = RequestPartitionData(partition_index=one.partition, leader_epoch=3, partition_epoch=1)
+        if version < 3:
+            part.new_isr = [1, 2, 3]
+        else:
+            part.new_isr_with_epochs = [BrokerState(broker_id=broker, broker_epoch=9) for broker in BROKERS]
+        topics[number % TOPICS].partitions.append(part)
+
+    def decide(ask: AlterPartitions) -> None:
+        assert len(ask.wanted) == MANY
+        ask.answer = dict.fromkeys(ask.wanted, AlteredPartition(ErrorCode.NONE, STATE))
+
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
+    answer = between.ask(request, version, AlterPartitionResponse, decide=decide)
+    assert [one.error_code for topic in answer.topics for one in topic.partitions] == [0] * MANY
+    check_holds(between)
+
+
+def test_very_many_isrs_of_topics_that_nobody_knows(between: BetweenBrokers) -> None:
+    parts = [RequestPartitionData(partition_index=index, leader_epoch=3, partition_epoch=1) for index in range(MANY)]
+    topics = [RequestTopicData(topic_id=topic_id("?"), partitions=parts)]
+    between.keeps = False
+
+    def decide(ask: AlterPartitions) -> None:
+        ask.answer = {}
+
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=20, topics=topics)
+    answer = between.ask(request, 2, AlterPartitionResponse, decide=decide)
+    assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.UNKNOWN_TOPIC_ID}
+    check_holds(between)
+
+
+def test_a_large_request_that_is_refused(between: BetweenBrokers) -> None:
+    between.may()
+    become = BecomeLeaderOrFollower({one: AssignedState(STATE, BROKERS) for one in NAMES}, IDS, ())
+    message = leader_and_isr.to_message(sent(become), become, 7, "PLAINTEXT")
+    answer = between.ask(message, 7, LeaderAndIsrResponse)
+    assert leader_and_isr.errors(become, answer) == dict.fromkeys(NAMES, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    check_holds(between)
+
+
+# Garbage.
+
+
+class Decides:
+    """Answers the controller's questions anyhow, and a broker's too."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def told(self, one: ToBroker) -> dict[Any, ErrorCode]:
+        names = list(one.request.partitions)
+        return {name: ErrorCode.KAFKA_STORAGE_ERROR for name in names if self.random.random() < 0.3}
+
+    def __call__(self, ask: Any) -> None:
+        if self.random.random() < 0.2:
+            ask.error = ErrorCode.NOT_CONTROLLER
+        elif isinstance(ask, AlterPartitions):
+            ask.answer = {
+                name: AlteredPartition(ErrorCode.NONE, wanted)
+                if self.random.random() < 0.5
+                else AlteredPartition(ErrorCode.INELIGIBLE_REPLICA)
+                for name, wanted in ask.wanted.items()
+            }
+        else:
+            ask.answer = NAMES[:3]
+
+
+def check_answer(between: BetweenBrokers, key: ApiKey, version: int, data: bytes, decides: Decides) -> bool:
+    """One request; False if it closes its connection."""
+    harness = between.harness
+    try:
+        outcome = harness.send_frame(data)
+        if isinstance(outcome, Parked):
+            assert between.take_in(decides.told) + between.control(decides)
+        answer = harness.finished(outcome)
+    except Malformed:
+        return False
+    harness.decoded(answer, version, APIS[key][1])
+    return True
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=lambda case: getattr(case, "name", str(case)))
+def test_garbage(between: BetweenBrokers, caplog: pytest.LogCaptureFixture, key: ApiKey, version: int) -> None:
+    random = Random(f"{key.name} {version}")
+    controller = Controlling(between.harness)
+    controller.makes("t", 2)
+    strings, uuids = ("t", "u", "", "ü" * 100), (topic_id("t"), topic_id("u"), bytes(16))
+    forge = Forge(random, strings, uuids, [None], {"broker_id": (1, 2), "topic_id": uuids})
+    answered = 0
+    with caplog.at_level(logging.ERROR):
+        for number in range(REQUESTS):
+            data = frame(forge.message(APIS[key][0], version), version)
+            is_whole = number % 2 == 0
+            if not is_whole:
+                data = mutated(random, data)
+            is_answered = check_answer(between, key, version, data, Decides(random))
+            assert is_answered or not is_whole, "what is right in form has an answer"
+            answered += is_answered
+    assert not caplog.records, caplog.text
+    assert answered >= REQUESTS // 2
+    controller.epoch = 100
+    assert controller.leads("t", epoch=9) == {}, "the broker lives"

@@ -1,0 +1,257 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata, as a broker takes and answers them in each version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.api import leader_and_isr, stop_replica, update_metadata
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, LeaderEpoch, TopicName
+from odradek.base.uuids import ZERO_UUID
+from odradek.core.access import Operation
+from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controller.requests import (
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    StopReplicas,
+    ToBroker,
+    UpdateMetadata,
+)
+from odradek.core.parked import Parked
+from odradek.core.replicas import Errors
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from support.between_brokers import BetweenBrokers, extend_table
+from support.controlling import OTHER, name_of, topic_id
+from support.in_memory import US, Harness
+
+T, U, X = TopicName("t"), TopicName("u"), TopicName("x")
+T0, T1, U0, X0 = name_of("t"), name_of("t", 1), name_of("u"), name_of("x")
+IDS = {name: topic_id(name) for name in (T, U, X)}
+STATE = LeaderAndIsr(US, LeaderEpoch(3), (US,), controller_epoch=7)
+NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+STALE = [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH]
+
+# X is not assigned to us.
+BECOME = BecomeLeaderOrFollower(
+    {
+        T0: AssignedState(STATE, (US,), is_new=True),
+        U0: AssignedState(STATE, (US,), is_new=True),
+        T1: AssignedState(STATE, (US,), is_new=True),
+        X0: AssignedState(STATE._replace(leader=OTHER, isr=(OTHER,)), (OTHER,)),
+    },
+    IDS,
+    (),
+)
+
+
+@pytest.fixture
+def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BetweenBrokers:
+    extend_table(monkeypatch)
+    return BetweenBrokers(Harness(tmp_path))
+
+
+def sent(request: BecomeLeaderOrFollower | UpdateMetadata | StopReplicas, broker_epoch: int = 10) -> ToBroker:
+    return ToBroker(US, broker_epoch, OTHER, 7, request)
+
+
+def become(version: int) -> LeaderAndIsrRequest:
+    return leader_and_isr.to_message(sent(BECOME), BECOME, version, "PLAINTEXT")
+
+
+def stop(version: int, *, deletes: bool = False) -> StopReplicaRequest:
+    asked = StopReplicas({T0: LeaderEpoch(3), X0: LeaderEpoch(3)}, deletes)
+    return stop_replica.to_message(sent(asked), asked, version)
+
+
+def update(version: int) -> UpdateMetadataRequest:
+    told = UpdateMetadata({T0: PartitionMetadata(STATE, (US,), ())}, IDS, (), is_full=False)
+    return update_metadata.to_message(sent(told), told, version)
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_it_leads_what_it_is_told_to(between: BetweenBrokers, version: int) -> None:
+    answer = between.ask(become(version), version, LeaderAndIsrResponse)
+    assert answer.error_code == NONE
+    if version < 5:
+        ends = sorted((one.topic_name, one.partition_index, one.error_code) for one in answer.partition_errors)
+        assert ends == [("t", 0, NONE), ("t", 1, NONE), ("u", 0, NONE), ("x", 0, UNKNOWN)]
+        assert not answer.topics
+    else:
+        assert not answer.partition_errors
+        assert {
+            topic.topic_id: [(one.partition_index, one.error_code) for one in topic.partition_errors]
+            for topic in answer.topics
+        } == {IDS[T]: [(0, NONE), (1, NONE)], IDS[U]: [(0, NONE)], IDS[X]: [(0, UNKNOWN)]}
+    assert leader_and_isr.errors(BECOME, answer) == {X0: UNKNOWN}, "the controller reads it so"
+    assert {one for one, partition in between.harness.broker.partitions.items() if partition.leading} == {T0, T1, U0}
+    (told,) = between.told
+    assert told[:4] == (US, 10 if version >= 2 else NO_EPOCH, OTHER, 7)
+
+
+def test_topics_without_an_id_share_one_answer(between: BetweenBrokers) -> None:
+    request = leader_and_isr.to_message(sent(BECOME), BECOME._replace(topic_ids={}), 7, "PLAINTEXT")
+    answer = between.ask(request, 7, LeaderAndIsrResponse, told=lambda _: {})
+    (topic,) = answer.topics
+    assert topic.topic_id == ZERO_UUID and len(topic.partition_errors) == 4
+
+
+@pytest.mark.parametrize("code", STALE)
+@pytest.mark.parametrize("version", range(8))
+def test_a_stale_epoch_is_told_for_each_partition_that_is_to_be_led(
+    between: BetweenBrokers, version: int, code: ErrorCode
+) -> None:
+    answer = between.ask(become(version), version, LeaderAndIsrResponse, told=lambda _: Refused(code))
+    check_refused(answer, version, code)
+
+
+def check_refused(answer: LeaderAndIsrResponse, version: int, code: ErrorCode) -> None:
+    assert answer.error_code == code
+    named = [(one.topic_name, one.partition_index, one.error_code) for one in answer.partition_errors]
+    by_id = [
+        (topic.topic_id, one.partition_index, one.error_code)
+        for topic in answer.topics
+        for one in topic.partition_errors
+    ]
+    assert sorted(named) == ([(one.topic, one.partition, code) for one in sorted(BECOME.partitions)] * (version < 5))
+    assert sorted(by_id) == (
+        [(IDS[one.topic], one.partition, code) for one in sorted(BECOME.partitions)] * (version > 4)
+    )
+    assert leader_and_isr.errors(BECOME, answer).keys() == BECOME.partitions.keys()
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_it_gives_up_what_it_is_told_to(between: BetweenBrokers, version: int) -> None:
+    between.ask(become(7), 7, LeaderAndIsrResponse)
+    between.told.clear()
+    answer = between.ask(stop(version), version, StopReplicaResponse)
+    assert answer.error_code == NONE
+    ends = [(one.topic_name, one.partition_index, one.error_code) for one in answer.partition_errors]
+    assert ends == [("t", 0, NONE), ("x", 0, NONE)]
+    assert T0 not in between.harness.broker.partitions and T1 in between.harness.broker.partitions
+    (told,) = between.told
+    assert told[:4] == (US, 10 if version >= 1 else NO_EPOCH, OTHER, 7)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_failures_to_stop_are_told_by_partition(between: BetweenBrokers, version: int) -> None:
+    failed = {X0: ErrorCode.KAFKA_STORAGE_ERROR}
+    answer = between.ask(stop(version, deletes=True), version, StopReplicaResponse, told=lambda _: failed)
+    assert stop_replica.errors(answer) == failed
+    assert len(answer.partition_errors) == 2
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_one_request_closes_and_deletes(between: BetweenBrokers, version: int) -> None:
+    states = [
+        StopReplicaPartitionState(partition_index=index, leader_epoch=5, delete_partition=index == 0)
+        for index in range(3)
+    ]
+    topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
+    request = StopReplicaRequest(controller_id=OTHER, controller_epoch=7, topic_states=topics)
+
+    def failed(one: ToBroker) -> Errors:
+        assert isinstance(one.request, StopReplicas)
+        return {name: ErrorCode.FENCED_LEADER_EPOCH for name in one.request.partitions if one.request.deletes}
+
+    answer = between.ask(request, version, StopReplicaResponse, told=failed)
+    assert stop_replica.errors(answer) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
+    assert sorted(one.partition_index for one in answer.partition_errors) == [0, 1, 2]
+    assert [one.request for one in between.told] == [
+        StopReplicas({T1: LeaderEpoch(5), name_of("t", 2): LeaderEpoch(5)}, deletes=False),
+        StopReplicas({T0: LeaderEpoch(5)}, deletes=True),
+    ]
+
+
+def test_a_newer_controller_comes_between_the_two(between: BetweenBrokers) -> None:
+    states = [StopReplicaPartitionState(partition_index=index, delete_partition=index == 0) for index in range(2)]
+    topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
+    request = StopReplicaRequest(controller_id=OTHER, controller_epoch=7, topic_states=topics)
+    ends: Iterator[Errors | Refused] = iter([{}, Refused(ErrorCode.STALE_CONTROLLER_EPOCH)])
+    answer = between.ask(request, 4, StopReplicaResponse, told=lambda _: next(ends))
+    assert answer == StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partition_errors=[])
+
+
+@pytest.mark.parametrize("code", STALE)
+@pytest.mark.parametrize("version", range(5))
+def test_a_stale_epoch_stops_nothing(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
+    answer = between.ask(stop(version), version, StopReplicaResponse, told=lambda _: Refused(code))
+    assert answer == StopReplicaResponse(error_code=code, partition_errors=[])
+
+
+def test_a_stale_controller_that_names_nothing_hears_of_it(between: BetweenBrokers) -> None:
+    between.harness.broker.controlled.controller_epoch = 8
+    nothing = StopReplicaRequest(controller_id=OTHER, controller_epoch=7)
+    assert between.ask(nothing, 4, StopReplicaResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_it_tells_clients_what_it_is_told(between: BetweenBrokers, version: int) -> None:
+    assert between.ask(update(version), version, UpdateMetadataResponse).error_code == NONE
+    topic = between.harness.broker.view.topics[T]
+    assert topic.id == (IDS[T] if version >= 7 else ZERO_UUID)
+    assert [(one.leader, one.leader_epoch) for one in topic.partitions] == [(US, 3)]
+    assert between.told[0].broker_epoch == (10 if version >= 5 else NO_EPOCH)
+
+
+@pytest.mark.parametrize("code", STALE)
+@pytest.mark.parametrize("version", range(9))
+def test_a_stale_epoch_tells_nothing(between: BetweenBrokers, version: int, code: ErrorCode) -> None:
+    answer = between.ask(update(version), version, UpdateMetadataResponse, told=lambda _: Refused(code))
+    assert answer == UpdateMetadataResponse(error_code=code)
+
+
+def test_stale_epochs_are_found_by_the_broker_itself(between: BetweenBrokers) -> None:
+    between.harness.broker.controlled.broker_epoch = LeaderEpoch(11)
+    for message, version, response in (
+        (become(7), 7, LeaderAndIsrResponse),
+        (stop(4), 4, StopReplicaResponse),
+        (update(8), 8, UpdateMetadataResponse),
+    ):
+        assert between.ask(message, version, response).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
+    between.harness.broker.controlled.controller_epoch = 8
+    assert between.ask(become(7), 7, LeaderAndIsrResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_who_is_no_broker_tells_nothing(between: BetweenBrokers) -> None:
+    between.may(*(set(Operation) - {Operation.CLUSTER_ACTION}))
+    for version in range(8):
+        check_refused(between.ask(become(version), version, LeaderAndIsrResponse), version, DENIED)
+    for version in range(5):
+        answer = between.ask(stop(version), version, StopReplicaResponse)
+        assert answer.error_code == DENIED
+        assert stop_replica.errors(answer) == {T0: DENIED, X0: DENIED}
+    for version in range(9):
+        assert between.ask(update(version), version, UpdateMetadataResponse).error_code == DENIED
+    assert not between.take_in() and not between.harness.broker.partitions
+
+
+def test_what_is_not_done_in_time_has_no_answer(between: BetweenBrokers) -> None:
+    """Whoever asked asks again; that it is done later changes nothing."""
+    outcome = between.harness.send(become(7), 7)
+    assert isinstance(outcome, Parked)
+    with pytest.raises(ConnectionAbortedError, match="in time"):
+        between.harness.finished(outcome)
+    assert between.take_in() == 1
+    assert between.ask(become(7), 7, LeaderAndIsrResponse).error_code == NONE
+
+
+def test_what_is_told_on_several_connections_is_taken_in_in_order(between: BetweenBrokers) -> None:
+    outcomes = [between.harness.send(update(8), 8), between.harness.send(become(7), 7)]
+    assert between.take_in() == 2
+    assert [type(one.request) for one in between.told] == [UpdateMetadata, BecomeLeaderOrFollower]
+    for outcome in outcomes:
+        assert between.harness.finished(outcome)

@@ -1,0 +1,163 @@
+"""What brokers and the controller say to each other comes back as it was, in every version and after bytes."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from odradek.api import (
+    allocate_producer_ids,
+    alter_partition,
+    controlled_shutdown,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
+from odradek.api.alter_partition_ask import Altered, from_response, to_message, version_for
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_EPOCH, BrokerId
+from odradek.core.alter_partition import ProposedIsr
+from odradek.core.controller.events import ShutDown
+from odradek.wire.compile import decode, encode
+from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from odradek.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from support.controller_values import BY_ID, IDS, ValueMaker, proposals, sent
+
+ROUNDS = 60
+M = TypeVar("M")
+
+
+def travelled(message: M, version: int) -> M:
+    cls = type(message)
+    return decode(cls, version, encode(message, version))
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_who_leads(version: int) -> None:
+    maker = ValueMaker(f"leads {version}")
+    for _ in range(ROUNDS):
+        become = maker.become(version)
+        message = leader_and_isr.to_message(sent(become), become, version, "INSIDE")
+        assert leader_and_isr.from_message(travelled(message, version), "INSIDE") == become
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_what_clients_are_told(version: int) -> None:
+    maker = ValueMaker(f"clients {version}")
+    for _ in range(ROUNDS):
+        update = maker.update(version)
+        message = update_metadata.to_message(sent(update), update, version)
+        assert update_metadata.from_message(travelled(message, version)) == update
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_stops(version: int) -> None:
+    maker = ValueMaker(f"stops {version}")
+    for _ in range(ROUNDS):
+        stop = maker.stops(version)
+        message = stop_replica.to_message(sent(stop), stop, version)
+        assert stop_replica.from_message(travelled(message, version)) == (stop,)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_who_shuts_down(version: int) -> None:
+    maker = ValueMaker(f"shuts down {version}")
+    for _ in range(ROUNDS):
+        ask = ShutDown(BrokerId(maker.number()), maker.number() if version >= 2 else NO_EPOCH)
+        back = controlled_shutdown.from_message(travelled(controlled_shutdown.to_message(ask), version))
+        assert (back.broker, back.broker_epoch) == (ask.broker, ask.broker_epoch)
+    assert travelled(ControlledShutdownRequest(broker_id=1), version).broker_epoch == NO_EPOCH
+
+
+def test_who_takes_producer_ids() -> None:
+    message = travelled(allocate_producer_ids.to_message(BrokerId(3), 2**40), 0)
+    assert message == AllocateProducerIdsRequest(broker_id=3, broker_epoch=2**40)
+
+
+# ISRs that leaders propose.
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_proposed_isrs(version: int) -> None:
+    maker = ValueMaker(f"proposes {version}")
+    for _ in range(ROUNDS):
+        leader = BrokerId(maker.number())
+        made = proposals(maker, version, leader)
+        message: AlterPartitionRequest = travelled(to_message(made, leader, 20, IDS, version), version)
+        assert len({topic.topic_name or topic.topic_id for topic in message.topics}) == len(message.topics)
+        ask, refused = alter_partition.from_message(message, version, BY_ID)
+        assert not refused
+        assert (ask.broker, ask.broker_epoch) == (leader, 20)
+        assert ask.wanted == {one.leading.name: one.proposal for one in made}
+        known = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in made}
+        assert ask.isr_epochs == (known if version >= 3 else {})
+
+
+def response(made: list[ProposedIsr], answers: list[Altered], version: int) -> AlterPartitionResponse:
+    """Each partition in a topic of its own, in any order."""
+    topics = []
+    for one, answer in zip(made, answers, strict=True):
+        name, state = one.leading.name, answer.state or one.proposal
+        told = ResponsePartitionData(
+            partition_index=name.partition,
+            error_code=answer.error,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            leader_recovery_state=state.recovery,
+            partition_epoch=state.partition_epoch,
+        )
+        topics.append(ResponseTopicData(topic_name=name.topic, topic_id=IDS[name.topic], partitions=[told]))
+    Random(version).shuffle(topics)
+    return AlterPartitionResponse(throttle_time_ms=0, error_code=0, topics=topics)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_answers_to_proposed_isrs(version: int) -> None:
+    maker = ValueMaker(f"answers {version}")
+    for _ in range(ROUNDS):
+        made = proposals(maker, version, BrokerId(1))
+        answers = [
+            Altered(ErrorCode.NONE, maker.state(recovers=version >= 1, has_controller=False))
+            if maker.random.random() < 0.5
+            else Altered(maker.random.choice((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INELIGIBLE_REPLICA)))
+            for _ in made
+        ]
+        message = travelled(response(made, answers, version), version)
+        assert from_response(made, message, IDS, version) == answers
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_proposals_without_an_answer(version: int) -> None:
+    made = proposals(ValueMaker("without"), version, BrokerId(1))
+    assert len(made) > 1
+    refused = AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NOT_CONTROLLER, topics=[])
+    assert from_response(made, refused, IDS, version) == [Altered(ErrorCode.NOT_CONTROLLER)] * len(made)
+    nothing = AlterPartitionResponse(throttle_time_ms=0, error_code=0, topics=[])
+    assert from_response(made, nothing, IDS, version) == [Altered(ErrorCode.UNKNOWN_SERVER_ERROR)] * len(made)
+
+
+def test_topics_without_an_id_are_named() -> None:
+    made = proposals(ValueMaker("without ids"), 3, BrokerId(1))
+    assert version_for(made, IDS, 3) == 3
+    assert version_for(made, {}, 3) == 1
+    assert version_for(made, {}, 0) == 0
+    assert version_for([], {}, 3) == 3
+
+
+def test_errors_that_nobody_knows() -> None:
+    made = proposals(ValueMaker("unknown"), 3, BrokerId(1))[:1]
+    message = response(made, [Altered(ErrorCode.NONE, made[0].proposal)], 3)
+    message.topics[0].partitions[0].error_code = 9999
+    assert from_response(made, message, IDS, 3) == [Altered(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    answer = AllocateProducerIdsResponse(throttle_time_ms=0, error_code=9999, producer_id_start=0, producer_id_len=1)
+    with pytest.raises(Refused, match="UNKNOWN_SERVER_ERROR"):
+        allocate_producer_ids.from_response(answer)

@@ -1,0 +1,236 @@
+"""Questions to coordinators on other brokers: who is asked, what goes together, and what comes of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import NO_BROKER, ProducerEpoch, ProducerId, TopicPartition
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.promise import Promise
+from odradek.core.transactions import addition_queue
+from odradek.core.transactions.additions import Question
+from support.controlling import name_of
+from support.coordinated_elsewhere import LOST, T0, T1, T2, THREE, TWO, CoordinatedElsewhere, names
+from support.in_memory import US
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> CoordinatedElsewhere:
+    return CoordinatedElsewhere(tmp_path)
+
+
+def question(name: str = "p", epoch: int = 0, *, adds: bool = True) -> Question:
+    return Question(name, ProducerIdAndEpoch(ProducerId(7), ProducerEpoch(epoch)), adds)
+
+
+def ask(
+    elsewhere: CoordinatedElsewhere, about: Question, *partitions: TopicPartition, retries: bool = False
+) -> Promise[Codes]:
+    additions = elsewhere.leader.broker.transactions.additions
+    return additions.ask(about, partitions or (T0,), elsewhere.leader.now, retries=retries)
+
+
+# What goes together.
+
+
+def test_what_comes_while_a_request_is_in_flight_goes_together_into_the_next(elsewhere: CoordinatedElsewhere) -> None:
+    first = ask(elsewhere, question("a"), T0)
+    effect = elsewhere.asked_alone()
+    assert effect.broker == TWO
+    others = [ask(elsewhere, question(name), T0, T1) for name in "bcd"]
+    assert elsewhere.asked() == []
+    elsewhere.hears(effect, ErrorCode.NONE)
+    assert first.value == {T0: ErrorCode.NONE}
+    effect = elsewhere.asked_alone()
+    assert [(one.transactional_id, some) for one, some in effect.transactions] == [(one, [T0, T1]) for one in "bcd"]
+    elsewhere.hears(
+        effect, {("b", T0): ErrorCode.NONE, ("b", T1): ErrorCode.PRODUCER_FENCED, ("c", T0): ErrorCode.NONE}
+    )
+    assert others[0].value == {T0: ErrorCode.NONE, T1: ErrorCode.PRODUCER_FENCED}
+    assert others[1].value == {T0: ErrorCode.NONE, T1: ErrorCode.NETWORK_EXCEPTION}, "no code is no answer"
+    assert others[2].value == dict.fromkeys((T0, T1), ErrorCode.NETWORK_EXCEPTION)
+
+
+def test_each_coordinator_has_a_request_of_its_own(elsewhere: CoordinatedElsewhere) -> None:
+    ask(elsewhere, question("a"))
+    assert elsewhere.asked_alone().broker == TWO
+    elsewhere.is_coordinated_by(THREE)
+    ask(elsewhere, question("b"))
+    assert elsewhere.asked_alone().broker == THREE
+
+
+def test_one_question_from_two_sides_is_asked_once_and_answered_to_both(elsewhere: CoordinatedElsewhere) -> None:
+    both = [ask(elsewhere, question(), T0, T1), ask(elsewhere, question(), T1, T2)]
+    effect = elsewhere.asked_alone()
+    assert effect.transactions == [(question(), [T0, T1, T2])]
+    elsewhere.hears(effect, ErrorCode.NONE)
+    assert [one.value for one in both] == [dict.fromkeys(some, ErrorCode.NONE) for some in ((T0, T1), (T1, T2))]
+
+
+def test_an_answer_about_another_epoch_of_the_same_transaction_is_no_answer(elsewhere: CoordinatedElsewhere) -> None:
+    old, verified, new = [ask(elsewhere, one) for one in (question(), question(adds=False), question(epoch=1))]
+    for promise, about in ((old, question()), (verified, question(adds=False)), (new, question(epoch=1))):
+        effect = elsewhere.asked_alone()
+        assert effect.transactions == [(about, [T0])]
+        elsewhere.hears(effect, ErrorCode.NONE)
+        assert promise.value == {T0: ErrorCode.NONE}
+
+
+def test_a_request_is_bounded_and_a_huge_question_holds_nobody_up(
+    elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 2)
+    many = [name_of("t", index) for index in range(5)]
+    huge, small = ask(elsewhere, question("huge"), *many), ask(elsewhere, question("small"))
+    sizes = []
+    while effects := elsewhere.asked():
+        (effect,) = effects
+        sizes.append(len(names(effect)))
+        assert (small.value is None) == (len(sizes) < 3)
+        elsewhere.hears(effect, ErrorCode.NONE)
+    assert sizes == [2, 2, 2]
+    assert huge.value == dict.fromkeys(many, ErrorCode.NONE)
+    assert small.value == {T0: ErrorCode.NONE}
+
+
+def test_whoever_finds_the_queue_full_comes_again(
+    elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addition_queue, "WAITING_MAX", 3)
+    in_flight = ask(elsewhere, question("a"), T0, T1, T2)
+    effect = elsewhere.asked_alone()
+    waiting = ask(elsewhere, question("b"), T0, T1)
+    refused = ask(elsewhere, question("c"), T0, T1)
+    assert refused.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    fits = ask(elsewhere, question("d"), T0)
+    elsewhere.hears(effect, ErrorCode.NONE)
+    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.NONE)
+    for promise in (in_flight, waiting, fits):
+        assert set((promise.value or {}).values()) == {ErrorCode.NONE}
+
+
+# What comes of it.
+
+
+def test_a_second_end_of_a_request_does_nothing(elsewhere: CoordinatedElsewhere) -> None:
+    first = ask(elsewhere, question())
+    effect = elsewhere.asked_alone()
+    second = ask(elsewhere, question())
+    elsewhere.hears(effect, LOST)
+    assert first.value == {T0: ErrorCode.NETWORK_EXCEPTION}
+    elsewhere.hears(effect, ErrorCode.NONE)
+    assert second.value is None
+    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.NONE)
+    elsewhere.hears(effect, ErrorCode.NONE)
+    assert second.value == {T0: ErrorCode.NONE}
+
+
+@pytest.mark.parametrize(
+    ("refused", "adds", "told"),
+    [
+        (ErrorCode.NETWORK_EXCEPTION, True, ErrorCode.NETWORK_EXCEPTION),
+        (ErrorCode.REQUEST_TIMED_OUT, True, ErrorCode.NETWORK_EXCEPTION),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.UNSUPPORTED_VERSION, False, ErrorCode.NONE),
+        (ErrorCode.UNSUPPORTED_VERSION, True, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_why_there_is_no_answer_is_told_as_apache_kafka_tells_it(
+    elsewhere: CoordinatedElsewhere, refused: ErrorCode, adds: bool, told: ErrorCode
+) -> None:
+    promise = ask(elsewhere, question(adds=adds))
+    elsewhere.hears(elsewhere.asked_alone(), Refused(refused, "why"))
+    assert promise.value == {T0: told}
+
+
+def test_what_somebody_has_to_see_to_is_logged_once(
+    elsewhere: CoordinatedElsewhere, caplog: pytest.LogCaptureFixture
+) -> None:
+    denied = Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no right")
+    for outcome in (LOST, denied, denied, ErrorCode.NONE, denied):
+        ask(elsewhere, question())
+        elsewhere.hears(elsewhere.asked_alone(), outcome)
+    levels = [one.levelno for one in caplog.records if "was asked about partitions" in one.message]
+    assert levels == [logging.WARNING, logging.ERROR, logging.ERROR]
+
+
+# Brokers that are gone, and transactions that go on.
+
+
+@pytest.mark.parametrize("leader", [NO_BROKER, THREE])
+def test_without_a_coordinator_it_is_told_at_once(elsewhere: CoordinatedElsewhere, leader: int) -> None:
+    elsewhere.is_coordinated_by(THREE if leader == THREE else NO_BROKER, alive=(US, TWO))
+    assert ask(elsewhere, question()).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert elsewhere.asked() == []
+
+
+def test_what_waits_for_a_broker_that_is_gone_is_refused(elsewhere: CoordinatedElsewhere) -> None:
+    sent = ask(elsewhere, question())
+    in_flight = elsewhere.asked_alone()
+    waiting = ask(elsewhere, question("b"))
+    elsewhere.is_coordinated_by(THREE, alive=(US, THREE))
+    elsewhere.passes(1000)
+    assert waiting.value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    elsewhere.hears(in_flight, LOST)
+    assert sent.value == {T0: ErrorCode.NETWORK_EXCEPTION}
+    assert elsewhere.leader.broker.timers.next_due() is None, "nothing is left of it"
+
+
+def test_what_waits_too_long_is_refused_and_not_asked(elsewhere: CoordinatedElsewhere) -> None:
+    ask(elsewhere, question())
+    in_flight = elsewhere.asked_alone()
+    waiting = ask(elsewhere, question("b"))
+    for _ in range(31):
+        elsewhere.passes(1000)
+    assert waiting.value == {T0: ErrorCode.NETWORK_EXCEPTION}
+    elsewhere.hears(in_flight, LOST)
+    assert elsewhere.asked() == []
+
+
+def test_a_part_that_is_in_flight_when_the_rest_is_refused_ends_nothing_twice(
+    elsewhere: CoordinatedElsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addition_queue, "PARTITIONS_PER_REQUEST_MAX", 1)
+    promise = ask(elsewhere, question(), T0, T1)
+    in_flight = elsewhere.asked_alone()
+    elsewhere.is_coordinated_by(THREE, alive=(US, THREE))
+    elsewhere.passes(1000)
+    assert promise.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    elsewhere.hears(in_flight, ErrorCode.NONE)
+    assert promise.value == dict.fromkeys((T0, T1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_while_the_transaction_before_ends_it_is_asked_again_for_a_while(elsewhere: CoordinatedElsewhere) -> None:
+    promise = ask(elsewhere, question(), T0, T1, retries=True)
+    asked = 0
+    while promise.value is None:
+        for effect in elsewhere.asked():
+            asked += 1
+            assert names(effect) == [T0, T1]
+            elsewhere.hears(effect, {("p", T0): ErrorCode.CONCURRENT_TRANSACTIONS, ("p", T1): ErrorCode.NONE})
+        elsewhere.passes(5)
+    assert asked == 6, "now, and each 20 ms until 100"
+    assert promise.value[T0] is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_who_coordinates_meanwhile_is_asked_again(elsewhere: CoordinatedElsewhere) -> None:
+    promise = ask(elsewhere, question(), retries=True)
+    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
+    elsewhere.is_coordinated_by(THREE)
+    elsewhere.passes(20)
+    effect = elsewhere.asked_alone()
+    assert effect.broker == THREE
+    elsewhere.hears(effect, ErrorCode.NONE)
+    assert promise.value == {T0: ErrorCode.NONE}
+
+
+def test_a_question_alone_is_not_asked_again(elsewhere: CoordinatedElsewhere) -> None:
+    promise = ask(elsewhere, question(adds=False))
+    elsewhere.hears(elsewhere.asked_alone(), ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert promise.value == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

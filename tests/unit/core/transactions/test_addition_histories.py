@@ -1,0 +1,33 @@
+"""Whatever happens between leader and coordinator: what is acknowledged is part of its transaction, and all ends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.addition_histories import AdditionHistory
+
+STEPS = 120
+SEEDS_PER_TEST = 20
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing loses power here, and syncs would be nearly all of the time."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_what_is_acknowledged_is_part_of_its_transaction(tmp_path: Path, block: int) -> None:
+    acknowledged = 0
+    for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
+        (tmp_path / str(seed)).mkdir()
+        history = AdditionHistory(tmp_path / str(seed), seed)
+        for _ in range(STEPS):
+            history.step()
+        history.calm()
+        acknowledged += history.acknowledged
+    assert acknowledged, "something happened"

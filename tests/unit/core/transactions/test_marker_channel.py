@@ -1,0 +1,232 @@
+"""Markers for partitions that other brokers lead: who is asked, when again, and what counts."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.core.parked import Parked
+from odradek.core.transactions import marker_channel
+from odradek.core.transactions.states import TransactionState
+from odradek.wire.messages.end_txn import EndTxnResponse
+from support.controlling import name_of
+from support.in_memory import US
+from support.markers_elsewhere import LOST, THREE, TWO, Elsewhere, first_of_four_here, is_complete, names, pairs
+from support.transactional import EPOCHS, committed
+
+T0, T1, T2, T3 = (name_of("t", index) for index in range(4))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Elsewhere:
+    return first_of_four_here(tmp_path)
+
+
+# Who is asked.
+
+
+def test_each_leader_is_asked_for_its_partitions_and_the_transaction_ends_with_the_last_answer(
+    elsewhere: Elsewhere,
+) -> None:
+    producer = elsewhere.begun()
+    assert producer.write("t", b"a") == ErrorCode.NONE
+    outcome = elsewhere.decided(producer, T0, T1, T2, T3)
+    two, three = sorted(elsewhere.asked(), key=lambda one: one.broker)
+    assert (two.broker, names(two)) == (TWO, [T1, T3])
+    assert (three.broker, names(three)) == (THREE, [T2])
+    ((marker, _),) = two.markers
+    assert marker.producer == (producer.producer.id, producer.producer.epoch + 1)
+    assert (marker.is_commit, marker.version) == (True, 2)
+    assert committed(elsewhere.harness, "t") == [b"a"], "what is led here does not wait for the others"
+    elsewhere.answers(two)
+    assert not is_complete(producer)
+    elsewhere.answers(three)
+    assert is_complete(producer)
+    harness = elsewhere.harness
+    assert isinstance(outcome, Parked)
+    assert harness.decoded(harness.finished(outcome), EPOCHS, EndTxnResponse).error_code == ErrorCode.NONE
+
+
+def test_an_abort_asks_for_abort_markers(elsewhere: Elsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1, commit=False)
+    effect = elsewhere.asked_alone()
+    assert [marker.is_commit for marker, _ in effect.markers] == [False]
+    elsewhere.answers(effect)
+    assert producer.state.state is TransactionState.COMPLETE_ABORT
+
+
+def test_nothing_is_asked_before_the_decision_is_safe(elsewhere: Elsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.touch(producer, T1)
+    elsewhere.harness.send(producer.end_request(commit=True), EPOCHS)
+    assert elsewhere.asked() == []
+    elsewhere.harness.settle()
+    assert names(elsewhere.asked_alone()) == [T1]
+
+
+def test_what_comes_while_a_request_is_in_flight_goes_together_into_the_next(elsewhere: Elsewhere) -> None:
+    producers = [elsewhere.begun(f"p{index}") for index in range(4)]
+    elsewhere.decided(producers[0], T1)
+    first = elsewhere.asked_alone()
+    for producer in producers[1:]:
+        elsewhere.decided(producer, T1)
+        assert elsewhere.asked() == []
+    elsewhere.answers(first)
+    second = elsewhere.asked_alone()
+    assert [marker.producer.id for marker, _ in second.markers] == [one.producer.id for one in producers[1:]]
+    elsewhere.answers(second)
+    assert all(map(is_complete, producers))
+
+
+def test_a_request_is_bounded_and_a_huge_transaction_holds_nobody_up(
+    elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker_channel, "MARKERS_PER_REQUEST_MAX", 2)
+    elsewhere.tells("u", *[TWO] * 5)
+    huge, small = elsewhere.begun("huge"), elsewhere.begun("small")
+    elsewhere.decided(huge, *[name_of("u", index) for index in range(5)])
+    elsewhere.decided(small, T1)
+    sizes = []
+    while effects := elsewhere.asked():
+        (effect,) = effects
+        sizes.append(len(list(pairs(effect))))
+        elsewhere.answers(effect)
+        if len(sizes) == 2:
+            assert is_complete(small)
+            assert not is_complete(huge)
+    assert sizes == [2, 2, 2]
+    assert is_complete(huge)
+
+
+def test_many_transactions_of_one_answer_end_in_slices(elsewhere: Elsewhere) -> None:
+    count = 2 * marker_channel.TAKEN_IN_AT_ONCE
+    producers = [elsewhere.begun(f"p{index}") for index in range(count)]
+    first = elsewhere.begun("first")
+    elsewhere.decided(first, T1)
+    effect = elsewhere.asked_alone()
+    for producer in producers:
+        elsewhere.decided(producer, T1)
+    elsewhere.answers(effect)
+    elsewhere.answers(elsewhere.asked_alone())
+    assert sum(map(is_complete, producers)) == marker_channel.TAKEN_IN_AT_ONCE
+    elsewhere.passes(1)
+    assert all(map(is_complete, producers))
+
+
+def test_a_hundred_thousand_partitions_elsewhere_are_asked_for_in_slices(elsewhere: Elsewhere) -> None:
+    count = 100_000
+    elsewhere.tells("u", *[TWO] * count)
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, *[name_of("u", index) for index in range(count)])
+    marked, requests = 0, 0
+    while not is_complete(producer):
+        for effect in elsewhere.asked():
+            size = len(list(pairs(effect)))
+            assert size <= marker_channel.MARKERS_PER_REQUEST_MAX
+            marked, requests = marked + size, requests + 1
+            elsewhere.answers(effect)
+        elsewhere.passes(1)
+    assert (marked, requests <= 2 * count // marker_channel.MARKERS_PER_REQUEST_MAX) == (count, True)
+
+
+# Errors.
+
+MAY_PASS = [
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+]
+
+
+@pytest.mark.parametrize("code", MAY_PASS)
+def test_an_error_that_may_pass_is_asked_again_after_a_pause_of_who_leads_by_then(
+    elsewhere: Elsewhere, code: ErrorCode
+) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1, T3)
+    elsewhere.answers(elsewhere.asked_alone(), {T1: code})
+    assert elsewhere.asked() == []
+    elsewhere.tells("t", US, THREE, THREE, TWO)
+    elsewhere.passes(999)
+    assert elsewhere.asked() == []
+    elsewhere.passes(1)
+    effect = elsewhere.asked_alone()
+    assert (effect.broker, names(effect)) == (THREE, [T1])
+    elsewhere.answers(effect)
+    assert is_complete(producer)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+def test_a_partition_that_knows_a_later_epoch_needs_no_marker(elsewhere: Elsewhere, code: ErrorCode) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1)
+    elsewhere.answers(elsewhere.asked_alone(), code)
+    assert is_complete(producer)
+
+
+def test_a_partition_that_the_answer_leaves_out_is_asked_again(elsewhere: Elsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1)
+    elsewhere.harness.broker.markers_answered(elsewhere.asked_alone(), {}, elsewhere.harness.now)
+    elsewhere.passes()
+    assert names(elsewhere.asked_alone()) == [T1]
+    assert not is_complete(producer)
+
+
+def test_a_request_without_an_answer_is_asked_again_of_who_leads_by_then(elsewhere: Elsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1, T3)
+    elsewhere.answers(elsewhere.asked_alone(), LOST)
+    elsewhere.tells("t", US, TWO, THREE, THREE)
+    assert elsewhere.asked() == []
+    elsewhere.passes()
+    two, three = sorted(elsewhere.asked(), key=lambda one: one.broker)
+    assert (names(two), names(three)) == ([T1], [T3])
+    elsewhere.answers(two)
+    elsewhere.answers(three)
+    assert is_complete(producer)
+
+
+def test_only_the_first_end_of_a_request_counts(elsewhere: Elsewhere) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1)
+    lost = elsewhere.asked_alone()
+    elsewhere.answers(lost, LOST)
+    elsewhere.answers(lost)
+    assert not is_complete(producer), "it will be asked again, and that answer counts"
+    elsewhere.passes()
+    again = elsewhere.asked_alone()
+    elsewhere.answers(lost)
+    assert not is_complete(producer)
+    elsewhere.answers(again)
+    elsewhere.answers(again)
+    assert is_complete(producer)
+
+
+def test_a_broker_that_somebody_has_to_see_to_is_told_of_once(
+    elsewhere: Elsewhere, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = elsewhere.begun()
+    elsewhere.decided(producer, T1, T3)
+    caplog.clear()
+    for _ in range(3):
+        elsewhere.answers(elsewhere.asked_alone(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        elsewhere.passes()
+    assert [one.levelno for one in caplog.records] == [logging.ERROR]
+    assert "broker 2" in caplog.text
+    elsewhere.answers(elsewhere.asked_alone(), LOST)
+    elsewhere.passes()
+    elsewhere.answers(elsewhere.asked_alone(), Refused(ErrorCode.UNSUPPORTED_VERSION, "it speaks 1 to 1"))
+    assert [one.levelno for one in caplog.records] == [logging.ERROR, logging.WARNING, logging.ERROR]

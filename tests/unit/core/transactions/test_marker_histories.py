@@ -1,0 +1,20 @@
+"""Whatever happens to brokers, answers and coordinators: once all is calm every transaction is ended as decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.marker_histories import MarkerHistory
+
+STEPS = 1000
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_transaction_ends_as_it_was_decided(tmp_path: Path, seed: int) -> None:
+    history = MarkerHistory(tmp_path, seed)
+    for _ in range(STEPS):
+        history.step()
+    history.calm()
+    assert history.marked, "something happened"
