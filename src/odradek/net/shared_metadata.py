@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import SECOND_MS, BrokerId, ProducerId, TimestampMs, TopicName
+from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
 from odradek.coordination import claims, layout
 from odradek.coordination.tree import (
@@ -91,6 +91,10 @@ class SharedMetadata(Metadata):
         """Has the controller ask a broker which of its replicas it can't reach any more."""
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         self._tree.create(path, layout.encode_log_dir_event(broker_id), sequential=True)
+
+    def _partition(self, name: TopicName, index: int, replicas: tuple[BrokerId, ...]) -> PartitionInfo:
+        """Returns what the assignment says, without a look at the state: who leads is told by the controller."""
+        return PartitionInfo(NO_BROKER, LeaderEpoch(0), replicas, replicas)
 
     def overrides(self, name: TopicName) -> Mapping[str, str]:
         """Returns what is set on a topic.  Raises BadZnodeError."""

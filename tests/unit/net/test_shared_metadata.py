@@ -250,3 +250,13 @@ def test_the_controller_gives_producer_ids(us: Member, other: Member) -> None:
     with pytest.raises(Refused) as refused:
         us.metadata.give_producer_ids(BrokerId(7), epoch)
     assert refusal(refused.value) == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_who_leads_is_not_read_here(us: Member, path: Path) -> None:
+    assert us.is_elected()
+    us.metadata.change(CreateTopics(1, [topic()]))
+    for node in (layout.partitions(T), layout.partition(T, 0), layout.partition_state(T, 0)):
+        us.tree.create(node, b"not a state")
+    view = us.metadata.view()
+    assert not view.unreadable
+    assert [partition.replicas for partition in view.topics[T].partitions] == [(US,), (US,)]
