@@ -26,6 +26,8 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "interop")]
 
+from support.ports import free_port  # noqa: E402  # Of the tests, which are on the path by now.
+
 READY_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 30
 POLL_SECONDS = 0.001
@@ -285,15 +287,6 @@ def as_installed() -> str:
     """The folder of the package as users install it; made now if it is not up to date, which takes minutes."""
     done = subprocess.run([ROOT / "scripts" / "compiled"], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 BROKERS: dict[str, type[Broker]] = {

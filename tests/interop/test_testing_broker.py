@@ -25,6 +25,7 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.core.configs.definition import ConfigError
 from odradek.log.failures import DirectoryInUse
 from odradek.testing import Broker, BrokerFailed
+from support.ports import free_port
 from support.raw_client import Closed, RawClient
 
 SECONDS_MAX = 120
@@ -138,8 +139,8 @@ def test_the_port_stays_ours_while_stopped() -> None:
 
 def test_a_port_that_is_asked_for() -> None:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port = free_port()
+        probe.bind(("127.0.0.1", port))
         with pytest.raises(OSError, match="in use"):
             Broker(port=port).start()
     with Broker(port=port) as broker:
