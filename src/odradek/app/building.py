@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -135,8 +135,16 @@ class Running:
         self._idle_check = self.shell.loop.call_later(pause, self._close_idle)
 
 
-async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable: bool = True) -> Running:
+async def start(
+    settings: Settings,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    durable: bool = True,
+    opens_tree: Callable[..., SqliteTree] = SqliteTree,
+) -> Running:
     """Starts a broker that serves these settings.  Not durable: it never waits for the disk, see log/unsynced.
+
+    `opens_tree` begins a session of the tree that the brokers of one machine share, as SqliteTree does.
 
     Raises ConfigError for certificates that can't be read, CannotListen, DirectoryInUse, WrongDirectory, DiskFailed,
     TreeFailed, BadZnodeError: each text is for a person.
@@ -150,7 +158,7 @@ async def start(settings: Settings, loop: asyncio.AbstractEventLoop, *, durable:
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
             await listener.bind(wanted.host, wanted.port)
         metrics = _metrics(settings, shell, listeners)
-        tree = _open(settings, shell, listeners, unready, durable)
+        tree = _open(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
     except BaseException:
         if metrics is not None:
             metrics.stop()
@@ -238,12 +246,14 @@ def _open(
     shell: Shell,
     listeners: Sequence[Listener],
     unready: Mapping[str, ConfigError],
+    *,
     durable: bool,
+    opens_tree: Callable[..., SqliteTree],
 ) -> SqliteTree | RenewedTree:
     if settings.is_member:
         from odradek.app.joining import open_member  # A broker that is alone saves its time and memory.
 
-        return open_member(settings, shell, listeners, unready, durable)
+        return open_member(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
     return _open_broker(settings, shell, listeners, unready, durable)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,12 +44,14 @@ def open_member(
     shell: Shell,
     listeners: Sequence[Listener],
     unready: Mapping[str, ConfigError],
+    *,
     durable: bool,
+    opens_tree: Callable[..., SqliteTree],
 ) -> RenewedTree:
     """Opens the logs, joins the cluster and gives the broker to the shell; raises as building.start."""
     disk, now = (RealDisk if durable else UnsyncedDisk)(shell.room.opened), shell.now()
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
-    where, tree = _tree(settings, disk, timeout_ms, durable)
+    where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
     storage: Storage | None = None
     try:
         metadata = SharedMetadata(tree, where)
@@ -103,7 +105,9 @@ def _check_replicas(view: ClusterView, where: str) -> None:
             )
 
 
-def _tree(settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool) -> tuple[str, RenewedTree]:
+def _tree(
+    settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, opens_tree: Callable[..., SqliteTree]
+) -> tuple[str, RenewedTree]:
     """Opens the tree at zookeeper.connect, or in the file that all brokers share; returns also where it is."""
     connect = settings.configs.optional_str("zookeeper.connect")
     if connect:
@@ -113,7 +117,7 @@ def _tree(settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool) ->
         return connect, RenewedTree(partial(ensemble.open, makes_chroot=True))
     make_durable_directory(disk, str(settings.metadata_dir))
     file = settings.metadata_dir / METADATA_FILE
-    tree = RenewedTree(partial(SqliteTree, file, session_timeout_ms=timeout_ms, durable=durable))
+    tree = RenewedTree(partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable))
     return str(settings.metadata_dir), tree
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from odradek.testing.cluster import Cluster
     from odradek.testing.faults import Fault, Faults, Seen
     from odradek.testing.host import BrokerFailed
+    from odradek.testing.network import Partition
 
-__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "Faults", "Seen"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "Faults", "Partition", "Seen"]
 
 _HOMES = {
     "Broker": "broker",
@@ -26,6 +27,7 @@ _HOMES = {
     "Cluster": "cluster",
     "Fault": "faults",
     "Faults": "faults",
+    "Partition": "network",
     "Seen": "faults",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from typing import Self
 
 from odradek.app.building import Running
 from odradek.app.config import Settings, settings
+from odradek.coordination.sqlite import SqliteTree
 from odradek.testing import topics
 from odradek.testing.configuration import NO_CONFIGS, Value, places, text, texts
 from odradek.testing.faults import Faults
@@ -97,6 +99,8 @@ class Broker(Lifetime):
                 self._settings(self._directory, self._port.number),
                 durable=self._is_durable,
                 prepare=self._prepare,
+                loop=self._new_loop(),
+                opens_tree=self._open_tree,
             )
         except BaseException:
             self.close()
@@ -166,6 +170,13 @@ class Broker(Lifetime):
     def _prepare(self, running: Running) -> None:
         running.shell.dispatch = Injection(self.faults, running.shell)
         running.shell.wants_each = self.faults.is_armed
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop | None:
+        return None  # One like any other.
+
+    def _open_tree(self, path: Path, *, session_timeout_ms: int, durable: bool) -> SqliteTree:
+        """Begins a session of the tree that brokers share."""
+        return SqliteTree(path, session_timeout_ms=session_timeout_ms, durable=durable)
 
     def _give_back(self) -> None:
         self._was_closed()

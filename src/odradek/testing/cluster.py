@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -17,20 +16,19 @@ from odradek.base.units import BrokerId
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.cluster import ClusterView
 from odradek.testing import elections
+from odradek.testing.agreement import Agreement
 from odradek.testing.configuration import NO_CONFIGS, Value, texts_of_all
-from odradek.testing.host import SECONDS_MAX, BrokerFailed
 from odradek.testing.lifetime import Lifetime
 from odradek.testing.member import (
     Member,
     at_once,
-    controlled_by,
-    has_brokers,
     has_topic,
     lacks_topic,
     topic_named,
 )
+from odradek.testing.network import Network, Node, Partition, Shared, cuts_between
 
-LOOK_SECONDS = 0.005
+Named = Member | int | Shared  # A broker, itself or its id, or the tree.
 
 
 class Cluster(Lifetime):
@@ -61,6 +59,7 @@ class Cluster(Lifetime):
         self._given_directory = None if directory is None else Path(directory).absolute()
         self._directory: Path | None = self._given_directory
         self._brokers: tuple[Member, ...] = ()
+        self._network = Network(brokers)
         settings(self._texts)  # What is wrong with the configuration is said here.
 
     # Its brokers.
@@ -108,7 +107,7 @@ class Cluster(Lifetime):
         try:
             if not self._brokers:
                 self._close_at_exit()
-                self._brokers = tuple(self._member(number) for number in range(1, self._count + 1))
+                self._brokers = tuple(map(self._member, range(1, self._count + 1)))
             at_once(Member.start, [broker for broker in self._brokers if not broker.is_running])
             self._settle()
         except BaseException:
@@ -131,6 +130,8 @@ class Cluster(Lifetime):
     def close(self) -> None:
         """Stops all brokers, gives their ports back, and removes a temporary directory.  `with` does it."""
         brokers, self._brokers = self._brokers, ()
+        self._network.clear()
+        self._network = Network(self._count)
         try:
             at_once(Member.close, brokers)
         finally:
@@ -141,8 +142,8 @@ class Cluster(Lifetime):
 
     def check(self) -> None:
         """Raises BrokerFailed if a broker has stopped by itself."""
-        for broker in self._brokers:
-            broker.check()
+        if self._brokers:
+            self._agreement.check()
 
     # The controller.
 
@@ -150,7 +151,7 @@ class Cluster(Lifetime):
     def controller(self) -> Member:
         """The broker that is the controller.  Waits until there is one, and every running broker knows it."""
         with self._session() as tree:
-            return self._elected(tree)
+            return self._agreement.controller(tree)
 
     def move_controller(self) -> Member:
         """Has another broker become the controller, and returns it.
@@ -159,24 +160,65 @@ class Cluster(Lifetime):
         controller.  If it is the same broker again, it is deleted again.
         """
         with self._session() as tree:
-            before = self._elected(tree)
-            if len(self._running()) < 2:
+            before = self._agreement.controller(tree)
+            if len(self._agreement.registered()) < 2:
                 raise RuntimeError("there is no other broker that could be the controller")
             elections.until_another(tree, before.id, self.check)
-            return self._elected(tree)
+            return self._agreement.controller(tree)
+
+    # Partitions.
+
+    def partition(self, *sides: Named | Collection[Named], one_way: bool = False) -> Partition:
+        """Cuts brokers off from each other, and from the metadata tree, until it is healed; returns what heals it.
+
+        Who is on different sides can't reach each other, as in a network that drops packets: connections stay, to
+        connect takes until healed, and requests get no answer.  A side is a broker, or several, and may have `tree`
+        with it.  One side alone is cut off from all other brokers and from the tree.  Who is on no side reaches all.
+
+        One way: what the first side sends does not reach the others, while what they send reaches it.  Who can't
+        speak with the tree both ways has lost it.
+
+        Who is cut off from the tree is registered until `zookeeper.session.timeout.ms` is over.  Clients reach every
+        broker.  Raises ValueError.
+        """
+        found = [frozenset(map(_node, _members(side))) for side in sides]
+        return self._network.add(cuts_between(found, self._network.nodes, one_way=one_way), self._healed)
+
+    @property
+    def tree(self) -> Shared:
+        """The metadata tree that brokers share, for a side of `partition`: who loses it has lost ZooKeeper."""
+        return Shared.TREE
+
+    def heal(self) -> None:
+        """Ends all partitions.
+
+        Returns when every running broker is registered and knows of all, and of a leader for what they hold.
+        """
+        self._network.clear()
+        self._healed()
+
+    def _healed(self) -> None:
+        with self._session() as tree:
+            self._agreement.heal(tree)
+
+    # Its tree.
+
+    @property
+    def _agreement(self) -> Agreement:
+        return Agreement(self.brokers, self._network)
 
     def _session(self) -> SqliteTree:
         """Begins a session of the metadata tree, which also ends those of killed brokers."""
         return elections.session(self.directory, is_durable=self._given_directory is not None)
 
-    def _elected(self, tree: SqliteTree) -> Member:
-        def is_elected() -> bool:
-            elected = elections.controller(tree)
-            return elected is not None and self[elected].is_running and self._know(controlled_by(elected))
+    def _wait(self, is_so: Callable[[ClusterView], bool], otherwise: str) -> None:
+        """Waits until it holds for all brokers that run."""
+        with self._session() as tree:
+            self._agreement.wait(lambda: self._agreement.know(tree, is_so), otherwise)
 
-        self._wait(is_elected, "the brokers have elected no controller")
-        elected = elections.controller(tree)
-        return self._elected(tree) if elected is None else self[elected]
+    def _settle(self) -> None:
+        with self._session() as tree:
+            self._agreement.settle(tree)
 
     # Topics.
 
@@ -190,7 +232,7 @@ class Cluster(Lifetime):
         controller = self._ask_controller(creation)
         made = controller.ask(lambda view: topic_named(view, name))
         if made is not None:  # Nobody has deleted it yet.
-            self._wait(partial(self._know, partial(has_topic, made)), f"not every broker knows topic {name}")
+            self._wait(partial(has_topic, made), f"not every broker knows topic {name}")
 
     def delete_topic(self, name: str) -> None:
         """Deletes a topic; no running broker knows it any more.  Raises Refused.
@@ -200,10 +242,10 @@ class Cluster(Lifetime):
         gone = self.controller.ask(lambda view: topic_named(view, name))
         self._ask_controller(partial(Member.delete_topic, name=name))
         if gone is not None:
-            self._wait(partial(self._know, partial(lacks_topic, gone)), f"not every broker has dropped topic {name}")
-        if all(broker.is_running for broker in self.brokers):
-            with self._session() as tree:
-                self._wait(partial(elections.is_free, tree, name), f"topic {name} is still being deleted")
+            self._wait(partial(lacks_topic, gone), f"not every broker has dropped topic {name}")
+        with self._session() as tree:
+            if len(self._agreement.told(tree)) == self._count:
+                self._agreement.wait(partial(elections.is_free, tree, name), f"topic {name} is still being deleted")
 
     def topics(self) -> list[str]:
         return self.controller.topics()
@@ -220,28 +262,14 @@ class Cluster(Lifetime):
             else:
                 return controller
 
-    # Waiting.
-
-    def _settle(self) -> None:
-        """Waits until every running broker knows which brokers run, and the controller."""
-        with self._session() as tree:
-            self._elected(tree)
-        self._wait(lambda: self._know(has_brokers(self._running())), "not every broker knows of all")
-
-    def _running(self) -> set[BrokerId]:
-        return {broker.id for broker in self.brokers if broker.is_running}
-
-    def _know(self, is_so: Callable[[ClusterView], bool]) -> bool:
-        """True if it holds for all brokers that are running."""
-        return all(broker.ask(is_so) for broker in self.brokers if broker.is_running)
-
-    def _wait(self, is_so: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + SECONDS_MAX
-        while not is_so():
-            self.check()
-            if time.monotonic() > deadline:
-                raise BrokerFailed(f"{otherwise}, after {SECONDS_MAX} s")
-            time.sleep(LOOK_SECONDS)
-
     def _member(self, number: int) -> Member:
-        return Member(number, self._texts, self.directory, is_durable=self._given_directory is not None)
+        is_durable = self._given_directory is not None
+        return Member(BrokerId(number), self._texts, self.directory, self._network, is_durable=is_durable)
+
+
+def _members(side: Named | Collection[Named]) -> Collection[Named]:
+    return (side,) if isinstance(side, Member | int | Shared) else side
+
+
+def _node(named: Named) -> Node:
+    return named.id if isinstance(named, Member) else named if isinstance(named, Shared) else BrokerId(named)

@@ -28,6 +28,12 @@ def controller(tree: Tree) -> BrokerId | None:
         return None
 
 
+def registered_epoch(tree: Tree, broker: BrokerId) -> int | None:
+    """Returns the epoch of a broker's registration, if it has any now."""
+    stat = tree.exists(layout.broker(broker))
+    return None if stat is None else stat.czxid
+
+
 def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> None:
     """Deletes /controller until another broker is elected.  Raises BrokerFailed."""
     deadline = time.monotonic() + SECONDS_MAX

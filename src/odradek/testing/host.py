@@ -16,6 +16,7 @@ import uvloop
 
 from odradek.app.building import Running, start
 from odradek.app.config import Settings
+from odradek.coordination.sqlite import SqliteTree
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +32,26 @@ class BrokerFailed(RuntimeError):
 class Host:
     """Starting one raises what app/building.start raises.  Then `stop` or `abandon`, once.
 
-    `prepare` is called on the loop before the first client is answered.
+    `prepare` is called on the loop before the first client is answered; a `loop` is new, and closed at the end.
     """
 
-    def __init__(self, settings: Settings, *, durable: bool, prepare: Callable[[Running], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        durable: bool,
+        prepare: Callable[[Running], None],
+        loop: asyncio.AbstractEventLoop | None = None,
+        opens_tree: Callable[..., SqliteTree] = SqliteTree,
+    ) -> None:
         self._settings = settings
         self._durable = durable
         self._prepare = prepare
         self._failure: BaseException | None = None
         self._abandoning: asyncio.Task[None] | None = None
         self._is_ending = False
-        self._loop = uvloop.new_event_loop()
+        self._loop = loop or uvloop.new_event_loop()
+        self._opens_tree = opens_tree
         self._loop.set_exception_handler(self._on_exception)
         self._thread = threading.Thread(target=self._run, name="odradek-testing", daemon=True)
         self._thread.start()
@@ -76,7 +86,7 @@ class Host:
             self._end()
 
     async def _start(self) -> Running:
-        running = await start(self._settings, self._loop, durable=self._durable)
+        running = await start(self._settings, self._loop, durable=self._durable, opens_tree=self._opens_tree)
         self._prepare(running)
         return running
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +11,13 @@ from typing import TypeVar
 from odradek.app.building import Running
 from odradek.app.config import Settings
 from odradek.base.units import BrokerId
+from odradek.coordination.sqlite import SqliteTree
 from odradek.core.cluster import ClusterView, TopicInfo
 from odradek.testing.broker import Broker
 from odradek.testing.configuration import places_of_member
+from odradek.testing.links import LinkedLoop
+from odradek.testing.network import Network
+from odradek.testing.tree_link import LinkedTree, TreeLink
 
 T = TypeVar("T")
 
@@ -24,12 +29,32 @@ class Member(Broker):
     cluster ask the one that is.
     """
 
-    def __init__(self, number: int, texts: Mapping[str, str], metadata: Path, *, is_durable: bool) -> None:
+    def __init__(
+        self, broker_id: BrokerId, texts: Mapping[str, str], metadata: Path, network: Network, *, is_durable: bool
+    ) -> None:
         """`metadata` is the cluster's directory, where the tree lies that its brokers share."""
-        self.id = BrokerId(number)
+        self.id = broker_id
+        self._network = network
+        self._tree_link = TreeLink(network, broker_id)
         self._metadata = metadata
-        super().__init__(texts, directory=metadata / f"broker{number}")
+        super().__init__(texts, directory=metadata / f"broker{broker_id}")
         self._is_durable = is_durable
+
+    def stop(self) -> None:
+        with self._tree_link.leaving():
+            super().stop()
+
+    def kill(self) -> None:
+        with self._tree_link.leaving():
+            super().kill()
+
+    def broker_epoch(self) -> int:
+        """Returns the epoch of its registration, as it knows it."""
+
+        async def asked(running: Running) -> int:
+            return running.shell.broker.controlled.broker_epoch
+
+        return self._live().ask(asked)
 
     def ask(self, question: Callable[[ClusterView], T]) -> T:
         """Asks a question of the cluster as this broker knows it now."""
@@ -41,6 +66,13 @@ class Member(Broker):
 
     def _settings(self, directory: Path, port: int) -> Settings:
         return super()._settings(directory, port)._replace(is_member=True)
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        self._network.ports[self.port] = self.id
+        return LinkedLoop(self._network, self.id)
+
+    def _open_tree(self, path: Path, *, session_timeout_ms: int, durable: bool) -> SqliteTree:
+        return LinkedTree(path, link=self._tree_link, session_timeout_ms=session_timeout_ms, durable=durable)
 
     def _places(self, directory: Path, port: int) -> dict[str, str]:
         return {**super()._places(directory, port), **places_of_member(self.id, self._metadata)}
@@ -61,6 +93,16 @@ def at_once(act: Callable[[Member], object], brokers: Sequence[Member]) -> None:
 
 def controlled_by(broker_id: BrokerId) -> Callable[[ClusterView], bool]:
     return lambda view: view.controller == broker_id
+
+
+def are_led(alive: set[BrokerId]) -> Callable[[ClusterView], bool]:
+    """True of a view where every partition has a leader that one of these brokers could lead."""
+
+    def is_so(view: ClusterView) -> bool:
+        partitions = [partition for topic in view.topics.values() for partition in topic.partitions]
+        return all(one.leader >= 0 or alive.isdisjoint({*one.replicas}.difference(one.offline)) for one in partitions)
+
+    return is_so
 
 
 def has_brokers(running: set[BrokerId]) -> Callable[[ClusterView], bool]:

@@ -1,0 +1,124 @@
+"""The way of a test's broker to the metadata tree, which a partition cuts: the broker is one that has lost ZooKeeper.
+
+    cut ── calls wait ── two thirds of the session timeout ── SUSPENDED, calls fail ── the timeout: for others gone
+    healed ── before: calls go on ── CONNECTED ────────────────────────────────────── EXPIRED
+
+These are the times of ZooKeeper's clients, and so is that a broker hears of the end of its session when it is healed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from odradek.base.units import BrokerId
+from odradek.coordination.sqlite import SESSION_TIMEOUT_MS, SqliteTree
+from odradek.coordination.tree import SessionState, Unavailable
+from odradek.testing.network import Network, Shared
+
+
+class TreeLink:
+    """One broker's way to the tree, in all of its sessions."""
+
+    def __init__(self, network: Network, broker: BrokerId) -> None:
+        self._network = network
+        self._broker = broker
+        self._changed = threading.Condition()
+        self._cut_at: float | None = None
+        self._is_leaving = False
+        network.add_way(self._partitioned)
+        self._partitioned()
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cut_at is not None
+
+    def is_lost(self, patience_seconds: float) -> bool:
+        """True if it has been cut for so long."""
+        cut_at = self._cut_at
+        return cut_at is not None and time.monotonic() - cut_at >= patience_seconds
+
+    def cross(self, patience_seconds: float) -> None:
+        """Waits while it is cut.  Raises Unavailable when it has been for so long."""
+        with self._changed:
+            while self._cut_at is not None:
+                left = self._cut_at + patience_seconds - time.monotonic()
+                if left <= 0 or self._is_leaving:
+                    raise Unavailable(detail=f"Broker {self._broker} is cut off from the metadata tree by its test.")
+                self._changed.wait(left)
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """Keeps a broker that ends from waiting for the tree."""
+        self._set_leaving(True)
+        try:
+            yield
+        finally:
+            self._set_leaving(False)
+
+    def _set_leaving(self, is_leaving: bool) -> None:
+        with self._changed:
+            self._is_leaving = is_leaving
+            self._changed.notify_all()
+
+    def _partitioned(self) -> None:
+        with self._changed:
+            if not self._network.is_cut(self._broker, Shared.TREE):
+                self._cut_at = None
+            elif self._cut_at is None:
+                self._cut_at = time.monotonic()
+            self._changed.notify_all()
+
+
+class LinkedTree(SqliteTree):
+    """A session of the tree over such a way: while it is cut nothing is asked, heard or said, no heartbeat either."""
+
+    def __init__(
+        self, path: Path, *, link: TreeLink, session_timeout_ms: int = SESSION_TIMEOUT_MS, durable: bool = True
+    ) -> None:
+        self._link = link
+        self._patience_seconds = session_timeout_ms * 2 / 3 / 1000
+        self._is_suspended = False
+        link.cross(self._patience_seconds)
+        super().__init__(path, session_timeout_ms=session_timeout_ms, durable=durable)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self._link.cross(self._patience_seconds)
+        with super()._transaction(begin):
+            yield
+
+    def _poll(self) -> None:
+        if self._link.is_cut:
+            if not self._is_suspended and self._link.is_lost(self._patience_seconds):
+                self._suspend()
+            return
+        super()._poll()
+        if self._is_suspended:
+            self._resume()
+
+    def _tend(self) -> None:
+        if not self._link.is_cut:
+            super()._tend()
+
+    def _suspend(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._is_suspended = True
+                self._watches.clear()
+                self._tell(SessionState.SUSPENDED)
+
+    def _resume(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                with self._read():
+                    pass  # Which finds out whether the session has ended.
+                self._is_suspended = False
+                self._tell(SessionState.CONNECTED)
+
+    def _tell(self, state: SessionState) -> None:
+        for listener in self._listeners:
+            self._caller.call(lambda listener=listener: listener(state))  # type: ignore[misc]

@@ -1,0 +1,228 @@
+"""Connections of a broker's loop that are cut: what is held back, what comes later, and what is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from odradek.base.units import BrokerId
+from odradek.testing.links import LinkedLoop
+from odradek.testing.network import Network, Partition, cuts_between
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+SECONDS_MAX = 120
+
+
+class Channel(asyncio.BufferedProtocol):
+    """A connection that keeps what it has received."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.is_lost = False
+        self._buffer = bytearray(100)
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += self._buffer[:nbytes]
+
+
+class Linked:
+    """Broker 1's loop in a thread of its own, and a socket where broker 2 listens."""
+
+    def __init__(self) -> None:
+        self.network = Network(2)
+        self.peer = socket.create_server(("127.0.0.1", 0))
+        self.peer.settimeout(SECONDS_MAX)
+        self.network.ports[self.peer.getsockname()[1]] = TWO
+        self.loop = LinkedLoop(self.network, ONE)
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    def end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+        self.peer.close()
+
+    def connecting(self) -> Future[Channel]:
+        async def connect() -> Channel:
+            channel = Channel()
+            await self.loop.create_connection(lambda: channel, *self.peer.getsockname())
+            return channel
+
+        return asyncio.run_coroutine_threadsafe(connect(), self.loop)
+
+    def connected(self) -> tuple[Channel, socket.socket]:
+        connecting = self.connecting()
+        accepted, _ = self.peer.accept()
+        accepted.settimeout(SECONDS_MAX)
+        return connecting.result(SECONDS_MAX), accepted
+
+    def write(self, channel: Channel, data: bytes) -> None:
+        self.call(lambda: channel.transport.write(data))
+
+    def call(self, function: Any) -> Any:
+        async def called() -> Any:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(called(), self.loop).result(SECONDS_MAX)
+
+    def until(self, is_so: Any) -> None:
+        async def come() -> None:
+            while not is_so():
+                await asyncio.sleep(0.005)
+
+        asyncio.run_coroutine_threadsafe(come(), self.loop).result(SECONDS_MAX)
+
+    def cut(self, first: BrokerId, second: BrokerId, *, one_way: bool = False) -> Partition:
+        sides = [frozenset((first,)), frozenset((second,))]
+        return self.network.add(cuts_between(sides, self.network.nodes, one_way=one_way), lambda: None)
+
+
+@pytest.fixture
+def linked() -> Iterator[Linked]:
+    linked = Linked()
+    yield linked
+    linked.end()
+
+
+def is_silent(peer: socket.socket) -> bool:
+    """True if there is nothing to be read, nor the end."""
+    peer.setblocking(False)
+    try:
+        return not peer.recv(1) and False
+    except BlockingIOError:
+        return True
+    finally:
+        peer.settimeout(SECONDS_MAX)
+
+
+def read(peer: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = peer.recv(size - len(data))
+        assert piece, f"the connection ended after {data!r}"
+        data += piece
+    return data
+
+
+def test_nothing_is_cut(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    linked.write(channel, b"asked")
+    assert read(peer, 5) == b"asked"
+    peer.sendall(b"answered")
+    linked.until(lambda: channel.received == b"answered")
+    peer.close()
+    linked.until(lambda: channel.is_lost)
+
+
+def test_what_was_sent_arrives_in_order_when_it_is_healed(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    linked.write(channel, b"0")
+    assert read(peer, 1) == b"0"
+    with linked.cut(ONE, TWO):
+        for number in range(1, 10):
+            linked.write(channel, b"%d" % number)
+        peer.sendall(b"answered")
+        assert is_silent(peer)
+        assert linked.call(lambda: channel.received) == b""
+    linked.write(channel, b"!")
+    assert read(peer, 10) == b"123456789!"
+    linked.until(lambda: channel.received == b"answered")
+
+
+def test_one_way(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    with linked.cut(ONE, TWO, one_way=True):
+        linked.write(channel, b"lost")
+        peer.sendall(b"heard")
+        linked.until(lambda: channel.received == b"heard")
+        assert is_silent(peer)
+    assert read(peer, 4) == b"lost"
+    with linked.cut(TWO, ONE, one_way=True):
+        linked.write(channel, b"heard")
+        assert read(peer, 5) == b"heard"
+        peer.sendall(b", too")
+        assert linked.call(lambda: channel.received) == b"heard"
+    linked.until(lambda: channel.received == b"heard, too")
+
+
+@pytest.mark.parametrize(("first", "second"), [(ONE, TWO), (TWO, ONE)])
+def test_to_connect_takes_until_healed(linked: Linked, first: BrokerId, second: BrokerId) -> None:
+    partition = linked.cut(first, second, one_way=True)
+    connecting = linked.connecting()
+    linked.call(lambda: None)
+    linked.peer.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        linked.peer.accept()
+    assert not connecting.done()
+    another = linked.cut(ONE, TWO)
+    partition.heal()
+    assert not connecting.done()
+    another.heal()
+    linked.peer.settimeout(SECONDS_MAX)
+    linked.peer.accept()[0].close()
+    connecting.result(SECONDS_MAX)
+
+
+def test_who_gives_up_connecting_is_gone(linked: Linked) -> None:
+    with linked.cut(ONE, TWO):
+        connecting = linked.connecting()
+        linked.call(lambda: None)
+        connecting.cancel()
+    _, peer = linked.connected()
+    peer.close()
+
+
+def test_what_was_given_up_does_not_arrive(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    with linked.cut(ONE, TWO):
+        linked.write(channel, b"given up")
+        linked.call(channel.transport.abort)
+        linked.until(lambda: channel.is_lost)
+    assert peer.recv(1) == b""
+
+
+def test_the_end_of_the_peer_is_heard_when_it_is_healed(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    with linked.cut(ONE, TWO):
+        peer.close()
+        assert not linked.call(lambda: channel.is_lost)
+    linked.until(lambda: channel.is_lost)
+
+
+def test_others_are_not_touched(linked: Linked) -> None:
+    with linked.cut(ONE, TWO), socket.create_server(("127.0.0.1", 0)) as other:
+        channel = Channel()
+        connecting = asyncio.run_coroutine_threadsafe(
+            linked.loop.create_connection(lambda: channel, *other.getsockname()), linked.loop
+        )
+        connecting.result(SECONDS_MAX)
+        linked.write(channel, b"one")
+        accepted, _ = other.accept()
+        with accepted:
+            assert read(accepted, 3) == b"one"
+
+
+def test_a_loop_that_has_ended_is_not_waited_for() -> None:
+    linked = Linked()
+    linked.end()
+    linked.cut(ONE, TWO)
+    unused = LinkedLoop(linked.network, ONE)
+    unused.close()
+    linked.network.clear()
