@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
@@ -22,7 +24,9 @@ from support.asking import create, created, delete, fetch, fetch_all, produce, p
 from support.faults import Faults, Operations
 from support.raw_client import RawClient
 from support.serving import Serving, outcome_of_serve
+from support.serving_cluster import ServingCluster
 from support.small_disk import failing_disk, fill, pull, small_disk
+from support.waiting import SECONDS_MAX, until
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 PARTITIONS = 6
@@ -356,6 +360,28 @@ def test_a_device_that_fails(tmp_path: Path) -> None:
         assert broker.stop() == 0
         with broker, RawClient(broker.port) as again:
             check_served(again, records, bad)
+
+
+def test_a_member_of_a_cluster_whose_disk_was_full_leads_again(tmp_path: Path) -> None:
+    """The controller learns that partitions which had no room to begin in are there now, without a restart."""
+    with small_disk(tmp_path / "data" / "broker2", 4) as disk, ServingCluster(tmp_path, 2) as cluster:
+        fill(disk / "filler")
+        client = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
+        client.create_topics([NewTopic("t", 4, 1)])["t"].result(SECONDS_MAX)
+
+        def leaders() -> set[int]:
+            return {one.leader for one in client.list_topics("t", timeout=SECONDS_MAX).topics["t"].partitions.values()}
+
+        until(lambda: leaders() == {1, -1})
+        (disk / "filler").unlink()
+        until(lambda: leaders() == {1, 2})
+        producer = Producer({"bootstrap.servers": cluster.address, "log_level": 0})
+        failed: list[object] = []
+        for partition in range(4):
+            producer.produce("t", b"x", partition=partition, on_delivery=lambda error, _: failed.append(error))
+        assert producer.flush(SECONDS_MAX) == 0
+        assert failed == [None] * 4
+        assert "Traceback" not in cluster.errors()
 
 
 def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:

@@ -35,11 +35,17 @@ class ServingCluster:
     """Starts with `with`; brokers are 1, 2, 3."""
 
     def __init__(
-        self, directory: Path, brokers: int = 3, *, configs: Mapping[str, str] = {}, protocol: str = "PLAINTEXT"
+        self,
+        directory: Path,
+        brokers: int = 3,
+        *,
+        configs: Mapping[str, str] = {},
+        protocol: str = "PLAINTEXT",
+        port: int | None = None,
     ) -> None:
         self.directory = directory
         self.count = brokers
-        self.port = free_ports(brokers)
+        self.port = free_ports(brokers) if port is None else port
         self._overrides = {
             "listeners": f"{protocol}://localhost:{self.port}",
             "log.dirs": str(directory / "data"),
@@ -69,7 +75,8 @@ class ServingCluster:
             )
         self.lines = []
         Thread(target=self._read, args=(self._process, self.lines), daemon=True).start()
-        until(lambda: len(self.lines) >= self.count or self.has_ended)
+        listeners = len(self._overrides["listeners"].split(","))
+        until(lambda: len(self.lines) >= self.count * listeners or self.has_ended)
         assert not self.has_ended, self.errors()
         return self
 

@@ -6,7 +6,7 @@ Those that apply to a kind of resource, as far as the request's principal may do
 from __future__ import annotations
 
 from odradek.api.call import Call
-from odradek.core.access import CLUSTER_NAME, EVERYTHING, Operation, ResourceType
+from odradek.core.access import CLUSTER_NAME, EVERYTHING, SEES_ALL, Operation, ResourceType
 
 NOT_ASKED = -(1 << 31)
 NOTHING = 0
@@ -59,6 +59,7 @@ def cluster(call: Call, asked: bool) -> int:
 
 
 def _bits(call: Call, resource: ResourceType, name: str) -> int:
-    if call.rights is EVERYTHING:  # Metadata asks for each of all topics.
+    # Metadata asks for each of all topics.
+    if call.rights is EVERYTHING or (resource is not ResourceType.CLUSTER and call.rights in SEES_ALL):
         return _ALL[resource]
     return sum(1 << one for one in _SUPPORTED[resource] if call.may(one, resource, name))

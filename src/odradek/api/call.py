@@ -18,7 +18,7 @@ from odradek.core.access import (
     ANONYMOUS,
     CLUSTER_NAME,
     DENIED,
-    EVERYTHING,
+    SEES_ALL,
     Operation,
     Principal,
     ResourceType,
@@ -124,7 +124,7 @@ class Call:
     @property
     def sees(self) -> Callable[[str], bool] | None:
         """Returns a predicate of topics that the request's principal may describe; None if that is every topic."""
-        if self.rights is EVERYTHING:
+        if self.rights in SEES_ALL:
             return None
         return partial(self.rights.allows, Operation.DESCRIBE, ResourceType.TOPIC)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from odradek.api.produce_template import ProduceTemplates
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import PRODUCE_TEMPLATES_IN_COMMON_MAX
-from odradek.core.access import ANONYMOUS, EVERYTHING, Principal, Rights
+from odradek.core.access import ANONYMOUS, EVERYTHING, NO_CLUSTER_ACTION, Principal, Rights
 from odradek.core.moment import Moment
 from odradek.wire.request import Request
 
@@ -73,3 +73,25 @@ class OpenGate:
 
     def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
         return self._anonymous if peer.principal is ANONYMOUS else peer.welcome
+
+
+class InterBrokerGate(OpenGate):
+    """Admits everyone, but what only brokers ask on one listener alone: CLUSTER_AUTHORIZATION_FAILED on the others.
+
+    Apache Kafka has such requests authorized (ClusterAction), on whatever listener they come; with no authorizer it
+    takes them from everybody.
+    """
+
+    def __init__(self, listener: str) -> None:
+        super().__init__()
+        self._listener = listener
+        self._anonymous_client = Admission(rights=NO_CLUSTER_ACTION)
+
+    def ask(self, peer: Peer, request: Request, now: Moment) -> Admission:
+        if peer.listener == self._listener:
+            return super().ask(peer, request, now)
+        if peer.principal is ANONYMOUS:
+            return self._anonymous_client
+        if peer.admission.rights is NO_CLUSTER_ACTION:
+            return peer.admission
+        return Admission(peer.principal, NO_CLUSTER_ACTION)

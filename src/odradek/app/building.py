@@ -17,7 +17,7 @@ from odradek.app.adoption import Adoption
 from odradek.app.config import Settings
 from odradek.app.data_dirs import report
 from odradek.app.listener_tls import contexts_of
-from odradek.app.listeners import Listener as ListenerSettings
+from odradek.app.listening import listeners_of
 from odradek.app.opening import (
     begin_configs,
     check_unlocked,
@@ -30,12 +30,11 @@ from odradek.app.opening import (
     random_int31,
     topic_configs,
 )
-from odradek.base.limits import RECEIVE_BUDGET_BYTES
 from odradek.base.units import SECOND_MS
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.core.broker import Broker
-from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.cluster import BrokerInfo
 from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
 from odradek.core.storage import NoDirectory, Storage
@@ -43,10 +42,9 @@ from odradek.log.disk import RealDisk
 from odradek.log.loading import make_durable_directory
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
-from odradek.net.listener import SYSTEM_DEFAULT, Listener
+from odradek.net.listener import Listener
 from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
-from odradek.wire.budget import ReceiveBudget
 
 if TYPE_CHECKING:
     from odradek.app.metrics import Metrics
@@ -68,7 +66,6 @@ class Running:
         tree: SqliteTree | RenewedTree,
         *,
         metrics: Metrics | None,
-        budget: ReceiveBudget,
         idle_ms_max: int,
     ) -> None:
         self.shell = shell
@@ -78,16 +75,19 @@ class Running:
         self._idle_ms_max = idle_ms_max
         self._idle_check: asyncio.TimerHandle | None = None
         self._idle_check_due = 0
-        self._budget_watch = BudgetWatch(shell.loop, budget)
+        budgets = {id(listener.budget): listener.budget for listener in listeners}
+        self._budget_watches = [BudgetWatch(shell.loop, budget) for budget in budgets.values()]
 
     async def serve(self) -> None:
         for listener in self.listeners:
             await listener.start()
         self._close_idle()
-        self._budget_watch.start()
+        for watch in self._budget_watches:
+            watch.start()
 
     async def stop(self) -> None:
-        """Lets nobody in any more, finishes what was begun, answers who waits, closes the logs, leaves the cluster."""
+        """Has others lead, lets nobody in any more, finishes what was begun, answers who waits, leaves the cluster."""
+        await self.shell.hand_over()
         self._stop_timers()
         for listener in self.listeners:
             listener.stop_accepting()
@@ -117,7 +117,8 @@ class Running:
     def _stop_timers(self) -> None:
         if self.metrics is not None:
             self.metrics.stop()
-        self._budget_watch.stop()
+        for watch in self._budget_watches:
+            watch.stop()
         if self._idle_check is not None:
             self._idle_check.cancel()
 
@@ -151,8 +152,7 @@ async def start(
     """
     contexts, unready = _certificates(settings)
     shell = Shell(loop, settings.configs.int("num.network.threads"))
-    budget = ReceiveBudget(_budget_bytes(settings))
-    listeners = [_listener(settings, shell, budget, wanted, contexts.get(wanted.name)) for wanted in settings.listeners]
+    listeners = listeners_of(settings, shell, contexts)
     metrics = None
     try:
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
@@ -169,7 +169,7 @@ async def start(
         metrics.begin(shell.broker)
     _log_requests(shell)
     idle_ms_max = settings.connections_idle_ms_max
-    running = Running(shell, listeners, tree, metrics=metrics, budget=budget, idle_ms_max=idle_ms_max)
+    running = Running(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)
     await running.serve()
     if shell.member is not None:
         await asyncio.wait([shell.member.informed], timeout=INFORMED_SECONDS_MAX)
@@ -191,37 +191,6 @@ def _log_requests(shell: Shell) -> None:
         from odradek.app import request_log  # A broker without a request log saves its time and memory.
 
         request_log.install(shell)
-
-
-def _listener(
-    settings: Settings, shell: Shell, budget: ReceiveBudget, wanted: ListenerSettings, contexts: Contexts | None
-) -> Listener:
-    advertised = settings.advertised.get(wanted.name)
-    return Listener(
-        shell,
-        wanted.name,
-        None if advertised is None else Endpoint(wanted.name, advertised.host, advertised.port),
-        request_bytes_max=settings.request_bytes_max,
-        connections_max=settings.connections_max,
-        connections_per_address_max=settings.connections_per_ip_max,
-        backlog=settings.listen_backlog,
-        budget=budget,
-        # Kafka's default would keep the system from sizing it by itself, which it does better.
-        receive_buffer_bytes=_if_set(settings, "socket.receive.buffer.bytes"),
-        # Left to the system, megabytes queue up, and six consumers get half as much.
-        send_buffer_bytes=settings.socket_send_buffer_bytes,
-        contexts=contexts,
-    )
-
-
-def _budget_bytes(settings: Settings) -> int:
-    """Returns the bound of receive buffers; Kafka's default is none, which takes as much memory as clients like."""
-    wanted = settings.queued_request_bytes_max
-    return wanted if wanted > 0 else RECEIVE_BUDGET_BYTES
-
-
-def _if_set(settings: Settings, name: str) -> int:
-    return settings.configs.int(name) if settings.configs.is_set(name) else SYSTEM_DEFAULT
 
 
 def _certificates(settings: Settings) -> tuple[Mapping[str, Contexts], Mapping[str, ConfigError]]:

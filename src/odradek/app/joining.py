@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.api.gate import InterBrokerGate
 from odradek.app.config import Settings
 from odradek.app.data_dirs import report
+from odradek.app.listeners import INTER_BROKER_LISTENER, inter_broker_listener
 from odradek.app.opening import (
     begin_configs,
     claimed,
@@ -72,7 +74,9 @@ def open_member(
         broker.controlled.broker_epoch = epoch
         broker.start(shell.now())
         report(storage)
-        listener = _inter_broker_listener(settings)
+        listener = inter_broker_listener(settings.configs, settings.listeners)
+        if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:
+            shell.gate = InterBrokerGate(listener)
         shell.member = ClusterMember(
             shell,
             broker,
@@ -119,22 +123,6 @@ def _tree(
     file = settings.metadata_dir / METADATA_FILE
     tree = RenewedTree(partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable))
     return str(settings.metadata_dir), tree
-
-
-def _inter_broker_listener(settings: Settings) -> str:
-    """Returns the name of the listener where brokers find each other.  Raises ConfigError."""
-    name = settings.configs.optional_str("inter.broker.listener.name")
-    if name is not None:
-        if all(listener.name != name for listener in settings.listeners):
-            raise ConfigError(f"inter.broker.listener.name is {name}, which is none of listeners.")
-        return name
-    protocol = settings.configs.str("security.inter.broker.protocol")
-    for listener in settings.listeners:
-        if listener.protocol.value == protocol:
-            return listener.name
-    raise ConfigError(
-        f"No listener speaks {protocol}, which brokers speak with each other (security.inter.broker.protocol)."
-    )
 
 
 def _contexts(settings: Settings, listener: str) -> Contexts | None:

@@ -11,7 +11,7 @@ interface tells each client the address the client came in on.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ class SecurityProtocol(Enum):
     SASL_SSL = "SASL_SSL"
 
 
+INTER_BROKER_LISTENER = "inter.broker.listener.name"
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 
 
@@ -104,6 +105,22 @@ def parse_advertised(configs: BrokerConfigs, listeners: tuple[Listener, ...]) ->
             )
         advertised[name] = endpoint
     return advertised
+
+
+def inter_broker_listener(configs: BrokerConfigs, listeners: Sequence[Listener]) -> str:
+    """Returns the name of the listener where brokers find each other.  Raises ConfigError."""
+    name = configs.optional_str(INTER_BROKER_LISTENER)
+    if name is not None:
+        if all(listener.name != name for listener in listeners):
+            raise ConfigError(f"{INTER_BROKER_LISTENER} is {name}, which is none of listeners.")
+        return name
+    protocol = configs.str("security.inter.broker.protocol")
+    for listener in listeners:
+        if listener.protocol.value == protocol:
+            return listener.name
+    raise ConfigError(
+        f"No listener speaks {protocol}, which brokers speak with each other (security.inter.broker.protocol)."
+    )
 
 
 def parse_address(key: str, text: str) -> Endpoint:

@@ -52,7 +52,7 @@ class Reconfiguration:
     ) -> None:
         self._movers.resize(movers)
         for listener in self._listeners:
-            listener.limit(connections_max, per_address_max)
+            listener.quotas.limit(connections_max, per_address_max)
             if listener.name in contexts:
                 listener.secure(contexts[listener.name])
 

@@ -84,3 +84,14 @@ class Everything:
 
 
 EVERYTHING: Rights = Everything()
+
+
+class NoClusterAction(Everything):
+    """The rights of clients where brokers have a listener of their own: all but what brokers do among themselves."""
+
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        return operation is not Operation.CLUSTER_ACTION
+
+
+NO_CLUSTER_ACTION: Rights = NoClusterAction()
+SEES_ALL = (EVERYTHING, NO_CLUSTER_ACTION)  # Rights that hold for all topics alike.

@@ -64,6 +64,7 @@ class Replicas:
         self._alter_partition = alter_partition
         # What could not be opened since too many files are open, or the disk is full: tried again once a second.
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
+        self.opened_again = 0  # How many of them could be opened later.
 
     def open_all(self, now: Moment) -> None:
         """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long.
@@ -238,6 +239,7 @@ class Replicas:
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
             self._lot.happened(name)
+            self.opened_again += 1
 
     def drop(self, topic: TopicName, now: Moment) -> Iterator[None]:
         """Takes a topic out of sight, then deletes its logs.  Yields after each log."""

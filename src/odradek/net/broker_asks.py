@@ -1,21 +1,27 @@
-"""What a broker asks of the others: markers of its transactions, partitions of theirs, and topics of the controller."""
+"""What a broker asks of the others: markers of its transactions and partitions of theirs.
+
+Of the controller it asks topics and, when it stops, that others lead.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-from odradek.api import add_partitions_ask, create_topics_ask, markers_ask
+from odradek.api import add_partitions_ask, controlled_shutdown, create_topics_ask, markers_ask
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId
 from odradek.core.broker import Broker
+from odradek.core.controller.events import ShutDown
 from odradek.core.effects import Changed, CreateTopics, all_refused
 from odradek.core.transactions.additions import AddPartitions
 from odradek.core.transactions.markers import WriteMarkers
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.channel_requests import RequestBuilder
+from odradek.net.controlled_shutdown import Answer
 from odradek.net.from_controller import Shell
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse
 from odradek.wire.messages.create_topics import CreateTopicsResponse
 from odradek.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
@@ -23,6 +29,7 @@ log = logging.getLogger(__name__)
 
 MARKERS_VERSION = 2
 ADDITIONS_VERSION = 5
+SHUTDOWN_VERSION = 3
 
 
 class BrokerAsks:
@@ -73,3 +80,20 @@ class BrokerAsks:
 
         message, version = create_topics_ask.to_message(change), create_topics_ask.VERSION
         self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
+
+    def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:
+        """Asks the controller to have others lead; `then` gets what is left, or why there is no answer."""
+
+        def ended(response: ControlledShutdownResponse | Refused) -> None:
+            if isinstance(response, Refused):
+                then(response)
+                return
+            try:
+                remaining = controlled_shutdown.from_response(response)
+            except Refused as refused:
+                then(refused)
+            else:
+                then(remaining)
+
+        message = controlled_shutdown.to_message(ask)
+        self._channels.ask(controller, RequestBuilder.of(message, ControlledShutdownResponse, SHUTDOWN_VERSION), ended)

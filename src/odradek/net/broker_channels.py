@@ -51,8 +51,6 @@ class BrokerChannels:
             self._loop.call_soon(then, Refused(ErrorCode.NETWORK_EXCEPTION, str(full)))
 
     def _channel(self, broker: BrokerId) -> Channel | None:
-        for gone in [one for one in self._channels if one not in self._view.brokers]:
-            self._channels.pop(gone)[1].close()
         info = self._view.brokers.get(broker)
         if info is None or not info.endpoints:
             return None
@@ -65,6 +63,14 @@ class BrokerChannels:
         channel = Channel(self._loop, at, self._config, name=f"broker {broker}", tls=self._tls)
         self._channels[broker] = at, channel
         return channel
+
+    def close_gone(self) -> None:
+        """Closes the channels to brokers that are gone, or elsewhere; called when the view has changed."""
+        for broker, (at, channel) in list(self._channels.items()):
+            info = self._view.brokers.get(broker)
+            if info is None or not info.endpoints or inter_broker_endpoint(info, self._listener) != at:
+                del self._channels[broker]
+                channel.close()
 
     def close(self) -> None:
         for _, channel in self._channels.values():

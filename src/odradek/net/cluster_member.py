@@ -27,12 +27,13 @@ from odradek.core.controller import events
 from odradek.core.controller.context import LiveBroker
 from odradek.core.controller.controller import Controller
 from odradek.core.controller.requests import ToBroker
-from odradek.core.controller_asks import Asked, ControllerAsks
+from odradek.core.controller_asks import ControllerAsks
 from odradek.core.effects import Change, Changed, CreateTopics
 from odradek.core.replicas import Errors
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.config_watch import ConfigWatch
+from odradek.net.controlled_shutdown import Answer, hand_over
 from odradek.net.controller_channels import ControllerChannels
 from odradek.net.controller_thread import ControllerThread
 from odradek.net.from_controller import FromController, Shell
@@ -69,9 +70,9 @@ class ClusterMember:
         self._asks = ControllerAsks(broker.lot, metadata.give_producer_ids)
         broker.controller_asks = self._asks
         self._awaited = AwaitedChanges(broker.view)
-        self._failed_directories = sum(1 for one in broker.storage if one.failure is not None)
+        self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
         self._is_closed = False
-        self._asked: dict[events.Ask[Any], Asked[events.Ask[Any], events.Ask[Any]]] = {}
+        self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
         self._controller = Controller(broker.id)
         self._thread = ControllerThread(
             self._controller,
@@ -87,7 +88,7 @@ class ClusterMember:
         self._to_brokers = ControllerChannels(shell.loop, broker.id, listener, self._thread.tell, tls)
         self._channels = BrokerChannels(shell.loop, broker.id, broker.view, listener, tls)
         self._asking = BrokerAsks(shell, broker, self._channels)
-        self._hearing = FromController(shell, broker, metadata, self._unless_closed)
+        self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._channels.close_gone)
 
     # Coming and going.
 
@@ -110,6 +111,23 @@ class ClusterMember:
 
     def _enrolled(self, epoch: int) -> None:
         self._broker.controlled.broker_epoch = epoch
+
+    async def hand_over(self) -> None:
+        """Has others lead what this broker leads, where there are any: it is about to stop."""
+        await hand_over(self._broker, self._ask_to_shut_down)
+
+    def _ask_to_shut_down(self, then: Callable[[Answer], None]) -> None:
+        ask = events.ShutDown(self._broker.id, self._broker.controlled.broker_epoch)
+        controller = self._broker.view.controller
+        if controller != self._broker.id:
+            self._asking.shut_down(controller, ask, then)
+            return
+
+        def ended(_: events.Ask[Any]) -> None:
+            then(Refused(ask.error, "it is the controller no more") if ask.error else ask.answer or ())
+
+        self._asked[ask] = ended
+        self._thread.tell(ask)
 
     def close(self) -> None:
         """Says and hears nothing more; the tree stays open."""
@@ -143,7 +161,7 @@ class ClusterMember:
         for told in self._asks.told.take():
             self._hearing.add(told.question, told.ended)
         for asked in self._asks.asked.take():
-            self._asked[asked.question] = asked
+            self._asked[asked.question] = asked.ended
             assert isinstance(asked.question, events.ShutDown | events.AlterPartitions)
             self._thread.tell(asked.question)
         self._asking.take()
@@ -175,18 +193,23 @@ class ClusterMember:
             self._broker.shown(changed)
 
     def _tell_of_directories(self) -> None:
-        """Has the controller look after what was in a data directory that has failed since the last time."""
-        failed = sum(1 for one in self._broker.storage if one.failure is not None)
-        if failed > self._failed_directories:
+        """Has the controller ask which replicas can be reached: a directory has failed, or some were opened again."""
+        now = self._directories_now()
+        if now != self._directories:
             work = partial(self._metadata.tell_directory_failed, self._broker.id)
             self._shell.in_order(work, self._told_of_directory)
-        self._failed_directories = failed
+        self._directories = now
+
+    def _directories_now(self) -> tuple[int, int]:
+        """Returns how many directories have failed, and how many replicas came back; both only grow."""
+        failed = sum(1 for one in self._broker.storage if one.failure is not None)
+        return failed, self._broker.replicas.opened_again
 
     def _told_of_directory(self, done: Future[None]) -> None:
         failure = done.exception()
         if isinstance(failure, TreeFailed):
-            log.warning("the controller can't be told of a data directory that has failed, and will be: %s", failure)
-            self._failed_directories -= 1
+            log.warning("the controller can't be told of what became of data directories, and will be: %s", failure)
+            self._directories = None
         elif failure is not None:
             raise failure
 
@@ -211,9 +234,9 @@ class ClusterMember:
             self._thread.tell(events.Answered(request, answer))
 
     def _answered(self, event: events.Ask[Any]) -> None:
-        asked = self._asked.pop(event, None)
-        if asked is not None:
-            asked.ended(event)
+        ended = self._asked.pop(event, None)
+        if ended is not None:
+            ended(event)
 
 
 def _raise(error: Exception) -> None:

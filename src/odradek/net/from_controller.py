@@ -61,13 +61,22 @@ class FromController:
     """The queue of one broker.  On the loop's thread."""
 
     def __init__(
-        self, shell: Shell, broker: Broker, metadata: SharedMetadata, unless_closed: Callable[..., None]
+        self,
+        shell: Shell,
+        broker: Broker,
+        metadata: SharedMetadata,
+        unless_closed: Callable[..., None],
+        updated: Callable[[], None],
     ) -> None:
-        """`unless_closed` calls its first argument with the others, unless the broker has stopped meanwhile."""
+        """`unless_closed` calls its first argument with the others, unless the broker has stopped meanwhile.
+
+        `updated` is called when the view of the cluster may have changed.
+        """
         self._shell = shell
         self._broker = broker
         self._metadata = metadata
         self._unless_closed = unless_closed
+        self._updated = updated
         self._told: deque[Told] = deque()
         self._is_telling = False
         self.informed: asyncio.Future[None] = shell.loop.create_future()
@@ -121,5 +130,8 @@ class FromController:
             answer = Refused(refused.code, refused.detail)
         self._is_telling = False
         told.ended(answer)
-        if isinstance(told.sent.request, UpdateMetadata) and not self.informed.done():
-            self.informed.set_result(None)
+        if isinstance(told.sent.request, UpdateMetadata):
+            # Not within a slice: who waits on a channel that is closed is told at once.
+            self._shell.loop.call_soon(self._unless_closed, self._updated)
+            if not self.informed.done():
+                self.informed.set_result(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from odradek.base.units import SECOND_MS
 from odradek.core.cluster import Endpoint
 from odradek.net.cannot_listen import CannotListen, why_not
 from odradek.net.connection import ClientConnection
+from odradek.net.connection_quotas import ConnectionQuotas
 from odradek.net.descriptors import most_for_connections
 from odradek.net.door import Address, Door, bound, tell_of_short_queue
 from odradek.net.outbox import Loop
@@ -37,7 +37,7 @@ EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
 class Listener:
-    """One listener of the broker.  `connections_max` bounds it; more are closed as they come."""
+    """One listener of the broker.  `quotas`, which may be others' too, bound it; more are closed as they come."""
 
     def __init__(
         self,
@@ -46,8 +46,7 @@ class Listener:
         advertised: Endpoint | None,
         *,
         request_bytes_max: int,
-        connections_max: int,
-        connections_per_address_max: int,
+        quotas: ConnectionQuotas,
         backlog: int,
         budget: ReceiveBudget | None = None,
         receive_buffer_bytes: int = SYSTEM_DEFAULT,
@@ -58,15 +57,13 @@ class Listener:
         self.name = name
         self.advertised = advertised
         self.request_bytes_max = request_bytes_max
-        self.budget = ReceiveBudget() if budget is None else budget  # One for all listeners of a broker.
-        self._connections_max = connections_max
+        self.budget = ReceiveBudget() if budget is None else budget
+        self.quotas = quotas
         self._backlog = max(backlog, BACKLOG_MIN)
         self._buffers = {socket.SO_RCVBUF: receive_buffer_bytes, socket.SO_SNDBUF: send_buffer_bytes}
-        self._per_address_max = connections_per_address_max
         # With one, connections speak TLS.
         self.entrance = None if contexts is None else _entrance(contexts)
         self._connections: dict[ClientConnection | SecureFront, str] = {}
-        self._by_address: Counter[str] = Counter()
         self._turned_away = 0
         self._is_stopping = False
         self._next_warning = 0
@@ -99,10 +96,6 @@ class Listener:
         address, self.port = sockets[0].getsockname()[:2]
         if self.advertised is None and host and address not in EVERY_INTERFACE:
             self.advertised = Endpoint(self.name, host, self.port)
-
-    def limit(self, connections_max: int, per_address_max: int) -> None:
-        """Changes how many connections there may be; those that are there stay."""
-        self._connections_max, self._per_address_max = connections_max, per_address_max
 
     def secure(self, contexts: Contexts) -> None:
         """Changes the certificates of a listener that speaks TLS; connections that are there go on by theirs."""
@@ -170,7 +163,7 @@ class Listener:
     def admitted(self, connection: ClientConnection | SecureFront, address: str) -> None:
         """Counts a connection until `forget`; one under TLS counts as its front until the handshake is complete."""
         self._connections[connection] = address
-        self._by_address[address] += 1
+        self.quotas.add(address)
 
     def _turn_away(self, address: str, reason: str) -> None:
         """Counts and logs a refusal, one line a second at most: a client that is turned away comes back at once."""
@@ -185,16 +178,12 @@ class Listener:
     def _why_not(self, address: str) -> str | None:
         if self._is_stopping:
             return "the broker stops"
-        if len(self._connections) >= self._connections_max or self._by_address[address] >= self._per_address_max:
-            return TOO_MANY_CONNECTIONS
-        return None
+        return None if self.quotas.has_room(address) else TOO_MANY_CONNECTIONS
 
     def forget(self, connection: ClientConnection | SecureFront) -> None:
         address = self._connections.pop(connection, None)
         if address is not None:
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+            self.quotas.remove(address)
 
     def close_idle(self, steady_before: int) -> None:
         for connection in list(self._connections):

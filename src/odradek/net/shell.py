@@ -268,6 +268,11 @@ class Shell:
                 self.broker.lot.happened(name)
                 self.soon(self.settle)
 
+    async def hand_over(self) -> None:
+        """Has other brokers of the cluster lead what this one leads; it serves meanwhile."""
+        if self.member is not None:
+            await self.member.hand_over()
+
     async def finish_writing(self) -> None:
         """Returns when all that was written is synced, all changes of the metadata have ended, and both are answered.
 

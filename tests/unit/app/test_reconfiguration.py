@@ -22,6 +22,7 @@ class Told:
     def __init__(self, name: str) -> None:
         self.name = name
         self.limits: list[tuple[int, int]] = []
+        self.quotas = self
         self.secured = 0
 
     def limit(self, connections_max: int, per_address_max: int) -> None:

@@ -80,6 +80,9 @@ _BROKER: dict[str, str] = {
     "broker.id.generation.enable": "Whether a broker without a number gets one above reserved.broker.max.id.",
     "broker.rack": "The rack or zone of this broker, for placing replicas apart and reading nearby.",
     "connections.max.idle.ms": "A connection without requests for this long is closed.",
+    "controlled.shutdown.enable": "Whether a broker of a cluster has others lead what it leads before it stops.",
+    "controlled.shutdown.max.retries": "How often it asks the controller for that.",
+    "controlled.shutdown.retry.backoff.ms": "How long it waits between these tries.",
     "controller.listener.names": "Listeners of a KRaft controller; a broker here has none and does not open them.",
     "default.replication.factor": "Replicas of a topic that is made without saying how many.",
     "delete.topic.enable": "Whether topics can be deleted.",
@@ -128,8 +131,8 @@ _BROKER: dict[str, str] = {
     "log.retention.minutes": "Minutes to keep records; log.retention.ms has precedence.",
     "log.roll.hours": "Hours until a new segment is begun; log.roll.ms has precedence.",
     "log.roll.jitter.hours": "Hours of jitter taken off that; log.roll.jitter.ms has precedence.",
-    "max.connections": "Connections this broker holds at once.",
-    "max.connections.per.ip": "Connections from one address at once.",
+    "max.connections": "Connections this broker holds at once; those of a listener for brokers alone count apart.",
+    "max.connections.per.ip": "Connections from one address at once; those of a listener for brokers count apart.",
     "max.incremental.fetch.session.cache.slots": "Fetch sessions (KIP-227) kept at once.",
     "max.request.partition.size.limit": "Partitions that one answer to DescribeTopicPartitions holds.",
     "metadata.log.dir": "The folder for the cluster's metadata; where not set, the first of log.dirs.",
@@ -164,7 +167,9 @@ _BROKER: dict[str, str] = {
     "process.roles": "What a KRaft node is: broker, controller or both; a node here is a broker.",
     "producer.id.expiration.check.interval.ms": "How often logs are looked through for producers that have expired.",
     "producer.id.expiration.ms": "How long a partition remembers an idempotent producer that writes nothing.",
-    "queued.max.request.bytes": "Bytes of requests waiting at once before reading stops; -1 is no limit.",
+    "queued.max.request.bytes": (
+        "Bytes of requests waiting at once before reading stops; a listener for brokers has as many for itself."
+    ),
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "Bytes a second that are copied of a partition that moves to another data directory."
     ),

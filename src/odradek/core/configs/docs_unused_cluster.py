@@ -13,9 +13,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "background.threads": "Threads for tasks in the background.",
     "broker.heartbeat.interval.ms": "How often a broker sends heartbeats to the KRaft controllers.",
     "broker.session.timeout.ms": "A broker that the KRaft controllers do not hear of for this long is fenced.",
-    "controlled.shutdown.enable": "Whether a broker gives its leaderships away before it stops.",
-    "controlled.shutdown.max.retries": "How often a broker that stops tries to give its leaderships away.",
-    "controlled.shutdown.retry.backoff.ms": "How long it waits between these tries.",
     "controller.performance.always.log.threshold.ms": (
         "Events of a KRaft controller that take longer than this are always logged."
     ),

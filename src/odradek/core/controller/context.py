@@ -46,9 +46,13 @@ class ControllerContext:
         self._in_failed_directories.pop(broker, None)
 
     def directories_failed(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
-        """Takes in which of its partitions a live broker can't serve, until it starts again."""
+        """Takes in which of its partitions a live broker can't serve, until it starts again or says that it can."""
         assert broker in self.brokers, "a dead broker has no directories"
         self._in_failed_directories.setdefault(broker, set()).update(partitions)
+
+    def directories_are_back(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """Takes in which of these a live broker can serve again."""
+        self._in_failed_directories[broker].difference_update(partitions)
 
     def is_online(self, broker: BrokerId, partition: TopicPartition) -> bool:
         """True if that broker, which may be shutting down, has a replica of the partition that it can serve."""

@@ -42,6 +42,8 @@ from odradek.core.controller.steps import (
 
 _LOG = logging.getLogger(__name__)
 
+# What a broker says of a replica that it can serve, whether it took what it was told or knew that already.
+_IS_THERE = (None, ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 NOT_ELECTED = 0  # The epoch of who is not the controller; the first one's is 1.
 
 
@@ -259,8 +261,13 @@ class Controller:
     def _became(
         self, broker: BrokerId, asked: Iterable[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
     ) -> Steps:
-        """Takes in of which replicas a broker has said that it can't reach their directory."""
+        """Takes in of which replicas a broker has said that it can't reach their directory, or that it can again."""
         context = self._context
+        back = [one for one in asked if errors.get(one) in _IS_THERE and context.is_there(one)]
+        back = [one for one in back if not context.is_online(broker, one)]
+        if back:
+            context.directories_are_back(broker, back)
+            yield from self._leaders.settle(back, also_told=context.brokers)
         failed = [one for one in asked if errors.get(one) == ErrorCode.KAFKA_STORAGE_ERROR and context.is_there(one)]
         lost = [partition for partition in failed if context.is_online(broker, partition)]
         if lost:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
@@ -23,20 +22,11 @@ from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions.addition_queue import AdditionQueue, Codes, Parts, Waiting
 from odradek.core.transactions.additions import AdditionsOutcome, AddPartitions, Question
+from odradek.core.transactions.one_in_flight import Complaints, OneInFlight
 
 _LOG = logging.getLogger(__name__)
 
 LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone, and for who waits no more.
-
-# These do not pass by themselves: somebody has to see to them.
-_MISCONFIGURED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
-
-
-class _InFlight(NamedTuple):
-    """A request that has no outcome yet, and who waits for which part of it."""
-
-    effect: AddPartitions
-    parts: Parts
 
 
 class AddPartitionsToTxnManager:
@@ -47,10 +37,9 @@ class AddPartitionsToTxnManager:
         self._runtime = runtime
         self._coordinator = coordinator
         self._queues: dict[BrokerId, AdditionQueue] = {}
-        self._in_flight: dict[BrokerId, _InFlight] = {}
-        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find something to send.
+        self._requests = OneInFlight[AddPartitions, Parts]()  # Each with who waits for which part of it.
         self._is_watching = False
-        self._misconfigured: set[BrokerId] = set()  # Those of which an error line told.
+        self._complaints = Complaints()
         configs = runtime.configs
         self.timeout_ms = configs.int("request.timeout.ms")
         self._again_ms = configs.int("add.partitions.to.txn.retry.backoff.ms")
@@ -81,41 +70,29 @@ class AddPartitionsToTxnManager:
                 self._refuse(waiting, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 return
             queue.add(waiting)
-            self._ready[broker] = None
+            self._requests.wants(broker)
             self._watch(now)
 
     # Requests.
 
     def take(self) -> list[AddPartitions]:
         """Returns what brokers are to be asked now: at most one request for each that has none in flight."""
-        if not self._ready:
-            return []
-        ready, self._ready = self._ready, {}
-        alive = self._runtime.view().brokers
-        taken = [self._request(one) for one in ready if one in alive and one not in self._in_flight]
-        return [effect for effect in taken if effect is not None]
+        return self._requests.take(self._runtime.view().brokers, self._request)
 
-    def _request(self, broker: BrokerId) -> AddPartitions | None:
+    def _request(self, broker: BrokerId) -> tuple[AddPartitions, Parts] | None:
         queue = self._queues.get(broker)
         if not queue:
             return None
         transactions, parts = queue.take()
-        effect = AddPartitions(broker, transactions)
-        self._in_flight[broker] = _InFlight(effect, parts)
-        return effect
+        return AddPartitions(broker, transactions), parts
 
     def answered(self, effect: AddPartitions, outcome: AdditionsOutcome, now: Moment) -> None:
         """Takes in the end of a request; a second end of the same one does nothing."""
-        sent = self._in_flight.get(effect.broker)
-        if sent is None or sent.effect is not effect:
+        parts = self._requests.answered(effect)
+        if parts is None:
             return
-        del self._in_flight[effect.broker]
-        self._ready[effect.broker] = None
-        if isinstance(outcome, Refused):
-            self._tell(effect.broker, outcome)
-        else:
-            self._misconfigured.discard(effect.broker)
-        for waiting, names in sent.parts:
+        self._tell(effect.broker, outcome)
+        for waiting, names in parts:
             if waiting.is_over:
                 continue
             for name in names:
@@ -141,15 +118,12 @@ class AddPartitionsToTxnManager:
         assert waiting.codes.keys() == set(waiting.names), "each partition has its code"
         waiting.promise.keep(self._runtime.lot, waiting.codes)
 
-    def _tell(self, broker: BrokerId, refused: Refused) -> None:
-        """Logs why there is no answer; as an error once for each broker that somebody has to see to."""
-        is_misconfigured = refused.code in _MISCONFIGURED
-        if is_misconfigured and broker in self._misconfigured:
-            return
-        if is_misconfigured:
-            self._misconfigured.add(broker)
-        level = logging.ERROR if is_misconfigured else logging.WARNING
-        _LOG.log(level, "broker %d was asked about partitions of transactions, and gave no answer: %s", broker, refused)
+    def _tell(self, broker: BrokerId, outcome: AdditionsOutcome) -> None:
+        """Logs why there is no answer."""
+        level = self._complaints.level(broker, [outcome.code] if isinstance(outcome, Refused) else ())
+        if level is not None:
+            text = "broker %d was asked about partitions of transactions, and gave no answer: %s"
+            _LOG.log(level, text, broker, outcome)
 
     # Who is gone.
 
@@ -171,8 +145,8 @@ class AddPartitionsToTxnManager:
                     self._refuse(waiting, why)
             if not queue:
                 del self._queues[broker]
-            elif broker not in self._in_flight:
-                self._ready[broker] = None
+            else:
+                self._requests.wants(broker)
         if self._queues:
             self._watch(now)
 

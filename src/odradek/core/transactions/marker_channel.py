@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.moment import Moment
 from odradek.core.transactions.markers import MarkersOutcome, WriteMarkers
+from odradek.core.transactions.one_in_flight import Complaints, OneInFlight
 from odradek.core.transactions.pending_completion import PendingCompletion
 
 _LOG = logging.getLogger(__name__)
@@ -31,17 +31,8 @@ LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone.
 OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 # Any other error is asked again.  UNKNOWN_TOPIC_OR_PARTITION, too: it may be a broker that has not heard of it yet.
 _DONE = OVERTAKEN | {ErrorCode.NONE}
-# These do not pass by themselves: somebody has to see to them.
-_MISCONFIGURED = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
 
 Queue = dict[PendingCompletion, list[TopicPartition]]
-
-
-class _InFlight(NamedTuple):
-    """A request that has no outcome yet, and the transaction of each of its markers."""
-
-    effect: WriteMarkers
-    transactions: list[PendingCompletion]
 
 
 class TransactionMarkerChannelManager:
@@ -52,27 +43,21 @@ class TransactionMarkerChannelManager:
         self._runtime = runtime
         self._settle = settle
         self._queues: dict[BrokerId, Queue] = {}
-        self._in_flight: dict[BrokerId, _InFlight] = {}
-        self._ready: dict[BrokerId, None] = {}  # Brokers for which `take` may find something to send.
+        self._requests = OneInFlight[WriteMarkers, list[PendingCompletion]]()  # With the transaction of each marker.
         self._is_watching = False
-        self._misconfigured: set[BrokerId] = set()  # Those of which an error line told.
+        self._complaints = Complaints()
 
     def add(self, broker: BrokerId, pending: PendingCompletion, name: TopicPartition, now: Moment) -> None:
         """Queues the marker of a partition that another broker leads."""
         self._queues.setdefault(broker, {}).setdefault(pending, []).append(name)
-        self._ready[broker] = None
+        self._requests.wants(broker)
         self._watch(now)
 
     def take(self) -> list[WriteMarkers]:
         """Returns what brokers are to be asked now: at most one request for each that has none in flight."""
-        if not self._ready:
-            return []
-        ready, self._ready = self._ready, {}
-        alive = self._runtime.view().brokers
-        taken = [self._request(one) for one in ready if one in alive and one not in self._in_flight]
-        return [effect for effect in taken if effect is not None]
+        return self._requests.take(self._runtime.view().brokers, self._request)
 
-    def _request(self, broker: BrokerId) -> WriteMarkers | None:
+    def _request(self, broker: BrokerId) -> tuple[WriteMarkers, list[PendingCompletion]] | None:
         queue = self._queues.get(broker, {})
         markers: list[tuple[PendingCompletion, list[TopicPartition]]] = []
         room = MARKERS_PER_REQUEST_MAX
@@ -90,20 +75,16 @@ class TransactionMarkerChannelManager:
         if not markers:
             return None
         effect = WriteMarkers(broker, [(pending.marker, names) for pending, names in markers])
-        self._in_flight[broker] = _InFlight(effect, [pending for pending, _ in markers])
-        return effect
+        return effect, [pending for pending, _ in markers]
 
     # What comes of it.
 
     def answered(self, effect: WriteMarkers, outcome: MarkersOutcome, now: Moment) -> None:
         """Takes in the end of a request; a second end of the same one does nothing."""
-        sent = self._in_flight.get(effect.broker)
-        if sent is None or sent.effect is not effect:
-            return
-        del self._in_flight[effect.broker]
-        self._ready[effect.broker] = None
-        self._tell(effect, outcome)
-        self._take_in(effect, sent.transactions, outcome, now)
+        transactions = self._requests.answered(effect)
+        if transactions is not None:
+            self._tell(effect, outcome)
+            self._take_in(effect, transactions, outcome, now)
 
     def _take_in(
         self, effect: WriteMarkers, transactions: list[PendingCompletion], outcome: MarkersOutcome, now: Moment
@@ -125,18 +106,13 @@ class TransactionMarkerChannelManager:
             self._runtime.timers.at(next_turn, lambda later: self._take_in(effect, transactions, outcome, later))
 
     def _tell(self, effect: WriteMarkers, outcome: MarkersOutcome) -> None:
-        """Logs what failed in one line; as an error once for each broker that somebody has to see to."""
+        """Logs what failed in one line."""
         codes = Counter([outcome.code] if isinstance(outcome, Refused) else outcome.values())
         failed = {code: count for code, count in codes.items() if code is not ErrorCode.NONE}
-        is_misconfigured = not _MISCONFIGURED.isdisjoint(failed)
-        if not is_misconfigured:
-            self._misconfigured.discard(effect.broker)
-        if not failed or (is_misconfigured and effect.broker in self._misconfigured):
+        level = self._complaints.level(effect.broker, failed)
+        if level is None:
             return
-        if is_misconfigured:
-            self._misconfigured.add(effect.broker)
         why = outcome if isinstance(outcome, Refused) else ", ".join(f"{one.name} × {n}" for one, n in failed.items())
-        level = logging.ERROR if is_misconfigured else logging.WARNING
         _LOG.log(level, "broker %d has not written all transaction markers it was asked for: %s", effect.broker, why)
 
     # Brokers that are gone.
@@ -154,7 +130,7 @@ class TransactionMarkerChannelManager:
             waiting = {pending: names for pending, names in queue.items() if not pending.shard.is_over}
             if waiting and broker in alive:
                 self._queues[broker] = waiting
-                self._ready[broker] = None
+                self._requests.wants(broker)
                 continue
             del self._queues[broker]
             for pending, names in waiting.items():

@@ -1,0 +1,70 @@
+"""A broker that stops has others lead what it leads first: what Kafka's KafkaServer.controlledShutdown does.
+
+It is asked again, after a pause, as long as something is left that another broker could take.  Where no partition here
+has a replica elsewhere nobody is asked, so that the stop is as short as can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
+from odradek.core.broker import Broker
+from odradek.core.cluster import ClusterView
+
+_LOG = logging.getLogger(__name__)
+
+ANSWER_SECONDS_MAX = 30  # controller.socket.timeout.ms
+
+Answer: TypeAlias = "Sequence[TopicPartition] | Refused"
+AskController: TypeAlias = Callable[[Callable[[Answer], None]], None]
+
+
+async def hand_over(broker: Broker, ask: AskController) -> None:
+    """Returns when others lead, or there is nobody to, or `controlled.shutdown.max.retries` tries were in vain.
+
+    `ask` sends ControlledShutdown to whoever is the controller then; what it is given gets the partitions that are
+    still led here, or why there is no answer.
+    """
+    if not broker.configs.bool("controlled.shutdown.enable"):
+        return
+    pause_seconds = broker.configs.int("controlled.shutdown.retry.backoff.ms") / SECOND_MS
+    for attempt in range(broker.configs.int("controlled.shutdown.max.retries")):
+        if attempt:
+            await asyncio.sleep(pause_seconds)
+        if not has_heirs(broker.view, broker.id):
+            return
+        answer = await _answer(ask)
+        if not answer and not isinstance(answer, Refused):
+            return
+        why = str(answer) if isinstance(answer, Refused) else f"{len(answer)} partitions are still led here"
+        _LOG.warning("the controller was asked to have others lead before the stop: %s", why)
+
+
+async def _answer(ask: AskController) -> Answer:
+    """Returns the answer; a Refused if there is none in time."""
+    done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def ended(answer: Answer) -> None:
+        if not done.done():
+            done.set_result(answer)
+
+    ask(ended)
+    await asyncio.wait([done], timeout=ANSWER_SECONDS_MAX)
+    if not done.done():
+        done.set_result(Refused(ErrorCode.REQUEST_TIMED_OUT, f"no answer in {ANSWER_SECONDS_MAX} s"))
+    return done.result()
+
+
+def has_heirs(view: ClusterView, broker: BrokerId) -> bool:
+    """True if a partition on the broker has a replica on another one that lives."""
+    alive = view.brokers.keys() - {broker}
+    return any(
+        broker in partition.replicas and not alive.isdisjoint(partition.replicas)
+        for topic in view.topics.values()
+        for partition in topic.partitions
+    )

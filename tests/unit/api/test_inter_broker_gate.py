@@ -1,0 +1,52 @@
+"""The gate of a broker whose brokers have a listener of their own: who may do there what only they do."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.api.call import Peer
+from odradek.api.gate import InterBrokerGate
+from odradek.base.units import TimestampMs
+from odradek.core.access import ANONYMOUS, CLUSTER_NAME, EVERYTHING, Operation, Principal, ResourceType
+from odradek.core.cluster import Endpoint
+from odradek.core.moment import Moment
+from odradek.wire.request import Request
+
+NOW = Moment(TimestampMs(0), 0)
+NAMED = Principal("User", "CN=client one")
+
+
+def peer(listener: str, principal: Principal) -> Peer:
+    endpoint = Endpoint(listener, "127.0.0.1", 9092)
+    return Peer(listener, endpoint, endpoint, "127.0.0.1:50000", principal)
+
+
+def request() -> Request:
+    return Request(3, 0, 1, "client", memoryview(b""), 0, 0)
+
+
+@pytest.mark.parametrize("principal", [ANONYMOUS, NAMED])
+def test_what_only_brokers_do_is_let_in_on_their_listener_alone(principal: Principal) -> None:
+    gate = InterBrokerGate("BROKERS")
+    assert gate.ask(peer("BROKERS", principal), request(), NOW).rights is EVERYTHING
+    admission = gate.ask(peer("CLIENTS", principal), request(), NOW)
+    assert admission.principal == principal and not admission.refused and admission.is_plain
+    denied = [
+        (operation, resource)
+        for operation in Operation
+        for resource in ResourceType
+        if not admission.rights.allows(operation, resource, CLUSTER_NAME)
+    ]
+    assert denied == [(Operation.CLUSTER_ACTION, resource) for resource in ResourceType]
+    assert admission.rights.allows_any(Operation.READ, ResourceType.TOPIC)
+
+
+@pytest.mark.parametrize("principal", [ANONYMOUS, NAMED])
+@pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
+def test_a_connection_is_given_one_admission_so_that_its_templates_hold(listener: str, principal: Principal) -> None:
+    gate, one = InterBrokerGate("BROKERS"), peer(listener, principal)
+    first = gate.ask(one, request(), NOW)
+    one.admitted(first)
+    assert gate.ask(one, request(), NOW) is first
+    other = gate.ask(peer(listener, principal), request(), NOW)
+    assert (other is first) == (principal is ANONYMOUS), "anonymous clients learn from each other"
