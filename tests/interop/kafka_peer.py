@@ -1,7 +1,7 @@
 """A real Apache Kafka for tests: its jars from Maven Central, its tools, its broker (KRaft, one node).
 
-The jars land in $ODRADEK_PEERS (default ~/.cache/odradek-peers), once.  `pytestmark = REAL_KAFKA` marks the tests of a
-module, and skips them where java or mvn is missing.
+The jars land in $ODRADEK_PEERS (default ~/.cache/odradek-peers), once, and beside them what makes Java start soon
+(quick_java.py).  `pytestmark = REAL_KAFKA` marks the tests of a module, and skips them where java or mvn is missing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 import pytest
+import quick_java
 
 from support.ports import free_port
 
@@ -94,15 +95,28 @@ def _pom(artifacts: Iterable[tuple[str, str, str]]) -> str:
     )
 
 
-def _java(version: str, main_class: str, *arguments: str, level: str, folder: Path) -> list[str]:
+def java_options(version: str = VERSION) -> list[str]:
+    """Of all that is run with the jars of one version."""
+    jars(version)  # They have to be there first.
+
+    def run(options: Sequence[str]) -> None:
+        with tempfile.TemporaryDirectory() as folder, KafkaBroker(Path(folder), version=version, options=options):
+            """Once it has started, most of what anything loads is loaded."""
+
+    return quick_java.options(jars(version).parent, "broker", run)
+
+
+def _java(
+    version: str, main_class: str, *arguments: str, level: str, folder: Path, options: Iterable[str] = ()
+) -> list[str]:
     logging = folder / "log4j2.properties"
     logging.write_text(
         f"rootLogger.level={level}\nrootLogger.appenderRef.out.ref=OUT\nappender.out.type=Console\n"
         f"appender.out.name=OUT\nappender.out.target=SYSTEM_ERR\n"
         f"appender.out.layout.type=PatternLayout\nappender.out.layout.pattern={LOG_FORMAT}\n"
     )
-    options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
-    return ["java", *options, "-cp", f"{jars(version)}/*", main_class, *arguments]
+    own = ["-Xmx512m", *java_options(version), f"-Dlog4j2.configurationFile={logging}"]
+    return ["java", *own, *options, "-cp", f"{jars(version)}/*", main_class, *arguments]
 
 
 def run_tool(folder: Path, main_class: str, *arguments: str, version: str = VERSION) -> str:
@@ -131,10 +145,13 @@ class KafkaBroker:
         version: str = VERSION,
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
+        options: Iterable[str] = (),
     ) -> None:
+        """`options` are Java's."""
         self._folder = folder
         self._version = version
         self._settings = dict(settings or {})
+        self._options = tuple(options)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port() if port is None else port
         self.data = folder / "data"
@@ -165,7 +182,9 @@ class KafkaBroker:
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if not (self.data / "meta.properties").exists():
             self._format(properties)
-        command = _java(self._version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder)
+        command = _java(
+            self._version, "kafka.Kafka", str(properties), level="INFO", folder=self._folder, options=self._options
+        )
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
 

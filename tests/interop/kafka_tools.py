@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kafka_peer import TOOL_SECONDS_MAX, jars, run_tool
+from kafka_peer import TOOL_SECONDS_MAX, jars, java_options, run_tool
 
 TOOLS = "org.apache.kafka.tools"
 API_VERSIONS = f"{TOOLS}.BrokerApiVersionsCommand"
@@ -58,5 +58,5 @@ def failed(main_class: str, *arguments: str) -> str:
 
 
 def _run(main_class: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", main_class, *arguments]
+    command = ["java", "-Xmx256m", *java_options(), "-cp", f"{jars()}/*", main_class, *arguments]
     return subprocess.run(command, input=text, text=True, capture_output=True, timeout=TOOL_SECONDS_MAX, check=False)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 import pytest
+import quick_java
 from confluent_kafka.admin import AdminClient
 from kafka_peer import LOG_FORMAT, START_SECONDS_MAX, STOP_SECONDS_MAX, fetched, missing, printed
 
@@ -28,6 +30,7 @@ OLD_KAFKA = [
     ),
 ]
 DUMP_LOG = "kafka.tools.DumpLogSegments"
+SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 @cache
@@ -41,6 +44,21 @@ def old_jars(version: str) -> Path:
     return fetched(f"kafka-{version}", (kafka, "kafka_2.13", version), tools, ("org.slf4j", "slf4j-reload4j", "1.7.36"))
 
 
+def java_options(version: str, *, is_broker: bool) -> list[str]:
+    """Of what is run with the jars of one version; a ZooKeeper loads others of them than a broker and its tools."""
+
+    def broker(options: Sequence[str]) -> None:
+        with tempfile.TemporaryDirectory() as folder, OldKafka(Path(folder), version, options=options):
+            """Once it has started, most of what anything loads is loaded."""
+
+    def zookeeper(options: Sequence[str]) -> None:
+        with tempfile.TemporaryDirectory() as folder, ZooKeeper(Path(folder), options=options) as running:
+            running.end(signal.SIGTERM)
+
+    name, run = ("broker", broker) if is_broker else ("zookeeper", zookeeper)
+    return quick_java.options(old_jars(version).parent, name, run)
+
+
 def old_java(
     version: str, main_class: str, *arguments: str, level: str, folder: Path, options: Iterable[str] = ()
 ) -> list[str]:
@@ -50,7 +68,8 @@ def old_java(
         f"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
         f"log4j.appender.out.layout.ConversionPattern={LOG_FORMAT}\n"
     )
-    own = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
+    quick = java_options(version, is_broker=main_class != SERVER)
+    own = ["-Xmx512m", *quick, f"-Dlog4j.configuration=file:{logging}"]
     return ["java", *own, *options, "-cp", f"{old_jars(version)}/*", main_class, *arguments]
 
 
@@ -100,8 +119,7 @@ class ZooKeeper:
             "admin.enableServer=false\ntickTime=500\n"
             + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         )
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = old_java(V3, main, str(config), level="INFO", folder=self._folder, options=self._options)
+        command = old_java(V3, SERVER, str(config), level="INFO", folder=self._folder, options=self._options)
         # It listens before it serves, and never answers who connects between.
         self._server = _Java(command, self._folder / "zookeeper.txt", b"(org.apache.zookeeper.server.ContainerManager)")
         return self
@@ -109,8 +127,11 @@ class ZooKeeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, signal_number: int) -> None:
         if self._server is not None:
-            self._server.end(signal.SIGKILL)
+            self._server.end(signal_number)
             self._server = None
 
 

@@ -179,7 +179,7 @@ def read_all_of(broker: Serving) -> list[int]:
 
 
 def test_odd_requests(tmp_path: Path) -> None:
-    fuzz(tmp_path, "always the same", 20)
+    fuzz(tmp_path, "always the same", 8)
 
 
 @pytest.mark.soak

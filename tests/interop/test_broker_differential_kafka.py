@@ -17,14 +17,19 @@ from kafka_peer import REAL_KAFKA, KafkaBroker
 
 pytestmark = REAL_KAFKA
 
+# Some requests are too odd for Kafka's controller, which resigns over them: another election takes seconds by default.
+# The recording is made without, and so tells the defaults.
+ELECTED_SOON = {"controller.quorum.election.timeout.ms": "100", "controller.quorum.election.backoff.max.ms": "50"}
+
 
 def test_kafka_answers_as_recorded(tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path / "kafka", settings=SETTINGS) as kafka:
+    is_recording = bool(os.environ.get("ODRADEK_RECORD"))
+    with KafkaBroker(tmp_path / "kafka", settings=SETTINGS | ({} if is_recording else ELECTED_SOON)) as kafka:
         player = Player(kafka.port)
         player.play_all(everything())
         player.close()
     assert not player.overdue
-    if os.environ.get("ODRADEK_RECORD"):
+    if is_recording:
         recording.write(everything(), player.outcomes)
     recorded = recording.read()
     found = []
@@ -34,6 +39,7 @@ def test_kafka_answers_as_recorded(tmp_path: Path) -> None:
             name = f"{scenario.name} / {step.name}"
             # The recording stands in the place of Kafka, and Kafka in ours.
             found += differences(name, known, player.outcomes[scenario.name][step.name])
+    found = [one for one in found if not any(f"[{key}]" in one.path for key in ELECTED_SOON)]
     assert not found, "\n" + "\n".join(
         f"{one.step}: {one.path}: recorded {one.kafka!r}, now {one.ours!r}" for one in found[:20]
     )

@@ -107,7 +107,7 @@ def check(table: Table, found: list[tuple[bytes, int, bytes | None]], acknowledg
             assert newest >= number or table.sent[key][number] is None, key
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 6))])
 def test_kill_while_it_compacts(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     broker = Serving(tmp_path, **SETTINGS)

@@ -122,7 +122,7 @@ def test_a_wrong_checksum_from_finding_to_retention(broker: Serving, capfd: pyte
         consumed(reader, DAMAGED)
     assert told(broker, capfd) == [], "nobody has told the broker"
     with pytest.raises(KafkaError):
-        reader.offsets_for_times({BAD: TIMES[DAMAGED]})
+        reader.offsets_for_times({BAD: TIMES[DAMAGED]}, timeout_ms=10_000)  # It asks again all the time.
     reader.close()
     until(lambda: bool(told(broker, capfd)))
     (says,) = told(broker, capfd)

@@ -164,8 +164,8 @@ def wait_for_answers(witnesses: list[Witness]) -> None:
         time.sleep(0.01)
 
 
-def test_thirty_crashes_while_records_are_deleted(tmp_path: Path) -> None:
-    crash(tmp_path, rounds=30, seed=1)
+def test_twelve_crashes_while_records_are_deleted(tmp_path: Path) -> None:
+    crash(tmp_path, rounds=12, seed=1)
 
 
 @pytest.mark.soak

@@ -71,7 +71,7 @@ def check_history(history: Path, kills: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("name", BROKERS)
 def test_some_crashes(tmp_path: Path, name: str) -> None:
-    crash(name, tmp_path, seconds=20, seed=1)
+    crash(name, tmp_path, seconds=12, seed=1)
 
 
 @pytest.mark.soak
