@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from odradek.api.call import Call
-from odradek.api.table import ADVERTISED, ADVERTISED_IN_CLUSTER
+from odradek.api.table import BY_KEY, table_of
 from odradek.base.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import (
@@ -25,12 +25,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_NAMED_SINCE = 3
 FROM_ZERO_SINCE = 4  # Before, a feature could not be told whose first level is 0 (KIP-1022).
 CLUSTER_NAMED_SINCE = 5
-# What clients go by: from level 2 of transaction.version on, each transaction has an epoch of its own (KIP-890).
-_FEATURES = {"group.version": 1, "transaction.version": 2}
-_SUPPORTED = [SupportedFeatureKey(name=name, min_version=0, max_version=top) for name, top in _FEATURES.items()]
-_FINALIZED = [
-    FinalizedFeatureKey(name=name, max_version_level=top, min_version_level=top) for name, top in _FEATURES.items()
-]
+NO_FEATURES_EPOCH = -1
 
 
 def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -41,12 +36,21 @@ def handle(call: Call, body: ApiVersionsRequest) -> ApiVersionsResponse:
         call.peer.software = " ".join(names)
     if call.version >= CLUSTER_NAMED_SINCE and _meant_another(call, body):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
+    protocol = call.broker.protocol
+    # What clients go by: from level 2 of transaction.version on, each transaction has an epoch of its own (KIP-890).
+    features = protocol.features
+    supported = features if call.version >= FROM_ZERO_SINCE else {}
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=list(ADVERTISED if call.broker.controller_asks is None else ADVERTISED_IN_CLUSTER),
-        supported_features=_SUPPORTED if call.version >= FROM_ZERO_SINCE else [],
-        finalized_features_epoch=0,
-        finalized_features=_FINALIZED,
+        api_keys=list(table_of(protocol, in_cluster=call.broker.controller_asks is not None).advertised),
+        supported_features=[
+            SupportedFeatureKey(name=one, min_version=0, max_version=top) for one, top in supported.items()
+        ],
+        finalized_features_epoch=0 if features else NO_FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in features.items()
+        ],
     )
 
 
@@ -56,8 +60,8 @@ def refuse(call: Call, body: ApiVersionsRequest, code: ErrorCode) -> ApiVersions
 
 def unknown_version() -> ApiVersionsResponse:
     """The answer to a version we do not know, to be encoded as version 0."""
-    known = [entry for entry in ADVERTISED if entry.api_key == ApiKey.API_VERSIONS]
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
+    known = BY_KEY[ApiKey.API_VERSIONS].advertisement
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
 def _meant_another(call: Call, body: ApiVersionsRequest) -> bool:

@@ -1,7 +1,7 @@
 """What the controller tells brokers, as messages of a broker's version, and what their answers say.
 
-The versions are those of inter.broker.protocol.version, which is one for the whole cluster: of 0.11.0 LeaderAndIsr and
-StopReplica in v0 and UpdateMetadata in v3, of 3.9 in v7, v4 and v8.
+The versions are those of inter.broker.protocol.version, which is one for the whole cluster
+(core/inter_broker_protocol.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from odradek.api import leader_and_isr, stop_replica, update_metadata
 from odradek.api.grouped import Errors
 from odradek.core.cluster import PLAINTEXT
 from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.inter_broker_protocol import InterBrokerProtocol
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -28,15 +29,31 @@ class Versions(NamedTuple):
     stop_replica: int
 
 
-def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) -> Request:
-    """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
+def versions_of(protocol: InterBrokerProtocol) -> Versions:
+    return Versions(protocol.leader_and_isr, protocol.update_metadata, protocol.stop_replica)
+
+
+def version_of(sent: ToBroker, versions: Versions) -> int:
+    """Returns the version in which a request is sent."""
     match sent.request:
         case BecomeLeaderOrFollower() as become:
-            return leader_and_isr.to_message(sent, become, versions.leader_and_isr, listener)
+            return min(versions.leader_and_isr, leader_and_isr.last_version(become))
+        case UpdateMetadata():
+            return versions.update_metadata
+        case StopReplicas():
+            return versions.stop_replica
+
+
+def to_message(sent: ToBroker, versions: Versions, listener: str = PLAINTEXT) -> Request:
+    """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
+    version = version_of(sent, versions)
+    match sent.request:
+        case BecomeLeaderOrFollower() as become:
+            return leader_and_isr.to_message(sent, become, version, listener)
         case UpdateMetadata() as update:
-            return update_metadata.to_message(sent, update, versions.update_metadata)
+            return update_metadata.to_message(sent, update, version)
         case StopReplicas() as stop:
-            return stop_replica.to_message(sent, stop, versions.stop_replica)
+            return stop_replica.to_message(sent, stop, version)
 
 
 def errors(sent: ToBroker, response: Response) -> Errors | None:

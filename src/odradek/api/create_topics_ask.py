@@ -18,7 +18,6 @@ from odradek.wire.messages.create_topics import (
 )
 
 TIMEOUT_MS = 5_000
-VERSION = 7
 
 
 def to_message(change: CreateTopics) -> CreateTopicsRequest:

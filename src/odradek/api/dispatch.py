@@ -31,7 +31,7 @@ from odradek.api.outcome import (
     has_slices,
     slice_of,
 )
-from odradek.api.table import BY_KEY, IN_CLUSTER, Api
+from odradek.api.table import Api, table_of
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import REQUEST_ELEMENTS_INLINE_MAX
 from odradek.base.units import CorrelationId
@@ -87,7 +87,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
                 return plain
     api = _apis(broker).get(request.api_key)
     if api is None or request.api_version not in api.versions:
-        return _unsupported(request)
+        return _unsupported(request, api)
     received = request.body
     request.body = NO_BODY
     call = Call(broker, peer, request.api_version, request.client_id, CorrelationId(request.correlation_id), now)
@@ -100,7 +100,7 @@ def dispatch(broker: Broker, peer: Peer, request: Request, now: Moment) -> Outco
 
 
 def _apis(broker: Broker) -> dict[int, Api]:
-    return BY_KEY if broker.controller_asks is None else IN_CLUSTER
+    return table_of(broker.protocol, in_cluster=broker.controller_asks is not None).by_key
 
 
 def _read_beside(asked: _Asked) -> Steps:
@@ -265,17 +265,17 @@ class _Asked:
         return api.refuse(call, body, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _unsupported(request: Request) -> Encoded:
+def _unsupported(request: Request, api: Api | None) -> Encoded:
     if request.api_key != ApiKey.API_VERSIONS:
         # As Kafka does: some clients know by an error code what is missing, but no answer suits all of them.
-        raise Malformed(_why_not(request))
+        raise Malformed(_why_not(request, api))
     asked_again = Request(request.api_key, 0, request.correlation_id, request.client_id, NO_BODY, 0, request.sequence)
     return encode_response(asked_again, api_versions.unknown_version())
 
 
-def _why_not(request: Request) -> str:
+def _why_not(request: Request, api: Api | None) -> str:
     """Says what is not answered; only the log tells it, as the client sees a closed connection."""
-    asked, api = f"client {request.client_id!r} asks for ", BY_KEY.get(request.api_key)
+    asked = f"client {request.client_id!r} asks for "
     if api is not None:
         first, last = api.versions.start, api.versions.stop - 1
         return f"{asked}{api.key.title} version {request.api_version}, and it is answered in versions {first} to {last}"

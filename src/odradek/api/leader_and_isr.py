@@ -17,7 +17,7 @@ from odradek.api.parts import CHEAP, Parts, whole
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import PLAINTEXT, BrokerInfo, Endpoint
+from odradek.core.cluster import PLAINTEXT, RECOVERED, BrokerInfo, Endpoint
 from odradek.core.controller.requests import AssignedState, BecomeLeaderOrFollower, ToBroker
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -30,7 +30,7 @@ from odradek.wire.messages.leader_and_isr import (
 )
 from odradek.wire.schema import maker
 
-GROUPED_FROM, ANSWERED_BY_ID_FROM = 2, 5
+GROUPED_FROM, ANSWERED_BY_ID_FROM, WITH_RECOVERY_FROM, LAST = 2, 5, 6, 7
 
 _error = maker(LeaderAndIsrPartitionError)
 
@@ -94,6 +94,11 @@ def _by_id(
     return list(topics.values())
 
 
+def last_version(become: BecomeLeaderOrFollower) -> int:
+    """Returns the last version that can tell of these topics: where one has no id, an answer must have names."""
+    return ANSWERED_BY_ID_FROM - 1 if ZERO_UUID in become.topic_ids.values() else LAST
+
+
 def to_message(sent: ToBroker, become: BecomeLeaderOrFollower, version: int, listener: str) -> LeaderAndIsrRequest:
     """Returns the message; `listener` is inter.broker.listener.name, where brokers find each other."""
     request = LeaderAndIsrRequest(
@@ -102,7 +107,7 @@ def to_message(sent: ToBroker, become: BecomeLeaderOrFollower, version: int, lis
         broker_epoch=sent.broker_epoch,
         live_leaders=[_live_leader(leader, listener) for leader in become.live_leaders],
     )
-    states = {partition: _state(partition, assigned) for partition, assigned in become.partitions.items()}
+    states = {partition: _state(partition, assigned, version) for partition, assigned in become.partitions.items()}
     if version < GROUPED_FROM:
         request.ungrouped_partition_states = list(states.values())
         return request
@@ -118,7 +123,7 @@ def _live_leader(leader: BrokerInfo, listener: str) -> LeaderAndIsrLiveLeader:
     return LeaderAndIsrLiveLeader(broker_id=leader.id, host_name=at.host, port=at.port)
 
 
-def _state(partition: TopicPartition, assigned: AssignedState) -> LeaderAndIsrPartitionState:
+def _state(partition: TopicPartition, assigned: AssignedState, version: int) -> LeaderAndIsrPartitionState:
     state = assigned.state
     return LeaderAndIsrPartitionState(
         topic_name=partition.topic,
@@ -132,7 +137,7 @@ def _state(partition: TopicPartition, assigned: AssignedState) -> LeaderAndIsrPa
         adding_replicas=list(assigned.adding),
         removing_replicas=list(assigned.removing),
         is_new=assigned.is_new,
-        leader_recovery_state=state.recovery,
+        leader_recovery_state=state.recovery if version >= WITH_RECOVERY_FROM else RECOVERED,
     )
 
 

@@ -7,12 +7,13 @@ needed, so that a broker is there before its code for everything is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, cast
 
 from odradek.api.call import Call
 from odradek.base.errors import ErrorCode
+from odradek.core.inter_broker_protocol import InterBrokerProtocol
 from odradek.core.parked import Parked
 from odradek.wire.api_keys import OWN_KEYS_FROM, ApiKey
 from odradek.wire.messages.api_versions import ApiVersion
@@ -41,6 +42,10 @@ class Api:
     @cached_property
     def refuse(self) -> Refuser:
         return cast(Refuser, import_module(f"odradek.api.{self._module}").refuse)
+
+    def up_to(self, last: int) -> Api:
+        """Returns the API in the versions up to `last`."""
+        return Api(self.key, self.versions.start, last, self.advertised_from)
 
     def load(self) -> None:
         """Loads the API's code now: its first request does not wait for that, nor fail for want of a descriptor.
@@ -124,6 +129,8 @@ _INTER_BROKER = (
     Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3),
     Api(ApiKey.ALTER_PARTITION, 0, 3),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0),
+    # Version 0 is that of brokers whose inter.broker.protocol.version is below 2.8.
+    Api(ApiKey.WRITE_TXN_MARKERS, 0, 2),
 )
 
 
@@ -133,5 +140,38 @@ def _by_key(apis: Iterable[Api]) -> dict[int, Api]:
 
 BY_KEY = _by_key(_APIS)
 IN_CLUSTER = _by_key((*_APIS, *_INTER_BROKER))
-ADVERTISED = [api.advertisement for api in BY_KEY.values() if not api.is_own]
-ADVERTISED_IN_CLUSTER = [api.advertisement for api in IN_CLUSTER.values() if not api.is_own]
+
+# The last versions for clients of a cluster where transactions have no epochs of their own (KIP-890): with later ones
+# partitions join a transaction unasked, or a transaction is prepared elsewhere (KIP-939).
+_LAST_WITHOUT_EPOCHS = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.INIT_PRODUCER_ID: 5,
+}
+_EPOCHS_SINCE = 2  # A level of transaction.version.
+_OF_CONSUMER_GROUPS = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
+
+
+class Table:
+    """The APIs that a broker answers, and what ApiVersions says of them."""
+
+    def __init__(self, apis: dict[int, Api]) -> None:
+        self.by_key = apis
+        self.advertised = [api.advertisement for api in apis.values() if not api.is_own]
+
+
+def table_of(protocol: InterBrokerProtocol, *, in_cluster: bool) -> Table:
+    """Returns what is answered by a broker that is alone, or in a cluster, where these features are finalized."""
+    return _table(in_cluster, protocol.transaction_version >= _EPOCHS_SINCE, protocol.group_version > 0)
+
+
+@cache
+def _table(in_cluster: bool, has_epochs: bool, has_consumer_groups: bool) -> Table:
+    apis = IN_CLUSTER if in_cluster else BY_KEY
+    if not has_consumer_groups:
+        apis = {key: api for key, api in apis.items() if key not in _OF_CONSUMER_GROUPS}
+    if not has_epochs:
+        lasts = {int(key): last for key, last in _LAST_WITHOUT_EPOCHS.items()}
+        apis = {key: api.up_to(lasts[key]) if key in lasts else api for key, api in apis.items()}
+    return Table(apis)

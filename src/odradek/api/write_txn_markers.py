@@ -1,7 +1,8 @@
 """WriteTxnMarkers, versions 1 and 2: how transactions ended, for the partitions that are led here.
 
 Sent by the coordinator on another broker, or by a tool, for a transaction that its coordinator has forgotten (KIP-664).
-Each partition gets its marker by itself.
+Each partition gets its marker by itself.  Brokers of a cluster ask each other in version 0, too: so do those before
+Kafka 2.8.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo
 from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
+from odradek.core.inter_broker_protocol import protocol_of
 from odradek.core.storage import NoDirectory, Storage
 from odradek.log.disk import RealDisk
 from odradek.log.loading import make_durable_directory
@@ -237,7 +238,7 @@ def _open_broker(
     make_durable_directory(disk, str(settings.metadata_dir))
     tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
     try:
-        metadata = Metadata(tree, str(settings.metadata_dir))
+        metadata = Metadata(tree, str(settings.metadata_dir), protocol_of(settings.configs).registration)
         membership = claimed(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
         begin_configs(settings, changes, listeners, unready)

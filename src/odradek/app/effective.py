@@ -45,6 +45,7 @@ EFFECTIVE = frozenset(
         "group.min.session.timeout.ms",
         "host.name",
         "inter.broker.listener.name",
+        "inter.broker.protocol.version",
         "java.security.auth.login.config",
         "listener.security.protocol.map",
         "listeners",

@@ -26,6 +26,7 @@ from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView
 from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
+from odradek.core.inter_broker_protocol import protocol_of
 from odradek.core.replicas import is_held
 from odradek.core.storage import Storage
 from odradek.log.disk import RealDisk
@@ -56,7 +57,7 @@ def open_member(
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
     storage: Storage | None = None
     try:
-        metadata = SharedMetadata(tree, where)
+        metadata = SharedMetadata(tree, where, protocol_of(settings.configs).registration)
         membership = claimed(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
         watch = ConfigWatch(tree, membership.broker_id, changes)

@@ -13,6 +13,7 @@ from odradek.base.units import INT32_MAX, BrokerId, TopicName
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import Tree, ensure_paths
 from odradek.coordination.znodes import (
+    WITH_FEATURES,
     BrokerRegistration,
     Controller,
     PartitionState,
@@ -46,6 +47,7 @@ from odradek.core.cluster import Replicas, TopicAssignment
 
 # The values, beside the paths that are defined below.
 __all__ = [
+    "WITH_FEATURES",
     "BadZnodeError",
     "BrokerRegistration",
     "Controller",

@@ -37,6 +37,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 Features = Mapping[str, tuple[int, int]]  # Name to the lowest and highest level.
 _NO_FEATURES: Features = MappingProxyType({})
+WITH_FEATURES = 5  # The version of a registration that tells which features a broker supports.
 
 
 class BrokerRegistration(NamedTuple):
@@ -48,21 +49,26 @@ class BrokerRegistration(NamedTuple):
     features: Features = _NO_FEATURES
 
 
-def encode_broker(broker: BrokerInfo, timestamp: TimestampMs, features: Features = _NO_FEATURES) -> bytes:
+def encode_broker(
+    broker: BrokerInfo, timestamp: TimestampMs, features: Features = _NO_FEATURES, *, version: int = WITH_FEATURES
+) -> bytes:
+    """Writes version 4 or 5, which brokers of Kafka 0.11 can read, too."""
+    assert version in (WITH_FEATURES - 1, WITH_FEATURES), version
     # For readers of version 1: only a listener that needs no security can be told without naming it.
     plain = next((one for one in broker.endpoints if one.protocol == PLAINTEXT), None)
     value: dict[str, object] = {
-        "version": 5,
+        "version": version,
         "host": None if plain is None else plain.host,
         "port": -1 if plain is None else plain.port,
         "jmx_port": -1,
         "timestamp": str(timestamp),
         "endpoints": [f"{one.listener}://{_bracketed(one.host)}:{one.port}" for one in broker.endpoints],
         "listener_security_protocol_map": {one.listener: one.protocol for one in broker.endpoints},
-        "features": {name: {"min_version": low, "max_version": high} for name, (low, high) in features.items()},
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    if version >= WITH_FEATURES:
+        value["features"] = {name: {"min_version": low, "max_version": high} for name, (low, high) in features.items()}
     return encode(value)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
-from odradek.base.uuids import Uuid
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.alter_partition import AlterPartitionManager
 from odradek.core.changes import Changes
 from odradek.core.cleaner import LogCleaner
@@ -33,6 +33,7 @@ from odradek.core.entropy import Entropy
 from odradek.core.fetch_sessions import FetchSessions
 from odradek.core.flushes import Flushes, Synced
 from odradek.core.housekeeping import Housekeeping, high_watermarks
+from odradek.core.inter_broker_protocol import protocol_of
 from odradek.core.large_requests import LargeRequests
 from odradek.core.leading import Leading
 from odradek.core.log_starts import LogStarts, WroteStarts
@@ -69,6 +70,7 @@ class Broker:
         self.storage = storage
         self.configs = configs
         self.entropy = entropy
+        self.protocol = protocol_of(configs)
         self.lot = ParkingLot()
         self.large_requests = LargeRequests(self.lot)
         self.lookups = Lookups(self.lot)
@@ -80,7 +82,7 @@ class Broker:
             partitions_default=configs.int("num.partitions"),
             replication_factor_default=configs.int("default.replication.factor"),
             random_int31=entropy.random_int31,
-            new_uuid=entropy.new_uuid,
+            new_uuid=entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
             replicas_max=1,  # Nobody follows yet.
         )
         self.log_starts = LogStarts(storage, self.lot)
@@ -108,6 +110,7 @@ class Broker:
             lambda: self.view,
             self._append_state,
             self.cleaner.ask,
+            self.protocol,
         )
         self.coordinators = Coordinators(runtime, self.end_transaction, self.partitions)
         self.groups = self.coordinators.groups
@@ -406,3 +409,8 @@ class Broker:
         Returns what went wrong, for the broker's log; the next start then checks the logs.
         """
         return self.storage.close(high_watermarks(self.partitions), now.wall)
+
+
+def _no_topic_id() -> Uuid:
+    """Returns what stands for a topic's id where topics have none (before Kafka 2.8)."""
+    return ZERO_UUID

@@ -27,8 +27,6 @@ from odradek.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 log = logging.getLogger(__name__)
 
-MARKERS_VERSION = 2
-ADDITIONS_VERSION = 5
 SHUTDOWN_VERSION = 3
 
 
@@ -38,6 +36,7 @@ class BrokerAsks:
     def __init__(self, shell: Shell, broker: Broker, channels: BrokerChannels) -> None:
         self._shell = shell
         self._broker = broker
+        self._protocol = broker.protocol
         self._channels = channels
 
     def take(self) -> None:
@@ -54,7 +53,8 @@ class BrokerAsks:
             self._shell.settle()
 
         message = markers_ask.to_message(effect)
-        self._channels.ask(effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, MARKERS_VERSION), ended)
+        version = self._protocol.write_txn_markers
+        self._channels.ask(effect.broker, RequestBuilder.of(message, WriteTxnMarkersResponse, version), ended)
 
     def _add_partitions(self, effect: AddPartitions) -> None:
         def ended(response: AddPartitionsToTxnResponse | Refused) -> None:
@@ -62,8 +62,10 @@ class BrokerAsks:
             self._broker.additions_answered(effect, outcome, self._shell.now())
             self._shell.settle()
 
-        message = add_partitions_ask.to_message(effect, ADDITIONS_VERSION)
-        request = RequestBuilder.of(message, AddPartitionsToTxnResponse, ADDITIONS_VERSION)
+        version = self._protocol.add_partitions_to_txn
+        assert version is not None, "brokers that can't be asked are not"
+        message = add_partitions_ask.to_message(effect, version)
+        request = RequestBuilder.of(message, AddPartitionsToTxnResponse, version)
         self._channels.ask(effect.broker, request, ended)
 
     def create_topics(self, controller: BrokerId, change: CreateTopics, then: Callable[[Changed], None]) -> None:
@@ -78,7 +80,7 @@ class BrokerAsks:
             made = {topic.name: topic for topic in change.topics if topic.name not in refused}
             then(Changed(change.token, made, refused))
 
-        message, version = create_topics_ask.to_message(change), create_topics_ask.VERSION
+        message, version = create_topics_ask.to_message(change), self._protocol.create_topics
         self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
 
     def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from odradek.api.controller_requests import versions_of
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, TimestampMs
 from odradek.coordination.renewed import RenewedTree
@@ -73,7 +74,7 @@ class ClusterMember:
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
         self._is_closed = False
         self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
-        self._controller = Controller(broker.id)
+        self._controller = Controller(broker.id, has_recovery=broker.protocol.has_leader_recovery)
         self._thread = ControllerThread(
             self._controller,
             tree,
@@ -85,7 +86,9 @@ class ClusterMember:
             failed=lambda error: self._on_loop(_raise, error),
         )
         tree.renewed = self._renewed
-        self._to_brokers = ControllerChannels(shell.loop, broker.id, listener, self._thread.tell, tls)
+        self._to_brokers = ControllerChannels(
+            shell.loop, broker.id, listener, self._thread.tell, versions=versions_of(broker.protocol), tls=tls
+        )
         self._channels = BrokerChannels(shell.loop, broker.id, broker.view, listener, tls)
         self._asking = BrokerAsks(shell, broker, self._channels)
         self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._channels.close_gone)

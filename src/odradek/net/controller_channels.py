@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from odradek.api.controller_requests import Response, Versions, errors, to_message
+from odradek.api.controller_requests import Response, Versions, errors, to_message, version_of
 from odradek.base.units import BrokerId
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.controller import events
@@ -26,7 +26,6 @@ from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 
 _LOG = logging.getLogger(__name__)
 
-NEWEST = Versions(leader_and_isr=7, update_metadata=8, stop_replica=4)  # Of inter.broker.protocol.version 3.9.
 QUEUED_MAX = 1_000_000  # Who does not answer and lives on is told everything later, however much that is.
 
 _KINDS: Mapping[type, tuple[type, type[Response]]] = {
@@ -45,12 +44,15 @@ class ControllerChannels:
         broker: BrokerId,
         listener: str,
         tell: Callable[[events.Answered], None],
+        *,
+        versions: Versions,
         tls: Contexts | None,
     ) -> None:
         self._loop = loop
         self._listener = listener
         self._config = ChannelConfig(client_id=str(broker), retries=True, queued_max=QUEUED_MAX)
         self._tell = tell
+        self._versions = versions
         self._tls = tls
         self._channels: dict[tuple[BrokerId, int], Channel] = {}  # By the broker's epoch, too.
 
@@ -69,7 +71,7 @@ class ControllerChannels:
             at = inter_broker_endpoint(live.info, self._listener)
             channel = Channel(self._loop, at, self._config, name=f"broker {request.broker}", tls=self._tls)
             self._channels[key] = channel
-        channel.send(_builder(request, self._listener), partial(self._ended, request))
+        channel.send(_builder(request, self._versions, self._listener), partial(self._ended, request))
 
     def _ended(self, request: ToBroker, response: Response | Failed) -> None:
         if isinstance(response, Failed):
@@ -90,12 +92,8 @@ def inter_broker_endpoint(broker: BrokerInfo, listener: str) -> Endpoint:
     return broker.endpoint(listener) or broker.endpoints[0]
 
 
-def _builder(request: ToBroker, listener: str) -> RequestBuilder[Response]:
+def _builder(request: ToBroker, versions: Versions, listener: str) -> RequestBuilder[Response]:
     asked, answered = _KINDS[type(request.request)]
-    version = {
-        LeaderAndIsrRequest: NEWEST.leader_and_isr,
-        UpdateMetadataRequest: NEWEST.update_metadata,
-        StopReplicaRequest: NEWEST.stop_replica,
-    }[asked]
+    version = version_of(request, versions)
     # Made into a message when it is written: what waits takes no more memory than the controller's own value.
-    return RequestBuilder(asked, answered, lambda _: to_message(request, NEWEST, listener), version, version)
+    return RequestBuilder(asked, answered, lambda _: to_message(request, versions, listener), version, version)

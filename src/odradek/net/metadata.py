@@ -60,9 +60,13 @@ class AnotherBroker(Unavailable):
 class Metadata:
     """One broker's door to the tree.  Methods raise TreeFailed when the tree does, BadZnodeError for foreign data."""
 
-    def __init__(self, tree: Tree, where: str = "metadata.log.dir") -> None:
+    def __init__(
+        self, tree: Tree, where: str = "metadata.log.dir", registration_version: int = layout.WITH_FEATURES
+    ) -> None:
+        """`registration_version` is that in which a broker registers."""
         self._tree = tree
         self._where = where  # Named in messages.
+        self._registration_version = registration_version
         self._cluster_id = ""
         self._controller_epoch = 0
 
@@ -98,7 +102,7 @@ class Metadata:
             try:
                 self._tree.multi(
                     [
-                        Create(layout.broker(broker.id), layout.encode_broker(broker, now), ephemeral=True),
+                        Create(layout.broker(broker.id), self._registration(broker, now), ephemeral=True),
                         Create(
                             layout.CONTROLLER,
                             layout.encode_controller(layout.Controller(broker.id, now)),
@@ -116,6 +120,9 @@ class Metadata:
             else:
                 return
         raise Unavailable(detail=f"Broker {broker.id} can't be registered in {self._where}: {failure}.") from failure
+
+    def _registration(self, broker: BrokerInfo, now: TimestampMs) -> bytes:
+        return layout.encode_broker(broker, now, version=self._registration_version)
 
     def _check_alone(self) -> None:
         """Raises AnotherBroker if one is alive; if one was killed, its session has ended."""

@@ -59,7 +59,7 @@ class SharedMetadata(Metadata):
         until = time.monotonic() + patience_ms / SECOND_MS
         while True:
             try:
-                self._tree.create(path, layout.encode_broker(broker, now()), ephemeral=True)
+                self._tree.create(path, self._registration(broker, now()), ephemeral=True)
             except NodeExists:
                 stat = self._tree.exists(path)
                 if stat is not None and stat.ephemeral_owner == self._tree.session_id:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from odradek.api import leader_and_isr, stop_replica, update_metadata
-from odradek.api.controller_requests import Versions, errors, to_message
+from odradek.api.controller_requests import Versions, errors, to_message, version_of
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
-from odradek.base.uuids import Uuid
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr
 from odradek.core.controller.requests import (
     EPOCH_DURING_DELETE,
@@ -172,3 +172,18 @@ def test_a_broker_is_told_to_close_one_and_delete_the_other() -> None:
         StopReplicas({A0: LeaderEpoch(5)}, deletes=False),
         StopReplicas({A1: LeaderEpoch(5)}, deletes=True),
     )
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_topics_without_ids_are_told_in_a_version_whose_answer_has_names(version: int) -> None:
+    """Topics of before Kafka 2.8, where inter.broker.protocol.version has been raised since."""
+    recovering = {one: each._replace(state=STATE._replace(recovery=1)) for one, each in BECOME.partitions.items()}
+    become = BECOME._replace(partitions=recovering, topic_ids=IDS | {TopicName("b"): ZERO_UUID})
+    versions = Versions(version, 0, 0)
+    told = version_of(sent(become), versions)
+    assert told == min(version, 4)
+    request = decode(LeaderAndIsrRequest, told, encode(to_message(sent(become), versions), told))
+    assert leader_and_isr.from_message(request).partitions.keys() == BECOME.partitions.keys()
+    refused = [LeaderAndIsrPartitionError(topic_name="b", partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)]
+    answer = LeaderAndIsrResponse(error_code=0, partition_errors=refused)
+    assert errors(sent(become), answer) == {B0: ErrorCode.KAFKA_STORAGE_ERROR}

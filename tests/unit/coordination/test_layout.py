@@ -130,6 +130,14 @@ def test_a_broker_with_listeners_of_its_own() -> None:
     assert read.features == {"f": (1, 2)}
 
 
+def test_a_registration_of_before_features_says_nothing_else() -> None:
+    broker = BrokerInfo(BrokerId(1), (Endpoint("PLAINTEXT", "h", 9092),), "r")
+    old, new = (as_json(layout.encode_broker(broker, TimestampMs(5), version=version)) for version in (4, 5))
+    assert isinstance(old, dict)
+    assert new == old | {"version": 5, "features": {}}
+    assert old["version"] == 4
+
+
 def test_topics() -> None:
     data = data_of("3.9.1", "/brokers/topics/flights")
     read = layout.decode_topic(data)

@@ -7,12 +7,15 @@ import logging
 
 import pytest
 
+from odradek.api.controller_requests import versions_of
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.cluster import BrokerInfo, Endpoint
 from odradek.core.controller import events
 from odradek.core.controller.context import LiveBroker
 from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, ToBroker, UpdateMetadata
+from odradek.core.inter_broker_protocol import protocol
+from odradek.core.metadata_version import NEWEST
 from odradek.net.controller_channels import ControllerChannels
 from odradek.wire.compile import encode
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrResponse
@@ -76,7 +79,9 @@ class Telling:
 
     def __init__(self) -> None:
         self.heard: list[events.Answered] = []
-        self.channels = ControllerChannels(asyncio.get_running_loop(), US, "PLAINTEXT", self.heard.append, None)
+        versions = versions_of(protocol(NEWEST))
+        loop = asyncio.get_running_loop()
+        self.channels = ControllerChannels(loop, US, "PLAINTEXT", self.heard.append, versions=versions, tls=None)
 
     async def answered(self, *requests: ToBroker) -> None:
         await until(lambda: len(self.heard) >= len(requests))

@@ -115,6 +115,10 @@ _BROKER: dict[str, str] = {
     "group.min.session.timeout.ms": "The shortest session timeout that a member of a classic group may ask for.",
     "host.name": "Before Kafka 0.9: the host to listen on; use listeners.",
     "inter.broker.listener.name": "Where brokers find each other; else the first listener of their protocol.",
+    "inter.broker.protocol.version": (
+        "The oldest release of Kafka that a broker of the cluster may be of, 0.11.0 to 3.9: brokers speak with each "
+        "other, and write their state, as it does. The same on all brokers (CLUSTER.md)."
+    ),
     "java.security.auth.login.config": "The JAAS file with the user and password for ZooKeeper, in its section Client.",
     "listener.security.protocol.map": "The protocol of each listener, as NAME:PROTOCOL pairs.",
     "listeners": "Where to listen, as NAME://host:port; an empty host is every interface.",

@@ -25,7 +25,6 @@ UNUSED_NETWORK: dict[str, str] = {
     "delegation.token.max.lifetime.ms": "How long a delegation token can be renewed.",
     "delegation.token.secret.key": "The secret with which delegation tokens are signed; the same on all brokers.",
     "early.start.listeners": "Listeners that are opened before the authorizer is ready.",
-    "inter.broker.protocol.version": "The release of Kafka whose protocol brokers speak with each other.",
     "kafka.metrics.polling.interval.secs": "How often the reporters of kafka.metrics.reporters are called.",
     "kafka.metrics.reporters": "Classes that report the broker's own metrics.",
     "max.connection.creation.rate": "New connections a second that are accepted.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from odradek.core.configs.definition import Rule, Value, invalid, to_text
+from odradek.core.metadata_version import metadata_version
 
 
 def between(low: float, high: float | None = None) -> Rule:
@@ -87,6 +88,12 @@ def _check_release(name: str, value: Value) -> str | None:
     return None if ok else invalid(name, str(value), "Version must be a release of Kafka such as 3.9 or 3.9-IV0")
 
 
+def _check_spoken_release(name: str, value: Value) -> str | None:
+    if metadata_version(str(value)) is not None:
+        return None
+    return invalid(name, str(value), "Version must be one from 0.11.0 to 3.9, such as 2.8 or 2.8-IV1")
+
+
 NOT_EMPTY = Rule("non-empty string", _check_not_empty)
 NOT_NULL = Rule("non-null string", _anything)  # Text from a file is never null.
 # Repeated elements are dropped when a list is parsed, so there is nothing left to refuse.
@@ -95,6 +102,7 @@ NOT_EMPTY_LIST = Rule("list", _check_not_empty_list)
 ANY_LIST = Rule("non-empty list", _anything)  # Kafka's name for it; an empty default shows that it is not meant.
 THROTTLED_REPLICAS = Rule("pid:bid,... or *", _check_throttled_replicas)
 RELEASE = Rule("[release/IBP version strings]", _check_release)
+SPOKEN_RELEASE = RELEASE._replace(check=_check_spoken_release)  # That brokers can speak with each other here.
 
 AT_LEAST_MINUS_2, AT_LEAST_MINUS_1, AT_LEAST_0, AT_LEAST_1 = map(between, (-2, -1, 0, 1))
 CLEANUP_POLICY = one_of("compact", "delete")

@@ -50,15 +50,17 @@ NOT_ELECTED = 0  # The epoch of who is not the controller; the first one's is 1.
 class Controller:
     """One broker's.  `epoch` is that of its election, or NOT_ELECTED."""
 
-    def __init__(self, broker: BrokerId) -> None:
+    def __init__(self, broker: BrokerId, *, has_recovery: bool = True) -> None:
+        """`has_recovery`: brokers know of leaders that were elected uncleanly and have yet to recover (KIP-704)."""
         self._id = broker
+        self._has_recovery = has_recovery
         self._begin(NOT_ELECTED)
 
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch
         self._context = ControllerContext()
         self._batch = RequestBatch(self._context)
-        self._leaders = Leaders(self._context, self._batch)
+        self._leaders = Leaders(self._context, self._batch, has_recovery=self._has_recovery)
         self._deletion = TopicDeletion(self._context, self._batch)
 
     @property

@@ -38,10 +38,13 @@ def first(replicas: Replicas, alive: Brokers) -> LeaderAndIsr | None:
     return LeaderAndIsr(isr[0], FIRST_EPOCH, isr) if isr else None
 
 
-def for_offline(state: LeaderAndIsr, replicas: Replicas, alive: Brokers, *, may_be_unclean: bool) -> Elected | None:
+def for_offline(
+    state: LeaderAndIsr, replicas: Replicas, alive: Brokers, *, may_be_unclean: bool, has_recovery: bool = True
+) -> Elected | None:
     """Elects a live replica of the ISR, or any live one where unclean.leader.election.enable says so; else None.
 
-    The ISR is then those of it that live; after an unclean election the leader alone, who has yet to recover (KIP-704).
+    The ISR is then those of it that live; after an unclean election the leader alone, who has yet to recover (KIP-704),
+    if brokers know of that (`has_recovery`, from Kafka 3.2 on).
     """
     leader = _first(replicas, alive & set(state.isr))
     if leader is not None:
@@ -49,7 +52,8 @@ def for_offline(state: LeaderAndIsr, replicas: Replicas, alive: Brokers, *, may_
     leader = _first(replicas, alive) if may_be_unclean else None
     if leader is None:
         return None
-    return Elected(_next(state, leader, (leader,))._replace(recovery=RECOVERING), is_unclean=True)
+    recovery = RECOVERING if has_recovery else state.recovery
+    return Elected(_next(state, leader, (leader,))._replace(recovery=recovery), is_unclean=True)
 
 
 def for_preferred(state: LeaderAndIsr, replicas: Replicas, alive: Brokers) -> Elected | None:

@@ -27,9 +27,11 @@ Election = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr]
 class Leaders:
     """Writes the states of partitions, which all else only reads."""
 
-    def __init__(self, context: ControllerContext, batch: RequestBatch) -> None:
+    def __init__(self, context: ControllerContext, batch: RequestBatch, *, has_recovery: bool) -> None:
+        """`has_recovery`: who was elected uncleanly is told to recover (KIP-704)."""
         self._context = context
         self._batch = batch
+        self._has_recovery = has_recovery
 
     def settle(
         self, partitions: Iterable[TopicPartition], also_told: Iterable[BrokerId] = (), *, are_new: bool = False
@@ -145,7 +147,9 @@ class Leaders:
         online = self._context.online(partition)
         if state.leader not in online:
             replicas, eligible = self._context.replicas(partition), self._eligible(partition)
-            elected = elections.for_offline(state, replicas, eligible, may_be_unclean=may_be_unclean)
+            elected = elections.for_offline(
+                state, replicas, eligible, may_be_unclean=may_be_unclean, has_recovery=self._has_recovery
+            )
             if elected is not None:
                 return elected
         return Elected(elections.without(state, {*state.isr, state.leader} - online))

@@ -10,6 +10,7 @@ from odradek.core.cluster import ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators.durable import NextSteps
 from odradek.core.entropy import Entropy
+from odradek.core.inter_broker_protocol import InterBrokerProtocol
 from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
@@ -27,7 +28,7 @@ class AppendState(Protocol):
 class Runtime(NamedTuple):
     """A coordinator's handles on its broker: `view` is called each time, as the cluster changes.
 
-    `compact` has a partition's log compacted soon.
+    `compact` has a partition's log compacted soon.  `protocol` has the versions in which state is written.
     """
 
     broker_id: BrokerId
@@ -39,3 +40,4 @@ class Runtime(NamedTuple):
     view: Callable[[], ClusterView]
     append: AppendState
     compact: Callable[[Partition], object]
+    protocol: InterBrokerProtocol

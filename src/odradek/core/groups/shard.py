@@ -22,7 +22,6 @@ from odradek.record.internal.codec import decode_key, decode_value, key_prefix
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
 
 OFFSET_COMMIT_KEY = key_prefix(OffsetCommitKey)
-VERSIONS = {OffsetCommitValue: 4, GroupMetadataValue: 3}
 
 Replay: TypeAlias = "Callable[[GroupShard, object, object | None], None]"
 SimpleGroup: TypeAlias = "Callable[[str, GroupShard], Group]"
@@ -32,7 +31,9 @@ class GroupShard:
     """One shard.  `replays` has, by the class of a record's key, who takes it in; `simple` makes a group of offsets."""
 
     def __init__(self, leading: Leading, runtime: Runtime, replays: dict[type, Replay], simple: SimpleGroup) -> None:
-        self.log = StateLog(leading, VERSIONS, runtime)
+        protocol = runtime.protocol
+        versions = {OffsetCommitValue: protocol.offset_value, GroupMetadataValue: protocol.group_value}
+        self.log = StateLog(leading, versions, runtime)
         self.runtime = runtime
         self.groups: dict[str, Group] = {}
         self.offsets = GroupOffsets()

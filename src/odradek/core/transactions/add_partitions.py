@@ -55,7 +55,10 @@ class AddPartitionsToTxnManager:
         assert names, "nobody asks about nothing"
         again_until = now.steady + self._again_ms_max if retries else now.steady
         waiting = Waiting(question, names, again_until, now.steady + self.timeout_ms)
-        self._send(waiting, now)
+        if self._runtime.protocol.add_partitions_to_txn is None:
+            self._refuse(waiting, _code_where_unasked(question))
+        else:
+            self._send(waiting, now)
         return waiting.promise
 
     def _send(self, waiting: Waiting, now: Moment) -> None:
@@ -159,9 +162,13 @@ def _code_of(question: Question, name: TopicPartition, outcome: AdditionsOutcome
         case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return ErrorCode.INVALID_TXN_STATE  # It is not the producer that lacks the right.
         case ErrorCode.UNSUPPORTED_VERSION:
-            # A coordinator that cannot be asked is not: as in Apache Kafka, for as long as a cluster is upgraded.
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE if question.adds else ErrorCode.NONE
+            return _code_where_unasked(question)
         case ErrorCode.NONE | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.NETWORK_EXCEPTION
         case code:
             return code
+
+
+def _code_where_unasked(question: Question) -> ErrorCode:
+    """A coordinator that cannot be asked is not: as in Apache Kafka, for as long as a cluster is upgraded."""
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if question.adds else ErrorCode.NONE

@@ -14,8 +14,6 @@ from odradek.core.transactions.states import Transaction, from_record, key_of, t
 from odradek.record.internal.codec import decode_transaction_key, decode_value
 from odradek.record.internal.transactions import TransactionLogKey, TransactionLogValue
 
-VERSIONS: dict[type, int] = {TransactionLogValue: 1}
-
 
 class Resumes(Protocol):
     """Goes on with a decision that a stop interrupted."""
@@ -27,7 +25,8 @@ class TransactionShard:
     """One shard; `transactions` is as the log is, and `put` changes both."""
 
     def __init__(self, leading: Leading, runtime: Runtime, resume: Resumes) -> None:
-        self.log = StateLog(leading, VERSIONS, runtime)
+        self._version = runtime.protocol.transaction_value
+        self.log = StateLog(leading, {TransactionLogValue: self._version}, runtime)
         self.transactions: dict[str, Transaction] = {}
         self.is_over = False
         self._resume = resume
@@ -39,7 +38,7 @@ class TransactionShard:
 
     def put(self, transaction: Transaction, now: Moment) -> Written:
         """Writes the transaction's new state.  Raises Refused with nothing changed."""
-        written = self.log.append([to_record(transaction)], now)
+        written = self.log.append([to_record(transaction, self._version)], now)
         self.transactions[transaction.id] = transaction
         return written
 

@@ -18,6 +18,7 @@ from odradek.record.internal.transactions import PartitionsSchema, TransactionLo
 
 NO_ID, NO_EPOCH, NO_TIME = ProducerId(-1), ProducerEpoch(-1), TimestampMs(-1)
 LAST_EPOCH = INT16_MAX - 1  # The greatest a client ever sees; the one above it is for the last marker.
+ALL_SINCE = 1  # The version of a record that has all of a transaction.
 NEVER_MS = INT32_MAX  # The timeout of who has prepared elsewhere and may be away for long (KIP-939).
 
 
@@ -93,8 +94,10 @@ class Transaction(NamedTuple):
         return is_open and self.started + self.timeout_ms < now
 
 
-def to_record(transaction: Transaction) -> StateRecord:
-    """Returns the record by which the transaction is kept."""
+def to_record(transaction: Transaction, version: int) -> StateRecord:
+    """Returns the record by which the transaction is kept, for a value of this version."""
+    if version < ALL_SINCE:  # Nothing needs them there: no transaction has an epoch of its own, none is prepared.
+        transaction = transaction._replace(version=0, previous_id=NO_ID, next_id=NO_ID, next_epoch=NO_EPOCH)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(partition)

@@ -55,6 +55,12 @@ def test_none_of_the_isr_lives() -> None:
     assert for_offline(waiting, ids(1, 2, 3), brokers(), may_be_unclean=True) is None
 
 
+def test_before_kafka_3_2_nobody_is_told_to_recover() -> None:
+    found = for_offline(state(1), ids(1, 2, 3), brokers(2, 3), may_be_unclean=True, has_recovery=False)
+    assert leader_and_isr(found) == (2, (2,))
+    assert found is not None and found.is_unclean and found.state.recovery != RECOVERING
+
+
 def test_clean_comes_before_unclean() -> None:
     found = for_offline(state(3), ids(1, 2, 3), brokers(1, 2, 3), may_be_unclean=True)
     assert leader_and_isr(found) == (3, (3,))

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators.state_log import NOBODY
 from odradek.core.groups.offsets import record_of, tombstones
-from odradek.core.groups.shard import VERSIONS, GroupShard
+from odradek.core.groups.shard import GroupShard
+from odradek.core.inter_broker_protocol import protocol_of
 from odradek.record.batch import iter_batches
 from odradek.record.internal.codec import decode_key, decode_value, encode
 from odradek.record.internal.offsets import OffsetCommitKey, OffsetCommitValue
@@ -67,6 +69,7 @@ def test_the_groups_go_on_here(harness: Harness) -> None:
 
 def test_we_write_the_same_bytes() -> None:
     records = [one for batch in iter_batches(LOG.read_bytes()) if not batch.is_control for one in iter_records(batch)]
+    newest = protocol_of(BrokerConfigs.parse({})).offset_value
     offsets = 0
     for record in records:
         key = decode_key(record.key or b"")
@@ -74,7 +77,7 @@ def test_we_write_the_same_bytes() -> None:
             value = decode_value(key, record.value)
             assert isinstance(value, OffsetCommitValue)
             version = record_of(key, value).version
-            written = encode(key, value, VERSIONS[OffsetCommitValue] if version is None else version)
+            written = encode(key, value, newest if version is None else version)
             assert written == (record.key, record.value)
             offsets += 1
     assert offsets > 30

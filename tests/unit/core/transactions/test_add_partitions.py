@@ -36,6 +36,14 @@ def ask(
     return additions.ask(about, partitions or (T0,), elsewhere.leader.now, retries=retries)
 
 
+def test_coordinators_that_may_not_know_the_question_are_not_asked(tmp_path: Path) -> None:
+    """As Kafka's brokers do not ask those before 3.5: nothing is verified then."""
+    elsewhere = CoordinatedElsewhere(tmp_path, inter_broker_protocol_version="3.4")
+    assert ask(elsewhere, question(adds=False), T0, T1).value == dict.fromkeys((T0, T1), ErrorCode.NONE)
+    assert ask(elsewhere, question(adds=True)).value == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert elsewhere.asked() == []
+
+
 # What goes together.
 
 

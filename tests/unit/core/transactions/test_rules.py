@@ -41,5 +41,6 @@ def test_no_epoch_is_too_great_to_be_written() -> None:
             begun = rules.begins(done, expected, 1000, NEXT, NOW)
             assert begun.client == (NEXT, 0)
             for each in (fenced, done, begun):
-                record = to_record(each)
-                encode(record.key, record.value, 1)
+                for version in (0, 1):
+                    record = to_record(each, version)
+                    encode(record.key, record.value, version)
