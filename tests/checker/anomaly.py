@@ -18,6 +18,7 @@ class Anomaly(StrEnum):
     PRECOMMITTED_READ = "precommitted read"  # Read before its commit was asked for.
     CONSUMED_TWICE = "consumed twice"  # By two transactions that both committed it for one group.
     NEVER_CONSUMED = "never consumed"  # By a group whose offsets transactions commit, though it went on beyond.
+    COMMITTED_BACK = "committed back"  # A group is told less than it had committed before it was asked.
     # Within one operation (int) or from one to the next of a process.
     NONMONOTONIC_POLL = "nonmonotonic poll"
     INT_NONMONOTONIC_POLL = "int nonmonotonic poll"

@@ -1,4 +1,4 @@
-"""Anomalies of groups whose offsets are committed by the transactions that consume: each value is for one of them.
+"""Anomalies of groups.  Where the transactions that consume commit the offsets, each value is for one of them.
 
 Such a group begins at the beginning, and no transaction of it polls before it is begun.
 """
@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from checker.anomaly import Anomaly, Found
-from checker.history import Key, Offset, Outcome
+from checker.history import Committed, Key, Kind, Offset, Operation, Outcome
 from checker.observed import Observed, Read
 
 
@@ -51,4 +51,41 @@ def _consumed(observed: Observed) -> dict[tuple[str, Key], dict[Offset, Read]]:
                 last = found[group, read.key].get(read.offset)
                 if last is None or outcome is Outcome.OK:
                     found[group, read.key][read.offset] = read
+    return found
+
+
+def committed_back(observed: Observed) -> Iterator[Found]:
+    """Of all groups: what was committed, or told to be, before somebody asked anew is a bound for the answer."""
+    before: dict[tuple[str, Key], tuple[Offset, Operation]] = {}
+    for is_end, operation in _moments(observed.operations):
+        for (group, key), offset in _positions(operation).items():
+            highest = before.get((group, key))
+            if is_end:
+                if highest is None or offset > highest[0]:
+                    before[group, key] = offset, operation
+            elif operation.kind is Kind.COMMITTED and highest is not None and offset < highest[0]:
+                text = (
+                    f"group {group}: {operation} was told {key}@{offset}, and @{highest[0]} was known by {highest[1]}"
+                )
+                yield Found(Anomaly.COMMITTED_BACK, text, (highest[1], operation))
+
+
+def _moments(operations: list[Operation]) -> Iterator[tuple[bool, Operation]]:
+    """The beginnings of operations that went well, and their ends (True), as they followed each other."""
+    certain = [one for one in operations if one.group is not None and one.outcome is Outcome.OK]
+    ends = [(one.completed_ns, True, one.number, one) for one in certain]
+    begins = [(one.invoked_ns, False, one.number, one) for one in certain]
+    for _, is_end, _, operation in sorted([*begins, *ends], key=lambda moment: moment[:3]):
+        yield is_end, operation
+
+
+def _positions(operation: Operation) -> dict[tuple[str, Key], Offset]:
+    """What the group of an operation has committed by then, as far as it tells."""
+    assert operation.group is not None
+    found: dict[tuple[str, Key], Offset] = {}
+    for poll in operation.polls:
+        found |= {(operation.group, key): offset + 1 for key, offset, _ in poll.records}
+    for step in operation.steps:
+        if isinstance(step, Committed):
+            found |= {(operation.group, key): offset for key, offset in step.positions.items()}
     return found

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     TXN = "txn"  # All of it or nothing.
     ASSIGN = "assign"
     SUBSCRIBE = "subscribe"
+    COMMITTED = "committed"  # What a group is told to have committed.
     FINAL = "final"  # A poll of one key from its beginning to its end, when everything else is over.
 
 
@@ -62,7 +63,14 @@ class Reset:
     positions: Mapping[Key, Offset | None]
 
 
-Step = Send | Poll | Reset
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the group of the operation has committed, as it was told; 0 is nothing."""
+
+    positions: Mapping[Key, Offset]
+
+
+Step = Send | Poll | Reset | Committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,8 @@ def _step_to_json(step: Step) -> list[Any]:
             return ["poll", records, time_ns]
         case Reset(positions):
             return ["reset", positions]
+        case Committed(positions):
+            return ["committed", positions]
 
 
 def _step_from_json(told: list[Any]) -> Step:
@@ -194,4 +204,6 @@ def _step_from_json(told: list[Any]) -> Step:
             return Poll(tuple((key, offset, value) for key, offset, value in records), time_ns)
         case ["reset", positions]:
             return Reset(positions)
+        case ["committed", positions]:
+            return Committed(positions)
     raise Malformed(f"no step: {told}")

@@ -24,6 +24,7 @@ SEARCHES: tuple[Callable[[Observed], Iterator[Found]], ...] = (
     values.precommitted_reads,
     groups.consumed_twice,
     groups.never_consumed,
+    groups.committed_back,
     order.polls,
     order.sends,
     order.late_sends,

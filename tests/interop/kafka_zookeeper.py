@@ -111,7 +111,7 @@ class ZooKeeper:
         self._folder = folder
         self._server: _Java | None = None
 
-    def __enter__(self) -> ZooKeeper:
+    def start(self) -> None:
         config = self._folder / "zoo.cfg"
         self._folder.mkdir(parents=True, exist_ok=True)
         config.write_text(
@@ -122,17 +122,24 @@ class ZooKeeper:
         command = old_java(V3, SERVER, str(config), level="INFO", folder=self._folder, options=self._options)
         # It listens before it serves, and never answers who connects between.
         self._server = _Java(command, self._folder / "zookeeper.txt", b"(org.apache.zookeeper.server.ContainerManager)")
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def kill(self) -> None:
+        """Kill -9; `start` may follow, on the same data and port."""
         self.end(signal.SIGKILL)
 
     def end(self, signal_number: int) -> None:
         if self._server is not None:
             self._server.end(signal_number)
             self._server = None
+
+    def __enter__(self) -> ZooKeeper:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
 
 
 class OldKafka:

@@ -46,15 +46,18 @@ def timed(clients: Opened) -> str:
 
 def test_a_topic_from_its_making_to_its_end(admin: Administrator) -> None:
     topic, cluster = f"admin-{uuid4().hex[:12]}", admin.describe_cluster()
-    (broker,) = cluster.brokers
     admin.create_topic(topic, 2, {"retention.ms": "123456", "cleanup.policy": "compact,delete"})
-    assert _settled(admin, topic, 2) == {0: broker, 1: broker}
+    made = _settled(admin, topic, 2)
+    assert made.keys() == {0, 1}
+    assert set(made.values()) <= cluster.brokers.keys()
     configs = admin.describe_configs(topic)
     assert configs["retention.ms"] == "123456"
     assert configs["cleanup.policy"] == "compact,delete"
     assert configs["segment.bytes"] == str(1 << 30)
     admin.create_partitions(topic, 5)
-    assert _settled(admin, topic, 5) == dict.fromkeys(range(5), broker)
+    grown = _settled(admin, topic, 5)
+    assert grown.keys() == set(range(5))
+    assert set(grown.values()) == set(cluster.brokers)
     admin.delete_topic(topic)
     with pytest.raises(ClientError) as gone:
         admin.delete_topic(topic)
@@ -75,10 +78,11 @@ def _settled(admin: Administrator, topic: str, partitions: int) -> Mapping[int, 
 
 def test_the_cluster(clients: Opened, admin: Administrator) -> None:
     cluster = admin.describe_cluster()
-    assert list(cluster.brokers.values()) == [clients.address]
+    assert clients.address in cluster.brokers.values()
     assert cluster.controller in cluster.brokers
-    told = Librdkafka(clients.address).describe_cluster().id
-    assert told and cluster.id in (told, None if admin.name in SAYS_NO_CLUSTER_ID else told)
+    told = Librdkafka(clients.address).describe_cluster()
+    assert cluster.brokers == told.brokers
+    assert told.id and cluster.id in (told.id, None if admin.name in SAYS_NO_CLUSTER_ID else told.id)
 
 
 # How these clients ask, whatever the broker: the same tests say the same of Apache Kafka.
@@ -177,13 +181,14 @@ def kcat(clients: Opened) -> Kcat:
 @pytest.mark.parametrize("name", [parameter("kcat")])
 def test_kcat_lists_topics_and_offsets(clients: Opened, kcat: Kcat, existing: str, timed: str, name: str) -> None:
     told = kcat.list_topic(existing)
-    (broker,) = told["brokers"]
-    assert broker["name"] == clients.address
-    assert told["controllerid"] == broker["id"]
+    brokers = {broker["id"]: broker["name"] for broker in told["brokers"]}
+    assert clients.address in brokers.values()
+    assert told["controllerid"] in brokers
     (topic,) = told["topics"]
     assert topic["topic"] == existing
-    assert [(one["partition"], one["leader"], one["isrs"]) for one in topic["partitions"]] == [
-        (index, broker["id"], [{"id": broker["id"]}]) for index in range(3)
+    assert [(one["partition"], one["isrs"]) for one in topic["partitions"]] == [
+        (index, [{"id": one["leader"]}]) for index, one in enumerate(topic["partitions"])
     ]
+    assert {one["leader"] for one in topic["partitions"]} == brokers.keys()  # It has three partitions.
     assert [kcat.list_offsets(timed, "earliest"), kcat.list_offsets(timed, "latest")] == [0, len(TIMES)]
     assert [kcat.list_offsets(timed, at) for at in (TIMES[0] + 1, TIMES[1] + 1)] == [1, -1]

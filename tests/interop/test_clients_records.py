@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from clients.client import BEGINNING, Client, ClientError, as_shown
 from clients.fixtures import BROKERS, new_topic, opened
+from clients.librdkafka import Librdkafka
 from clients.records import CODECS, RECORDS, Record
 from clients.registry import CLIENTS, Opened, lacks, parameter
 
@@ -101,7 +102,9 @@ def _batches(address: str, written: Written) -> Iterator[Batch]:
     asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100 * MIB)
     topics = [FetchTopic(topic=written.topic, partitions=[asked])]
     request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=100 * MIB, topics=topics, forgotten_topics_data=[])
-    with RawClient(int(address.rpartition(":")[2])) as raw:
+    told = Librdkafka(address)
+    leader = told.describe_cluster().brokers[told.describe_topic(written.topic).leaders[0]]
+    with RawClient(int(leader.rpartition(":")[2])) as raw:
         answer = raw.ask(request, 12, FetchResponse)
         records = answer.responses[0].partitions[0].records
         assert isinstance(records, memoryview)

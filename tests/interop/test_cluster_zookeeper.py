@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,7 +23,7 @@ pytestmark = OLD_KAFKA
 BROKERS = (1, 2, 3)
 
 
-def broker(folder: Path, number: int, connect: str) -> Serving:
+def broker(folder: Path, number: int, connect: str, configs: Mapping[str, str] = {}) -> Serving:
     directory = folder / str(number)
     directory.mkdir()
     return Serving(
@@ -33,6 +33,7 @@ def broker(folder: Path, number: int, connect: str) -> Serving:
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "zookeeper.connect": connect,
             "zookeeper.session.timeout.ms": "3000",
+            **configs,
         },
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,10 +27,10 @@ SECONDS_MAX = 400  # For its end.
 
 
 @contextmanager
-def workload(address: str, history: Path, seconds: float, seed: int) -> Iterator[None]:
+def workload(address: str, history: Path, seconds: float, seed: int, program: Sequence[str] = ()) -> Iterator[None]:
     """It goes on for so many seconds; at the end of the block its history is whole."""
     topics = [f"{name}:{count}" for name, count in TOPICS.items()]
-    options = [f"--seconds={seconds}", f"--seed={seed}"]
+    options = [f"--seconds={seconds}", f"--seed={seed}", f"--program={shlex.join(program)}"]
     path = os.pathsep.join([str(TESTS), str(TESTS / "interop")])
     command = [sys.executable, "-m", "workload", address, str(history), *topics, *options]
     errors = history.with_suffix(".txt")

@@ -7,24 +7,32 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from clients.registry import parameter
+from confluent_kafka.admin import AdminClient
 from test_jepsen import TOPICS, check_history, workload
 from workload.brokers import create_topics
 from workload.nemesis import kill_for
+from workload.programs import PROGRAMS, built
 from workload.settings import BROKER_SETTINGS
 
 from support.serving_cluster import ServingCluster
-from support.waiting import until
+from support.waiting import SECONDS_MAX, until
 
 BETWEEN_SECONDS = (0.7, 2.0)
+CONTROLLER, FIRST_PROCESS = "controller", "first process"
 
 
 class OneAfterTheOther:
-    """Kills the brokers in turn; `odradek serve --brokers` starts each again."""
+    """Kills a broker, the controller, the first process, and the other brokers in turn.
+
+    `odradek serve --brokers` starts a broker again; the first process is started by us.
+    """
 
     def __init__(self, cluster: ServingCluster) -> None:
         self._cluster = cluster
-        self._next = cycle(range(1, cluster.count + 1))
+        self._next = cycle([1, CONTROLLER, FIRST_PROCESS, *range(2, cluster.count + 1)])
         self._ready = 0
+        self._admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
 
     @property
     def address(self) -> str:
@@ -32,17 +40,38 @@ class OneAfterTheOther:
 
     def kill(self) -> None:
         self._ready = len(self._cluster.lines)
-        self._cluster.signal(next(self._next), signal.SIGKILL)
+        match next(self._next):
+            case "first process":
+                self._cluster.kill_all()
+            case "controller":
+                self._cluster.signal(self._controller(), signal.SIGKILL)
+            case int(broker):
+                self._cluster.signal(broker, signal.SIGKILL)
 
     def start(self) -> None:
-        until(lambda: len(self._cluster.lines) > self._ready)
+        if self._cluster.has_ended:
+            self._cluster.start()
+        else:
+            until(lambda: len(self._cluster.lines) > self._ready)
+
+    def _controller(self) -> int:
+        found = -1
+
+        def is_known() -> bool:
+            nonlocal found
+            found = self._admin.list_topics(timeout=SECONDS_MAX).controller_id
+            return found in self._cluster.pids()
+
+        until(is_known)
+        return found
 
 
-def crash(folder: Path, seconds: float, seed: int) -> None:
+def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -> None:
     history = folder / "history.jsonl"
+    program = built(client) if client in PROGRAMS else []
     with ServingCluster(folder, configs=BROKER_SETTINGS) as cluster:
         create_topics(cluster.address, TOPICS)
-        with workload(cluster.address, history, seconds, seed):
+        with workload(cluster.address, history, seconds, seed, program):
             kills = kill_for(seconds, OneAfterTheOther(cluster), BETWEEN_SECONDS, seed)
     check_history(history, kills, seconds)
     assert "Traceback" not in cluster.errors()
@@ -52,7 +81,19 @@ def test_brokers_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> Non
     crash(tmp_path, 12, 16)
 
 
+@pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.3.0", "franz-go")])
+def test_other_clients_see_what_kafka_promises(tmp_path: Path, client: str) -> None:
+    crash(tmp_path, 12, 17, client)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
 def test_brokers_that_are_killed_for_long(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("client", [parameter(name) for name in PROGRAMS])
+def test_other_clients_for_long(tmp_path: Path, client: str, seed: int) -> None:
+    crash(tmp_path, 60, seed, client)

@@ -115,6 +115,12 @@ class ServingCluster:
         self.signal(broker, signal.SIGKILL)
         until(lambda: len(self.lines) > ready)
 
+    def kill_all(self) -> None:
+        """Kills the first process; returns when its brokers have ended too, so that `start` may follow."""
+        brokers = self.pids().values()
+        self._end(signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in brokers))
+
     def stop(self) -> int:
         """Returns the exit status after SIGTERM."""
         return self._end(signal.SIGTERM)

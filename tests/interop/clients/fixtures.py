@@ -15,10 +15,14 @@ from clients.client import SECONDS_MAX
 from clients.members import HEARTBEAT_MS
 from clients.registry import Opened
 from support.serving import Serving
+from support.serving_cluster import ServingCluster
 
 # The same tests on a real Kafka say whether they ask for what Kafka does; with --soak.
-BROKERS = ["odradek", pytest.param("apache-kafka", marks=[*REAL_KAFKA, pytest.mark.soak])]
-
+BROKERS = [
+    "odradek",
+    pytest.param("odradek-cluster", marks=pytest.mark.soak),  # Each topic lies on one of three, or on all of them.
+    pytest.param("apache-kafka", marks=[*REAL_KAFKA, pytest.mark.soak]),
+]
 
 # A group does not wait for more members, and those of KIP-848 are told soon what has changed.
 SETTINGS = {
@@ -40,6 +44,10 @@ def broker(name: str, folder: Path, settings: Mapping[str, str] = {}) -> Iterato
         with Serving(folder, **SETTINGS, **settings) as running:
             yield running.address
             assert "Traceback" not in running.errors()
+    elif name == "odradek-cluster":
+        with ServingCluster(folder, configs={**SETTINGS, **settings}) as cluster:
+            yield cluster.address_of(1)
+            assert "Traceback" not in cluster.errors()
     else:
         with KafkaBroker(folder, settings={**SETTINGS, **settings}) as running:
             yield running.address

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import threading
 import time
@@ -16,14 +17,16 @@ from functools import partial
 from pathlib import Path
 
 from workload.final import read_everything
+from workload.programs import Program
 from workload.readers import AssignedReader, Member
-from workload.recorder import Recorder
+from workload.recorder import PROGRAM_SUFFIX, Recorder
 from workload.senders import Sender
 from workload.settings import Clients
+from workload.teller import Teller
 from workload.transactors import GroupTransactor, Transactor
 from workload.worker import Partition, Setting, Worker
 
-CLOSE_SECONDS_MAX = 90.0
+CLOSE_SECONDS_MAX = 120.0
 WORKERS: tuple[Callable[[Setting, int, int], Worker], ...] = (
     Sender,
     Sender,
@@ -38,6 +41,8 @@ WORKERS: tuple[Callable[[Setting, int, int], Worker], ...] = (
     partial(GroupTransactor, protocol="consumer"),
     partial(GroupTransactor, protocol="consumer"),
 )
+# The groups have the same names, whoever is in them.
+GROUPS = [f"{name}-{protocol}" for name in ("readers", "transactors") for protocol in ("classic", "consumer")]
 
 
 def main() -> int:
@@ -47,17 +52,27 @@ def main() -> int:
     parser.add_argument("topics", nargs="+", help="NAME:PARTITIONS")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--program", default="", help="the command of a workload in another language")
     arguments = parser.parse_args()
     pairs = (topic.rpartition(":") for topic in arguments.topics)
     partitions = [Partition(name, number) for name, _, count in pairs for number in range(int(count))]
     with Recorder(arguments.history) as recorder:
         setting = Setting(Clients(arguments.address), partitions, recorder, threading.Event())
-        workers = [worker(setting, process, arguments.seed) for process, worker in enumerate(WORKERS)]
+        workers = [*clients(setting, arguments), Teller(setting, len(WORKERS), arguments.seed, GROUPS)]
         problems = run(setting, workers, arguments.seconds)
         if not problems:
             read_everything(setting)
     print("\n".join(problems), file=sys.stderr, flush=True)
     return 1 if problems else 0
+
+
+def clients(setting: Setting, arguments: argparse.Namespace) -> list[Worker]:
+    """Those of librdkafka, or of a program, which writes to a file beside the history."""
+    if not arguments.program:
+        return [worker(setting, process, arguments.seed) for process, worker in enumerate(WORKERS)]
+    notes = arguments.history.with_suffix(PROGRAM_SUFFIX)
+    told = [arguments.address, str(notes), str(arguments.seconds), str(arguments.seed), *arguments.topics]
+    return [Program(setting, shlex.split(arguments.program), told)]
 
 
 def run(setting: Setting, workers: list[Worker], seconds: float) -> list[str]:

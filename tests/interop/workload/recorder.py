@@ -10,6 +10,8 @@ from types import TracebackType
 
 from checker.history import Event, Kind, Outcome, Send, Step, Value
 
+PROGRAM_SUFFIX = ".program.jsonl"
+
 
 class Recorder:
     """Threads may share it.  An event's time is when it was noted, so note before asking and after the answer."""
@@ -49,4 +51,6 @@ class Recorder:
 
 
 def read_history(path: Path) -> list[Event]:
-    return [Event.from_json(line) for line in path.read_text().splitlines()]
+    """With what a program of another language has noted beside it."""
+    files = [one for one in (path, path.with_suffix(PROGRAM_SUFFIX)) if one.exists()]
+    return [Event.from_json(line) for one in files for line in one.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Anomalies of groups that consume in transactions, each with a history that has it and a twin that has not."""
+"""Anomalies of groups, each with a history that has it and a twin that has not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from checker.anomaly import Anomaly
 from checker.handmade import Handmade
-from checker.history import Outcome, Send
+from checker.history import Committed, Kind, Outcome, Send
 from checker.verdict import check
 
 
@@ -51,4 +51,35 @@ def test_another_group_consumes_for_itself() -> None:
 def test_what_was_aborted_is_for_no_group() -> None:
     history = Handmade().txn(0, Send("a", 10, 0), outcome=Outcome.FAIL).send(0, Send("a", 11, 1))
     consumed(history, 1, "g")
+    assert broken(history) == set()
+
+
+def told(history: Handmade, offset: int, group: str = "g", times: tuple[int, None, int] | None = None) -> None:
+    history.operation(50, Kind.COMMITTED, Committed({"a": offset}), group=group, times=times)
+
+
+def test_what_was_told_to_be_committed_does_not_go_back() -> None:
+    history = Handmade()
+    for offset, group in ((1, "g"), (1, "g"), (2, "g"), (0, "h")):
+        told(history, offset, group)
+    assert broken(history) == set()
+    told(history, 1)
+    assert broken(history) == {Anomaly.COMMITTED_BACK}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [(Outcome.OK, {Anomaly.COMMITTED_BACK}), (Outcome.INFO, set()), (Outcome.FAIL, set())],
+)
+def test_what_a_transaction_has_committed_is_told(outcome: Outcome, expected: set[Anomaly]) -> None:
+    history = Handmade().send(0, Send("a", 10, 0))
+    consumed(history, 0, "g", outcome)
+    told(history, 0)
+    assert broken(history) == expected
+
+
+def test_who_asked_before_a_commit_may_be_told_what_was_before() -> None:
+    history = Handmade().send(0, Send("a", 10, 0))
+    consumed(history, 0, "g")
+    told(history, 0, times=(150, None, 250))  # The transaction is over at 190.
     assert broken(history) == set()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import builds, dictionaries, integers, just, lists, none, one_of, sampled_from, text, tuples
 
-from checker.history import NEVER_NS, Event, Kind, Malformed, Outcome, Poll, Reset, Send, Step, operations
+from checker.history import NEVER_NS, Committed, Event, Kind, Malformed, Outcome, Poll, Reset, Send, Step, operations
 from checker.observed import Observed
 
 KEYS = sampled_from(["a-0", "a-1", "b-0"])
@@ -15,6 +15,7 @@ STEPS = one_of(
     builds(Send, KEYS, NUMBERS, one_of(none(), NUMBERS)),
     builds(Poll, lists(tuples(KEYS, NUMBERS, NUMBERS), max_size=3).map(tuple), NUMBERS),
     builds(Reset, dictionaries(KEYS, one_of(none(), NUMBERS))),
+    builds(Committed, dictionaries(KEYS, NUMBERS)),
 )
 EVENTS = builds(
     Event,

@@ -1,0 +1,74 @@
+"""The workload of Jepsen for Kafka on a ZooKeeper ensemble, while brokers are killed in turn, and ZooKeeper too."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from kafka_zookeeper import OLD_KAFKA, ZooKeeper
+from test_cluster_zookeeper import BROKERS, broker
+from test_jepsen import TOPICS, check_history, workload
+from workload.brokers import create_topics
+from workload.nemesis import kill_for
+from workload.settings import BROKER_SETTINGS
+
+from support.serving import Serving
+
+pytestmark = OLD_KAFKA
+
+BETWEEN_SECONDS = (0.7, 2.0)
+
+
+class OneAfterTheOther:
+    """Kills ZooKeeper once, between brokers in turn."""
+
+    def __init__(self, brokers: dict[int, Serving], ensemble: ZooKeeper) -> None:
+        self._brokers = brokers
+        self._ensemble = ensemble
+        self._next = cycle(BROKERS)
+        self._kills = 0
+        self._killed: Serving | ZooKeeper = ensemble
+
+    @property
+    def address(self) -> str:
+        return ",".join(one.address for one in self._brokers.values())
+
+    def kill(self) -> None:
+        self._kills += 1
+        if self._kills == 2:
+            self._killed = self._ensemble
+            self._ensemble.kill()
+        else:
+            self._killed = killed = self._brokers[next(self._next)]
+            killed.kill()
+
+    def start(self) -> None:
+        self._killed.start()
+
+
+def crash(folder: Path, seconds: float, seed: int) -> None:
+    history = folder / "history.jsonl"
+    with ExitStack() as stack:
+        ensemble = stack.enter_context(ZooKeeper(folder / "zookeeper"))
+        connect = f"127.0.0.1:{ensemble.port}/odradek"
+        made = {number: broker(folder, number, connect, BROKER_SETTINGS) for number in BROKERS}
+        brokers = {number: stack.enter_context(one) for number, one in made.items()}
+        nemesis = OneAfterTheOther(brokers, ensemble)
+        create_topics(nemesis.address, TOPICS)
+        with workload(nemesis.address, history, seconds, seed):
+            kills = kill_for(seconds, nemesis, BETWEEN_SECONDS, seed)
+    check_history(history, kills, seconds)
+    for one in brokers.values():
+        assert "Traceback" not in one.errors()
+
+
+def test_brokers_and_zookeeper_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:
+    crash(tmp_path, 12, 21)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+def test_brokers_and_zookeeper_that_are_killed_for_long(tmp_path: Path, seed: int) -> None:
+    crash(tmp_path, 60, seed)
