@@ -268,7 +268,8 @@ def started_brokers(stack: ExitStack, folder: Path, version: str, protocol: str,
             "inter.broker.protocol.version": protocol,
             "controlled.shutdown.enable": "false",
             "auto.leader.rebalance.enable": "false",
-            "replica.lag.time.max.ms": "2000",
+            # On a busy machine shorter ones end, and leaders change that nobody has killed.
+            "zookeeper.session.timeout.ms": "6000",
         }
         # Clients are told of no controller, as ours is no broker.
         broker = OldKafka(folder / str(number), version, settings, zookeeper=zookeeper, awaits_controller=False)
