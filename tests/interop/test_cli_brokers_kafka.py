@@ -27,6 +27,7 @@ from odradek.client.producer import Producer, now_ms
 from odradek.client.sequences import Sequences
 from odradek.client.transactional import TransactionalProducer
 from odradek.record.builder import encode_batch
+from support.terminals import own
 from support.waiting import SECONDS_MAX, until
 
 pytestmark = [*REAL_KAFKA, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -69,7 +70,8 @@ class Told:
     def __init__(self, capfd: pytest.CaptureFixture[str], address: str, *arguments: str) -> None:
         capfd.readouterr()
         self.status = main([*arguments, "-b", address])
-        self.out, self.err = capfd.readouterr()
+        captured = capfd.readouterr()
+        self.out, self.err = captured.out, own(captured.err)
 
     @property
     def json(self) -> Any:

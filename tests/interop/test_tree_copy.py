@@ -17,6 +17,7 @@ from odradek.app.main import main
 from odradek.coordination import claims
 from odradek.coordination.sqlite import SqliteTree
 from support.serving import Serving
+from support.terminals import own
 
 pytestmark = OLD_KAFKA
 
@@ -47,7 +48,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def copy(capfd: pytest.CaptureFixture[str], *places: str | Path) -> Run:
     status = main(["tree", "copy", *map(str, places)])
     said = capfd.readouterr()
-    return status, said.out, said.err
+    return status, said.out, own(said.err)
 
 
 def send(address: str, topic: str, *values: str) -> None:

@@ -32,6 +32,7 @@ from odradek.coordination.tree import (
 )
 from odradek.core.configs.broker import BrokerConfigs
 from support.certificates import Authority, Known, written
+from support.terminals import own
 
 pytest.importorskip("kazoo", reason="ZooKeeper is reached through kazoo.")
 pytestmark = OLD_KAFKA
@@ -315,7 +316,7 @@ def test_a_copy_with_the_brokers_configuration(
     def copy(*arguments: object) -> tuple[int, str]:
         status = main(["tree", "copy", *map(str, arguments)])
         said = capfd.readouterr()
-        return status, said.out + said.err
+        return status, said.out + own(said.err)
 
     assert copy(tmp_path / "from", ensemble, "--config", config)[0] == 0
     with super_user(mutual) as client:
