@@ -106,21 +106,22 @@ def by_tool_of_3(folder: Path, main_class: str, *arguments: str) -> str:
 def test_kafkas_own_tools(address: str, ran: Callable[..., str], tmp_path: Path) -> None:
     topic = filled(address)
     wanted = tmp_path / "offsets.json"
-    parts = [{"topic": topic, "partition": 0, "offset": 7}, {"topic": topic, "partition": 1, "offset": -1}]
-    wanted.write_text(json.dumps({"version": 1, "partitions": parts}))
+    wanted_parts = [{"topic": topic, "partition": 0, "offset": 7}, {"topic": topic, "partition": 1, "offset": -1}]
+    wanted.write_text(json.dumps({"version": 1, "partitions": wanted_parts}))
     at = ("--bootstrap-server", address)
     told = ran(tmp_path, DELETE_RECORDS, *at, "--offset-json-file", str(wanted))
     assert f"partition: {topic}-0\tlow_watermark: 7" in told
     assert f"partition: {topic}-1\tlow_watermark: 0" in told
     described = ran(tmp_path, LOG_DIRS, *at, "--describe", "--topic-list", topic)
     (line,) = [line for line in described.splitlines() if line.startswith("{")]
-    (one,) = json.loads(line)["brokers"]
-    (folder,) = one["logDirs"]
-    sizes = {part["partition"]: part["size"] for part in folder["partitions"]}
-    assert folder["error"] is None
-    assert Path(folder["logDir"]).is_absolute()
+    folders = [folder for one in json.loads(line)["brokers"] for folder in one["logDirs"]]
+    assert [folder["error"] for folder in folders] == [None] * len(folders)
+    assert all(Path(folder["logDir"]).is_absolute() for folder in folders)
+    parts = [part for folder in folders for part in folder["partitions"]]
+    sizes = {part["partition"]: part["size"] for part in parts}
+    assert len(parts) == len(sizes) == 2
     assert sizes[f"{topic}-0"] > 0 == sizes[f"{topic}-1"]
-    assert all(part["offsetLag"] == 0 and not part["isFuture"] for part in folder["partitions"])
+    assert all(part["offsetLag"] == 0 and not part["isFuture"] for part in parts)
 
 
 def test_kafka_python_describes_the_folders(address: str) -> None:

@@ -75,6 +75,7 @@ def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -
             kills = kill_for(seconds, OneAfterTheOther(cluster), BETWEEN_SECONDS, seed)
     check_history(history, kills, seconds)
     assert "Traceback" not in cluster.errors()
+    assert "broker -1 " not in cluster.errors(), "nobody is asked who is not known"
 
 
 def test_brokers_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:

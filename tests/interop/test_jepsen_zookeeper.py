@@ -7,18 +7,21 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from clients.registry import parameter
 from kafka_zookeeper import OLD_KAFKA, ZooKeeper
 from test_cluster_zookeeper import BROKERS, broker
 from test_jepsen import TOPICS, check_history, workload
 from workload.brokers import create_topics
 from workload.nemesis import kill_for
-from workload.settings import BROKER_SETTINGS
+from workload.programs import PROGRAMS, built
+from workload.settings import BROKER_SETTINGS, GroupProtocol
 
 from support.serving import Serving
 
 pytestmark = OLD_KAFKA
 
 BETWEEN_SECONDS = (0.7, 2.0)
+NEWEST: GroupProtocol = "classic"  # Nothing is finalized on an ensemble.
 
 
 class OneAfterTheOther:
@@ -48,8 +51,9 @@ class OneAfterTheOther:
         self._killed.start()
 
 
-def crash(folder: Path, seconds: float, seed: int) -> None:
+def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -> None:
     history = folder / "history.jsonl"
+    program = built(client) if client in PROGRAMS else []
     with ExitStack() as stack:
         ensemble = stack.enter_context(ZooKeeper(folder / "zookeeper"))
         connect = f"127.0.0.1:{ensemble.port}/odradek"
@@ -57,18 +61,31 @@ def crash(folder: Path, seconds: float, seed: int) -> None:
         brokers = {number: stack.enter_context(one) for number, one in made.items()}
         nemesis = OneAfterTheOther(brokers, ensemble)
         create_topics(nemesis.address, TOPICS)
-        with workload(nemesis.address, history, seconds, seed):
+        with workload(nemesis.address, history, seconds, seed, program, newest=NEWEST):
             kills = kill_for(seconds, nemesis, BETWEEN_SECONDS, seed)
     check_history(history, kills, seconds)
     for one in brokers.values():
         assert "Traceback" not in one.errors()
+        assert "broker -1 " not in one.errors(), "nobody is asked who is not known"
 
 
 def test_brokers_and_zookeeper_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:
     crash(tmp_path, 12, 21)
 
 
+@pytest.mark.parametrize("client", [parameter("java-4.3.0")])
+def test_java_sees_what_kafka_promises(tmp_path: Path, client: str) -> None:
+    crash(tmp_path, 12, 22, client)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
 def test_brokers_and_zookeeper_that_are_killed_for_long(tmp_path: Path, seed: int) -> None:
     crash(tmp_path, 60, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("client", [parameter(name) for name in PROGRAMS])
+def test_other_clients_for_long(tmp_path: Path, client: str, seed: int) -> None:
+    crash(tmp_path, 60, seed, client)

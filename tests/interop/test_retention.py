@@ -17,6 +17,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import ClientConfig
 from odradek.client.delete_records import delete_records
 from odradek.client.offsets import EARLIEST, list_offsets
+from odradek.client.produce import produce
 from odradek.record.builder import encode_batch
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -24,9 +25,6 @@ from odradek.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from support.asking import PRODUCE
-from support.raw_client import RawClient
 from support.waiting import until
 
 SETTINGS = {
@@ -101,34 +99,31 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         topics = {text: f"case-{number}" for number, text in enumerate(CASES)}
         for text, name in topics.items():
             play(cluster, name, CASES[text])
-        # What came later goes later, so that what is still there then stays.
+        # What came later goes later on the same broker, so that what is still there then stays.
         for number in range(2):
-            play(cluster, f"last-{number}", CASES["at once"])
-            until(lambda name=f"last-{number}": start_of(cluster, name) == 20)  # type: ignore[misc]
+            play(cluster, f"last-{number}", CASES["at once"], partitions := len(cluster.metadata.brokers))
+            until(lambda name=f"last-{number}": starts_of(cluster, name, partitions) == {20})  # type: ignore[misc]
         yield Running(address, folder, topics)
 
 
-def play(cluster: Cluster, name: str, case: Case) -> None:
+def play(cluster: Cluster, name: str, case: Case, partitions: int = 1) -> None:
     configs = {"segment.bytes": str(MIB)} | ANY_TIME | dict(case.configs)
     retention = {key: configs.pop(key) for key in ("retention.ms", "retention.bytes") if key in configs}
-    admin.create_topics(cluster, [admin.NewTopic(name, 1, 1, configs | {"retention.ms": "-1"})])
+    admin.create_topics(cluster, [admin.NewTopic(name, partitions, 1, configs | {"retention.ms": "-1"})])
     cluster.topic(name)
-    write(cluster, name, case.ages)
+    write(cluster, name, case.ages, partitions)
     partition = TopicPartition(TopicName(name), 0)
     if case.trimmed:
         assert delete_records(cluster, {partition: case.trimmed}) == {partition: case.trimmed}
     alter(cluster, name, retention | dict(case.altered))
 
 
-def write(cluster: Cluster, name: str, ages: Sequence[int]) -> None:
+def write(cluster: Cluster, name: str, ages: Sequence[int], partitions: int = 1) -> None:
+    """A batch for each record, the same for each partition."""
     now = time.time_ns() // 1_000_000
-    with RawClient(int(cluster.config.bootstrap_servers.rpartition(":")[2])) as client:
-        for number, age in enumerate(ages):
-            records = encode_batch([(b"%d" % number, VALUE, (), now - age)])
-            data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=records)])]
-            answer = client.ask(ProduceRequest(acks=-1, timeout_ms=9_000, topic_data=data), PRODUCE, ProduceResponse)
-            (part,) = answer.responses[0].partition_responses
-            assert part.error_code == ErrorCode.NONE, ErrorCode(part.error_code)
+    for number, age in enumerate(ages):
+        batch = encode_batch([(b"%d" % number, VALUE, (), now - age)])
+        produce(cluster, {TopicPartition(TopicName(name), one): batch for one in range(partitions)})
 
 
 def alter(cluster: Cluster, name: str, configs: Mapping[str, str]) -> None:
@@ -145,8 +140,15 @@ def start_of(cluster: Cluster, name: str) -> int:
     return list_offsets(cluster, {partition: EARLIEST})[partition].offset
 
 
+def starts_of(cluster: Cluster, name: str, partitions: int) -> set[int]:
+    """Returns where the logs of all partitions begin."""
+    asked = {TopicPartition(TopicName(name), one): EARLIEST for one in range(partitions)}
+    return {told.offset for told in list_offsets(cluster, asked).values()}
+
+
 def left_of(running: Running, name: str) -> list[int]:
-    return sorted(int(path.stem) for path in (running.folder / "data" / f"{name}-0").glob("*.log"))
+    data, files = running.folder / "data", f"{name}-0/*.log"
+    return sorted(int(path.stem) for path in [*data.glob(files), *data.glob(f"broker*/{files}")])
 
 
 @pytest.mark.parametrize("text", CASES)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from odradek.api import add_partitions_ask, controlled_shutdown, create_topics_ask, markers_ask
 from odradek.base.errors import Refused
-from odradek.base.units import BrokerId
+from odradek.base.units import NO_BROKER, BrokerId
 from odradek.core.broker import Broker
 from odradek.core.controller.events import ShutDown
 from odradek.core.effects import Changed, CreateTopics, all_refused
@@ -73,7 +73,9 @@ class BrokerAsks:
 
         def ended(response: CreateTopicsResponse | Refused) -> None:
             if isinstance(response, Refused):
-                log.warning("topics could not be made, since the controller can't be asked: %s", response.detail)
+                # At its start a broker has heard of no topic and no controller: who looks for a coordinator asks again.
+                level = logging.DEBUG if controller == NO_BROKER else logging.WARNING
+                log.log(level, "topics could not be made, since the controller can't be asked: %s", response.detail)
                 then(all_refused(change))
                 return
             refused = create_topics_ask.refusals(response)

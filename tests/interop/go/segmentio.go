@@ -194,16 +194,36 @@ func (s *segmentio) ListOffsets(ctx context.Context, order Order) (int64, error)
 	case "max timestamp":
 		return 0, errNotCovered
 	}
-	topics := map[string][]kafka.OffsetRequest{order.Topic: {question}}
-	found, err := s.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: topics})
+	partition, err := s.listed(ctx, order.Topic, question)
 	if err != nil {
 		return 0, err
 	}
-	partition := found.Topics[order.Topic][0]
 	for offset := range partition.Offsets { // The answer to a time; there is at most one.
 		return offset, partition.Error
 	}
 	return max(partition.FirstOffset, partition.LastOffset), partition.Error // What was not asked for is -1.
+}
+
+// listed asks again while the client asks any broker for a topic that it has not heard of: it looks every six seconds.
+func (s *segmentio) listed(
+	ctx context.Context, topic string, question kafka.OffsetRequest,
+) (kafka.PartitionOffsets, error) {
+	for {
+		topics := map[string][]kafka.OffsetRequest{topic: {question}}
+		found, err := s.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: topics})
+		if err != nil {
+			return kafka.PartitionOffsets{}, err
+		}
+		partition := found.Topics[topic][0]
+		if !errors.Is(partition.Error, kafka.NotLeaderForPartition) {
+			return partition, nil
+		}
+		select {
+		case <-ctx.Done():
+			return partition, nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (s *segmentio) DeleteTopic(ctx context.Context, order Order) error {

@@ -12,37 +12,27 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from checker.history import operations
 from workload.final import read_everything
 from workload.programs import Program
 from workload.readers import AssignedReader, Member
-from workload.recorder import PROGRAM_SUFFIX, Recorder
+from workload.recorder import PROGRAM_SUFFIX, Recorder, read_history
 from workload.senders import Sender
-from workload.settings import Clients
+from workload.settings import PROTOCOLS, Clients, GroupProtocol
 from workload.teller import Teller
 from workload.transactors import GroupTransactor, Transactor
+from workload.tried import is_enough
 from workload.worker import Partition, Setting, Worker
 
+ENOUGH_SECONDS_MAX = 120.0  # Beyond those that it was asked for.
 CLOSE_SECONDS_MAX = 120.0
-WORKERS: tuple[Callable[[Setting, int, int], Worker], ...] = (
-    Sender,
-    Sender,
-    AssignedReader,
-    partial(Member, protocol="classic"),
-    partial(Member, protocol="classic"),
-    partial(Member, protocol="consumer"),
-    Transactor,
-    Transactor,
-    partial(GroupTransactor, protocol="classic"),
-    partial(GroupTransactor, protocol="classic"),
-    partial(GroupTransactor, protocol="consumer"),
-    partial(GroupTransactor, protocol="consumer"),
-)
+TELLER = 12  # Its process; those before it are the clients'.
 # The groups have the same names, whoever is in them.
-GROUPS = [f"{name}-{protocol}" for name in ("readers", "transactors") for protocol in ("classic", "consumer")]
+GROUPS = [f"{name}-{protocol}" for name in ("readers", "transactors") for protocol in PROTOCOLS]
 
 
 def main() -> int:
@@ -52,14 +42,15 @@ def main() -> int:
     parser.add_argument("topics", nargs="+", help="NAME:PARTITIONS")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--newest", choices=PROTOCOLS, default=PROTOCOLS[-1], help="protocol that the brokers have")
     parser.add_argument("--program", default="", help="the command of a workload in another language")
     arguments = parser.parse_args()
     pairs = (topic.rpartition(":") for topic in arguments.topics)
     partitions = [Partition(name, number) for name, _, count in pairs for number in range(int(count))]
     with Recorder(arguments.history) as recorder:
         setting = Setting(Clients(arguments.address), partitions, recorder, threading.Event())
-        workers = [*clients(setting, arguments), Teller(setting, len(WORKERS), arguments.seed, GROUPS)]
-        problems = run(setting, workers, arguments.seconds)
+        workers = [*clients(setting, arguments), Teller(setting, TELLER, arguments.seed, GROUPS)]
+        problems = run(setting, workers, arguments.history, arguments.seconds)
         if not problems:
             read_everything(setting)
     print("\n".join(problems), file=sys.stderr, flush=True)
@@ -69,17 +60,41 @@ def main() -> int:
 def clients(setting: Setting, arguments: argparse.Namespace) -> list[Worker]:
     """Those of librdkafka, or of a program, which writes to a file beside the history."""
     if not arguments.program:
-        return [worker(setting, process, arguments.seed) for process, worker in enumerate(WORKERS)]
+        made = those_of_librdkafka(arguments.newest)
+        assert len(made) == TELLER
+        return [worker(setting, process, arguments.seed) for process, worker in enumerate(made)]
     notes = arguments.history.with_suffix(PROGRAM_SUFFIX)
-    told = [arguments.address, str(notes), str(arguments.seconds), str(arguments.seed), *arguments.topics]
-    return [Program(setting, shlex.split(arguments.program), told)]
+    told = [arguments.address, str(notes), str(arguments.seed), arguments.newest]
+    return [Program(setting, shlex.split(arguments.program), [*told, *arguments.topics])]
 
 
-def run(setting: Setting, workers: list[Worker], seconds: float) -> list[str]:
+def those_of_librdkafka(newest: GroupProtocol) -> Sequence[Callable[[Setting, int, int], Worker]]:
+    return (
+        Sender,
+        Sender,
+        AssignedReader,
+        partial(Member, protocol="classic"),
+        partial(Member, protocol="classic"),
+        partial(Member, protocol=newest),
+        Transactor,
+        Transactor,
+        partial(GroupTransactor, protocol="classic"),
+        partial(GroupTransactor, protocol="classic"),
+        partial(GroupTransactor, protocol=newest),
+        partial(GroupTransactor, protocol=newest),
+    )
+
+
+def run(setting: Setting, workers: list[Worker], history: Path, seconds: float) -> list[str]:
     """What went wrong with the clients themselves."""
     for worker in workers:
         worker.start()
     time.sleep(seconds)
+    until = time.monotonic() + ENOUGH_SECONDS_MAX
+    while time.monotonic() < until and all(worker.is_alive() for worker in workers):
+        if is_enough(operations(read_history(history)), seconds):
+            break
+        time.sleep(1)
     setting.is_over.set()
     until = time.monotonic() + CLOSE_SECONDS_MAX
     problems = []

@@ -1,6 +1,7 @@
 """The same workload in other languages: a program that takes notes as `recorder` does, and no last look.
 
-Each is called with ADDRESS HISTORY SECONDS SEED NAME:PARTITIONS...
+Each is called with ADDRESS HISTORY SEED NEWEST NAME:PARTITIONS..., where NEWEST is a protocol for groups, and goes on
+until its standard input ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from kafka_peer import client_jars
 
-from workload.worker import Setting, Worker
+from workload.worker import PAUSE_SECONDS, Setting, Worker
 
 HERE = Path(__file__).resolve().parent
 JAVA = {"java-4.3.0": "4.3.0", "java-3.9.1": "3.9.1"}  # By the version of the client.
@@ -53,6 +54,10 @@ class Program(Worker):
         self._command = [*command, *arguments]
 
     def run(self) -> None:
-        done = subprocess.run(self._command, check=False, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            self.error = RuntimeError(f"exit {done.returncode}: {done.stderr}")
+        with tempfile.TemporaryFile("w+") as errors:
+            with subprocess.Popen(self._command, stdin=subprocess.PIPE, stderr=errors) as process:
+                while process.poll() is None and not self.setting.is_over.wait(PAUSE_SECONDS):
+                    pass
+            if process.returncode:
+                errors.seek(0)
+                self.error = RuntimeError(f"exit {process.returncode}: {errors.read()}")

@@ -51,6 +51,6 @@ class Recorder:
 
 
 def read_history(path: Path) -> list[Event]:
-    """With what a program of another language has noted beside it."""
+    """With what a program of another language has noted beside it.  A line that is not whole yet is left out."""
     files = [one for one in (path, path.with_suffix(PROGRAM_SUFFIX)) if one.exists()]
-    return [Event.from_json(line) for one in files for line in one.read_text().splitlines()]
+    return [Event.from_json(line) for one in files for line in one.read_text().rpartition("\n")[0].splitlines()]

@@ -25,6 +25,7 @@ BROKER_SETTINGS = {
 
 
 GroupProtocol = Literal["classic", "consumer"]
+PROTOCOLS: tuple[GroupProtocol, ...] = ("classic", "consumer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,8 @@ class Clients:
             "fetch.error.backoff.ms": 50,
         }
 
-    def member(self, group: str, protocol: GroupProtocol, *, commits_itself: bool = False) -> Config:
-        subscribed: Config = {
-            "group.id": group,
-            "group.protocol": protocol,
-            "enable.auto.commit": commits_itself,
-            "auto.commit.interval.ms": 300,
-        }
+    def member(self, group: str, protocol: GroupProtocol) -> Config:
+        subscribed: Config = {"group.id": group, "group.protocol": protocol}
         if protocol == "classic":
             subscribed |= {"session.timeout.ms": int(SESSION_SECONDS * 1000), "heartbeat.interval.ms": 500}
         return self.consumer() | subscribed

@@ -1,11 +1,14 @@
 // Command workload is the workload of tests/interop/workload over franz-go: clients that append unique values, poll
 // them, and take notes.
 //
-//	workload ADDRESS HISTORY SECONDS SEED NAME:PARTITIONS...
+//	workload ADDRESS HISTORY SEED NEWEST NAME:PARTITIONS...
+//
+// NEWEST is the newest protocol for groups that the brokers have.  It goes on until standard input ends.
 package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -16,11 +19,11 @@ import (
 const closeMax = 90 * time.Second
 
 func main() {
-	seconds := must(strconv.ParseFloat(os.Args[3], 64))
 	those := &setting{
 		seeds:   strings.Split(os.Args[1], ","),
 		history: &history{file: must(os.Create(os.Args[2]))},
-		seed:    must(strconv.ParseInt(os.Args[4], 10, 64)),
+		seed:    must(strconv.ParseInt(os.Args[3], 10, 64)),
+		newest:  os.Args[4],
 	}
 	for _, told := range os.Args[5:] {
 		name, count, _ := strings.Cut(told, ":")
@@ -37,7 +40,7 @@ func main() {
 			work(those.worker(process))
 		}()
 	}
-	time.Sleep(time.Duration(seconds * float64(time.Second)))
+	must(io.Copy(io.Discard, os.Stdin))
 	those.isOver.Store(true)
 	ended := make(chan struct{})
 	go func() {
@@ -57,13 +60,13 @@ var workers = []func(*worker){
 	(*worker).read,
 	func(w *worker) { w.readAsMember("classic") },
 	func(w *worker) { w.readAsMember("classic") },
-	func(w *worker) { w.readAsMember("consumer") },
+	func(w *worker) { w.readAsMember(w.newest) },
 	(*worker).transact,
 	(*worker).transact,
 	func(w *worker) { w.transactAsMember("classic") },
 	func(w *worker) { w.transactAsMember("classic") },
-	func(w *worker) { w.transactAsMember("consumer") },
-	func(w *worker) { w.transactAsMember("consumer") },
+	func(w *worker) { w.transactAsMember(w.newest) },
+	func(w *worker) { w.transactAsMember(w.newest) },
 }
 
 func must[T any](value T, err error) T {

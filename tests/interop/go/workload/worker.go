@@ -27,6 +27,7 @@ type setting struct {
 	topics     []string
 	history    *history
 	seed       int64
+	newest     string
 	isOver     atomic.Bool
 }
 

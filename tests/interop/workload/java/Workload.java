@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 import org.apache.kafka.common.TopicPartition;
 
-/** ADDRESS HISTORY SECONDS SEED NAME:PARTITIONS...: all clients for some seconds; what they did goes to a file. */
+/** ADDRESS HISTORY SEED NEWEST NAME:PARTITIONS...: all clients until standard input ends, and notes of what they did. */
 final class Workload {
     private static final long CLOSE_MS_MAX = 90_000;
 
@@ -21,28 +21,29 @@ final class Workload {
         }
         History history = new History(Path.of(of[1]));
         Worker.Setting setting =
-                new Worker.Setting(new Settings(of[0]), partitions, history, Long.parseLong(of[3]));
-        List<Worker> workers = workers(setting);
+                new Worker.Setting(new Settings(of[0]), partitions, history, Long.parseLong(of[2]));
+        List<Worker> workers = workers(setting, of[3]);
         workers.forEach(Worker::start);
-        Thread.sleep((long) (Double.parseDouble(of[2]) * 1000));
+        System.in.readAllBytes();
         setting.isOver = true;
         Runtime.getRuntime().halt(problems(workers)); // Whatever hangs in a library, this process ends.
     }
 
-    private static List<Worker> workers(Worker.Setting setting) {
+    /** `newest` is the newest protocol for groups that the brokers have. */
+    private static List<Worker> workers(Worker.Setting setting, String newest) {
         return List.of(
                 new Plain.Sender(setting, 0),
                 new Plain.Sender(setting, 1),
                 new Plain.AssignedReader(setting, 2),
                 new Plain.Member(setting, 3, "classic"),
                 new Plain.Member(setting, 4, "classic"),
-                new Plain.Member(setting, 5, "consumer"),
+                new Plain.Member(setting, 5, newest),
                 new Transactor(setting, 6),
                 new Transactor(setting, 7),
                 new GroupTransactor(setting, 8, "classic"),
                 new GroupTransactor(setting, 9, "classic"),
-                new GroupTransactor(setting, 10, "consumer"),
-                new GroupTransactor(setting, 11, "consumer"));
+                new GroupTransactor(setting, 10, newest),
+                new GroupTransactor(setting, 11, newest));
     }
 
     /** How many workers went wrong by themselves. */
