@@ -92,6 +92,10 @@ class _Java:
                 pytest.fail(f"{' '.join(command)} did not start:\n{output.read_text()[-3000:]}")
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def end(self, signal_number: int) -> None:
         self._process.send_signal(signal_number)
         try:
@@ -172,6 +176,11 @@ class OldKafka:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._broker is not None
+        return self._broker.pid
 
     def __enter__(self) -> OldKafka:
         if self._zookeeper is not None:

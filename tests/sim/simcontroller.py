@@ -15,7 +15,7 @@ from random import Random
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.base.uuids import Uuid
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.coordination import layout
 from odradek.coordination.tree import (
     BadVersion,
@@ -79,7 +79,7 @@ class SimMember:
         self.topic_ids: dict[TopicName, Uuid] = {}
         self.metadata: dict[TopicPartition, PartitionMetadata] = {}
         self.brokers: tuple[BrokerId, ...] = ()
-        self.controller = Controller(self.id)
+        self.controller = Controller(self.id, new_topic_id=self.cluster.new_topic_id)
         self.join()
 
     def join(self) -> None:
@@ -237,6 +237,7 @@ class SimMember:
             if partition in self.failed:
                 errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
             elif known is None or known.state.leader_epoch <= assigned.state.leader_epoch:
+                assert topic_id != ZERO_UUID, "a topic has its id before anybody hears of it"
                 self.states[partition] = assigned
                 self.cluster.logs.add((self.id, partition))
                 self.topic_ids[partition.topic] = topic_id
@@ -294,10 +295,20 @@ class SimCluster:
 
     # What an administrator does, with no broker's help.
 
-    def create_topic(self, name: str, replicas: Iterable[Iterable[int]], config: dict[str, str] | None = None) -> None:
+    def new_topic_id(self) -> Uuid:
+        return Uuid(self.random.randbytes(16))
+
+    def create_topic(
+        self,
+        name: str,
+        replicas: Iterable[Iterable[int]],
+        config: dict[str, str] | None = None,
+        *,
+        has_id: bool = True,
+    ) -> None:
         topic = TopicName(name)
         assigned = {index: tuple(map(BrokerId, brokers)) for index, brokers in enumerate(replicas)}
-        assignment = TopicAssignment(assigned, Uuid(self.random.randbytes(16)))
+        assignment = TopicAssignment(assigned, self.new_topic_id() if has_id else ZERO_UUID)
         ensure_paths(self.admin, [layout.config(layout.TOPIC_CONFIGS, topic)])
         self.admin.set(layout.config(layout.TOPIC_CONFIGS, topic), layout.encode_config(config or {}))
         self.admin.multi([Create(layout.topic(topic), layout.encode_topic(assignment))])
@@ -446,6 +457,7 @@ class SimCluster:
             can_delete = {(b, one) for b, one in held if b in alive and one not in self.members[b].failed}
             assert held != can_delete, f"{name} is still there"
         for name, topic in topics.items():
+            assert topic.topic_id != ZERO_UUID, f"{name} has no id"
             for index, replicas in topic.partitions.items():
                 if name not in marked:
                     self._check_partition(TopicPartition(name, index), replicas, alive)

@@ -137,7 +137,7 @@ class History:
         config = {"unclean": "true"} if self.random.random() < 0.3 else {}
         partitions = [self._replicas() for _ in range(self.random.randint(1, 3))]
         if name not in self.cluster.topics():
-            self.cluster.create_topic(name, partitions, config)
+            self.cluster.create_topic(name, partitions, config, has_id=self.random.random() < 0.8)
 
     def grow(self) -> None:
         topic = self._topic()

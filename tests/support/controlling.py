@@ -85,6 +85,7 @@ class Controlling:
         is_full: bool = False,
         brokers: tuple[BrokerId, ...] = (US,),
         generation: int = 0,
+        of: Uuid | None = None,
     ) -> None:
         """UpdateMetadata for topics, by their number of partitions."""
         state = LeaderAndIsr(leader, LeaderEpoch(epoch), (US,), controller_epoch=self.epoch)
@@ -92,7 +93,7 @@ class Controlling:
         known = self.harness.broker.view.brokers
         update = UpdateMetadata(
             {name_of(topic, index): told for topic, count in topics.items() for index in range(count)},
-            {TopicName(topic): topic_id(topic, generation) for topic in topics},
+            {TopicName(topic): topic_id(topic, generation) if of is None else of for topic in topics},
             tuple(known[one] for one in brokers),
             is_full,
         )

@@ -109,6 +109,10 @@ class ServingCluster:
     def signal(self, broker: int, number: signal.Signals) -> None:
         os.kill(self.pids()[broker], number)
 
+    def signal_first(self, number: signal.Signals) -> None:
+        """Sends a signal to the first process: while it is paused no broker is started again."""
+        os.kill(self.pid, number)
+
     def kill(self, broker: int) -> None:
         """Kills a broker; returns when it has been started again and is ready."""
         ready = len(self.lines)

@@ -34,7 +34,9 @@ def update_view(
     for name, partitions in told.items():
         known = view.topics.get(name)
         topic_id = update.topic_ids.get(name, ZERO_UUID)
-        if known is not None and topic_id not in (known.id, ZERO_UUID):  # Deleted, and made anew.
+        if known is not None and known.id == ZERO_UUID:  # Made before there were ids, and given one by now.
+            known = known._replace(id=topic_id)
+        elif known is not None and topic_id not in (known.id, ZERO_UUID):  # Deleted, and made anew.
             known = None
         if all(one.state.leader == LEADER_DURING_DELETE for one in partitions.values()):
             gone.append(name)

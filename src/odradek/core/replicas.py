@@ -134,6 +134,8 @@ class Replicas:
             self._close(name, now)
             present = None
         if present is not None and state.leader_epoch <= present.info.leader_epoch:
+            if state.leader_epoch == present.info.leader_epoch and self._is_identified(present, topic_id):
+                return ErrorCode.NONE
             return ErrorCode.STALE_CONTROLLER_EPOCH
         info = PartitionInfo(
             state.leader, state.leader_epoch, assigned.replicas, state.isr, partition_epoch=state.partition_epoch
@@ -149,6 +151,20 @@ class Replicas:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._coordinators.adopt(present, now)
         return ErrorCode.NONE
+
+    def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:
+        """Gives a log without an id the one that its topic has by now; returns False if there was nothing to give.
+
+        The controller gives ids without an election: the leader epoch is the one that is known.
+        """
+        if topic_id == ZERO_UUID or partition.log.topic_id is not None:
+            return False
+        try:
+            self._storage.identify(partition.topic_partition, topic_id)
+        except DiskFailed as failed:
+            _LOG.warning("%s has no topic id yet, and gets it at the next start: %s", partition.topic_partition, failed)
+            return False
+        return True
 
     def stop(self, asked: StopReplicas, now: Moment) -> Generator[None, None, Errors]:
         """Closes replicas, and deletes their logs if asked to.  Yields after each, returns failures.

@@ -163,6 +163,12 @@ class Storage:
         if not is_here and self.online:
             self._emptiest().make(name, _known(topic_id), log_config(configs), now)
 
+    def identify(self, name: TopicPartition, topic_id: Uuid) -> None:
+        """Gives a topic's id to the partition's log, which is online and has none."""
+        holder = self.directory_of(name)
+        assert holder is not None, "a log that is served lies somewhere"
+        holder.assign_topic_id(name, topic_id)
+
     def delete(self, name: TopicPartition, now: TimestampMs) -> None:
         """Deletes a partition's log; what the disk refuses now is done in a later round."""
         for directory in self._directories:

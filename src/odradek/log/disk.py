@@ -385,6 +385,15 @@ class RealDisk:
             raise DiskFailed.of(error, path) from None
 
     def make_directory(self, path: str) -> list[str]:
+        try:
+            Path(path).mkdir(FOLDER_MODE)  # Mostly it is one more in a directory that is there.
+        except (FileExistsError, FileNotFoundError):
+            return self._make_directories(path)
+        except OSError as error:
+            raise DiskFailed.of(error, path) from None
+        return [str(Path(path).parent)]
+
+    def _make_directories(self, path: str) -> list[str]:
         changed = [str(one.parent) for one in (Path(path), *Path(path).parents) if not os.path.lexists(one)]
         try:
             os.makedirs(path, FOLDER_MODE, exist_ok=True)

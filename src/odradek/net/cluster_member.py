@@ -74,7 +74,11 @@ class ClusterMember:
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
         self._is_closed = False
         self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
-        self._controller = Controller(broker.id, has_recovery=broker.protocol.has_leader_recovery)
+        self._controller = Controller(
+            broker.id,
+            has_recovery=broker.protocol.has_leader_recovery,
+            new_topic_id=broker.entropy.new_uuid if broker.protocol.has_topic_ids else None,
+        )
         self._thread = ControllerThread(
             self._controller,
             tree,

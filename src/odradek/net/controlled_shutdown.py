@@ -1,7 +1,8 @@
 """A broker that stops has others lead what it leads first: what Kafka's KafkaServer.controlledShutdown does.
 
 It is asked again, after a pause, as long as something is left that another broker could take.  Where no partition here
-has a replica elsewhere nobody is asked, so that the stop is as short as can be.
+has a replica elsewhere nobody is asked, so that the stop is as short as can be.  A pause is over as soon as another
+broker has gone or is the controller: brokers that are stopped at once would wait for each other.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode, Refused
@@ -19,6 +21,7 @@ from odradek.core.cluster import ClusterView
 _LOG = logging.getLogger(__name__)
 
 ANSWER_SECONDS_MAX = 30  # controller.socket.timeout.ms
+LOOK_SECONDS = 0.05
 
 Answer: TypeAlias = "Sequence[TopicPartition] | Refused"
 AskController: TypeAlias = Callable[[Callable[[Answer], None]], None]
@@ -33,16 +36,28 @@ async def hand_over(broker: Broker, ask: AskController) -> None:
     if not broker.configs.bool("controlled.shutdown.enable"):
         return
     pause_seconds = broker.configs.int("controlled.shutdown.retry.backoff.ms") / SECOND_MS
-    for attempt in range(broker.configs.int("controlled.shutdown.max.retries")):
-        if attempt:
-            await asyncio.sleep(pause_seconds)
-        if not has_heirs(broker.view, broker.id):
-            return
+    tries = broker.configs.int("controlled.shutdown.max.retries")
+    while tries and has_heirs(broker.view, broker.id):
+        controller, brokers = broker.view.controller, broker.view.brokers.keys()
         answer = await _answer(ask)
         if not answer and not isinstance(answer, Refused):
             return
         why = str(answer) if isinstance(answer, Refused) else f"{len(answer)} partitions are still led here"
         _LOG.warning("the controller was asked to have others lead before the stop: %s", why)
+        tries -= 1
+        if tries and await _is_changed(broker.view, controller, brokers, pause_seconds):
+            tries += 1  # It was not in vain, as far as is known.
+
+
+async def _is_changed(view: ClusterView, controller: BrokerId, brokers: AbstractSet[BrokerId], seconds: float) -> bool:
+    """Returns True once another broker is the controller, or one has gone; False if neither comes in time."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while view.controller == controller and brokers <= view.brokers.keys():
+        if loop.time() >= until:
+            return False
+        await asyncio.sleep(min(LOOK_SECONDS, seconds))
+    return True
 
 
 async def _answer(ask: AskController) -> Answer:

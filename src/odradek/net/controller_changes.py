@@ -7,11 +7,14 @@ elected.  Any may be done twice, since its answer can be lost: what is done alre
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.coordination import layout
+from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     BadVersion,
     Check,
@@ -28,12 +31,16 @@ from odradek.coordination.tree import (
     Tree,
     children_if_there,
 )
-from odradek.core.cluster import LeaderAndIsr
+from odradek.core.cluster import LeaderAndIsr, TopicAssignment
 from odradek.core.controller.steps import Deposed, Written
 
 _LOG = logging.getLogger(__name__)
 
 OPERATIONS_PER_MULTI = 500  # Some 100 KB, where ZooKeeper takes 1 MB.
+BYTES_PER_MULTI = 500_000
+_UNDOABLE = (BadVersion, NoNode, NodeExists, NotEmpty)
+
+T = TypeVar("T")
 
 
 class ControllerChanges:
@@ -83,6 +90,26 @@ class ControllerChanges:
         self._do_each([Create(path) for path in topics if self._tree.exists(path) is None])
         self._do_each([Create(layout.partition(*partition)) for partition in missing])
 
+    def give_topic_ids(self, ids: Mapping[TopicName, Uuid]) -> Mapping[TopicName, TopicAssignment]:
+        """Writes ids into assignments that have none; returns all assignments as they are then."""
+        identified: dict[TopicName, TopicAssignment] = {}
+        left = list(ids)
+        while left:  # Until nobody else changes one between its reading and its writing.
+            nodes = self._tree.get_all([layout.topic(name) for name in left])
+            writes: dict[TopicName, SetData] = {}
+            for name, node in zip(left, nodes, strict=True):
+                assignment = None if node is None else readable(layout.topic(name), layout.decode_topic, node[0])
+                if node is None or assignment is None:
+                    continue
+                if assignment.topic_id != ZERO_UUID:
+                    identified[name] = assignment
+                else:
+                    data = layout.encode_topic(assignment._replace(topic_id=ids[name]))
+                    writes[name] = SetData(layout.topic(name), data, node[1].version)
+            self._do_each(list(writes.values()))
+            left = list(writes)
+        return identified
+
     def remove_topic(self, name: TopicName) -> None:
         """Deletes all znodes of a topic in pieces, children first; its mark goes last, so that a successor goes on.
 
@@ -112,13 +139,12 @@ class ControllerChanges:
 
     def _do_each(self, operations: Sequence[Operation]) -> None:
         """Does operations many at a time; one that can't be done is left out."""
-        for first in range(0, len(operations), OPERATIONS_PER_MULTI):
-            some = operations[first : first + OPERATIONS_PER_MULTI]
+        for some in _portions(operations):
             try:
                 self._change(some)
-            except (NoNode, NodeExists, NotEmpty):
+            except _UNDOABLE:
                 for one in some:
-                    with suppress(NoNode, NodeExists, NotEmpty):
+                    with suppress(*_UNDOABLE):
                         self._change([one])
 
     def _change(self, operations: Sequence[Operation]) -> Sequence[Result]:
@@ -130,6 +156,30 @@ class ControllerChanges:
             if failed.index == 0:
                 raise Deposed from failed
             raise failed.error from failed
+
+
+def _portions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """Yields the operations in their order, as many at a time as one multi takes."""
+    some: list[Operation] = []
+    size = 0
+    for operation in operations:
+        added = len(operation.data) if isinstance(operation, Create | SetData) else 0
+        if some and (len(some) == OPERATIONS_PER_MULTI or size + added > BYTES_PER_MULTI):
+            yield some
+            some, size = [], 0
+        some.append(operation)
+        size += added
+    if some:
+        yield some
+
+
+def readable(path: str, decode: Callable[[bytes], T], data: bytes) -> T | None:
+    """Returns the content of a znode; None, and says so, if it can't be read: that stops only what depends on it."""
+    try:
+        return decode(data)
+    except BadZnodeError as bad:
+        _LOG.error("%s can't be read: %s", path, bad)
+        return None
 
 
 def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:

@@ -37,6 +37,7 @@ from odradek.core.controller.steps import (
     DeleteNotices,
     Deposed,
     Elect,
+    GiveTopicIds,
     Notices,
     ReadBrokers,
     ReadDeletions,
@@ -52,7 +53,7 @@ from odradek.core.controller.steps import (
     Steps,
     WriteStates,
 )
-from odradek.net.controller_changes import ControllerChanges, with_folders
+from odradek.net.controller_changes import ControllerChanges, readable, with_folders
 
 _LOG = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class ControllerTree:
             path = f"{layout.BROKER_IDS}/{name}"
             with suppress(NoNode):
                 data, stat = self._tree.get(path, watch)
-                found = _readable(path, partial(_decode_broker, name), data)
+                found = readable(path, partial(_decode_broker, name), data)
                 if found is not None:
                     brokers[found.id] = LiveBroker(found, stat.czxid)
         step.result = brokers
@@ -186,7 +187,7 @@ class ControllerTree:
         paths = {layout.topic(name): name for name in names}
         found = self._tree.get_all(list(paths), lambda path: self._watch(events.TopicChanged(paths[path])))
         topics = {
-            name: _readable(path, layout.decode_topic, node[0])
+            name: readable(path, layout.decode_topic, node[0])
             for (path, name), node in zip(paths.items(), found, strict=True)
             if node is not None
         }
@@ -198,7 +199,7 @@ class ControllerTree:
         asked = list(with_folders(self._tree, step.partitions))
         paths = [layout.partition_state(*partition) for partition in asked]
         for partition, path, node in zip(asked, paths, self._tree.get_all(paths), strict=True):
-            found = None if node is None else _readable(path, layout.decode_partition_state, node[0])
+            found = None if node is None else readable(path, layout.decode_partition_state, node[0])
             if node is not None and found is not None:
                 leader, epoch, controller_epoch, isr, recovery = found
                 states[partition] = LeaderAndIsr(leader, epoch, isr, recovery, controller_epoch, node[1].version)
@@ -245,9 +246,13 @@ class ControllerTree:
             data, _ = self._tree.get(path)
         except NoNode:
             return None
-        return _readable(path, decode, data)
+        return readable(path, decode, data)
 
     # Changing.
+
+    @carry_out.register
+    def _(self, step: GiveTopicIds) -> None:
+        step.result = self._changes.give_topic_ids(step.ids)
 
     @carry_out.register
     def _(self, step: WriteStates) -> None:
@@ -271,12 +276,3 @@ class ControllerTree:
 
 def _decode_broker(name: str, data: bytes) -> BrokerInfo:
     return layout.decode_broker(layout.broker_id(name), data).broker
-
-
-def _readable(path: str, decode: Callable[[bytes], T], data: bytes) -> T | None:
-    """Returns the content of a znode; None, and says so, if it can't be read: that stops only what depends on it."""
-    try:
-        return decode(data)
-    except BadZnodeError as bad:
-        _LOG.error("%s can't be read: %s", path, bad)
-        return None

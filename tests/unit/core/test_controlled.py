@@ -14,6 +14,8 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.core.cluster import CONSUMER_OFFSETS, LeaderAndIsr
 from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
 from odradek.core.parked import Parked
+from odradek.log.checkpoints import read_topic_id
+from odradek.log.disk import RealDisk
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchResponse, PartitionData
@@ -227,6 +229,28 @@ def test_a_controller_that_knows_no_topic_ids_means_the_log_that_is_there(
     assert produced(harness, writing) is ErrorCode.NONE
     assert values(harness) == [b"a"]
     assert not list(tmp_path.glob("*-stray"))
+
+
+def test_a_topic_that_was_made_without_an_id_is_given_one(harness: Harness, tmp_path: Path) -> None:
+    """As a controller of Kafka 2.8 or later does: in the same leader epoch."""
+    controller = Controlling(harness)
+    controller.overrides[TopicName("t")] = {"max.message.bytes": "1000"}
+    assert controller.leads("t", is_new=True, of=ZERO_UUID) == {}
+    controller.tells({"t": 1}, of=ZERO_UUID)
+    assert produced(harness, produce(harness, b"a", ALL)) is ErrorCode.NONE
+    assert not (tmp_path / "t-0" / "partition.metadata").exists()
+    writing = produce(harness, b"b", ALL)
+    controller.epoch += 1
+    assert controller.leads("t") == {}
+    controller.tells({"t": 1})
+    assert produced(harness, writing) is ErrorCode.NONE
+    assert read_topic_id(RealDisk(), str(tmp_path / "t-0")) == topic_id("t")
+    assert metadata(harness).topic_id == topic_id("t")
+    assert produced(harness, produce(harness, bytes(2000))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert harness.broker.view.topics[TopicName("t")].configs == {"max.message.bytes": "1000"}
+    assert controller.leads("t") == {"t-0": ErrorCode.STALE_CONTROLLER_EPOCH}, "it has one by now"
+    assert values(harness) == [b"a", b"b"]
+    check(harness.broker)
 
 
 # Who says it.

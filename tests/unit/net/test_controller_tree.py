@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName, TopicPartition
-from odradek.base.uuids import Uuid
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
-from odradek.coordination.tree import Create, Unavailable, ensure_paths
+from odradek.coordination.tree import Create, Operation, Unavailable, ensure_paths
 from odradek.core.cluster import BrokerInfo, Endpoint, LeaderAndIsr, TopicAssignment
 from odradek.core.controller import events
 from odradek.core.controller.controller import Controller
 from odradek.core.controller.requests import BecomeLeaderOrFollower, UpdateMetadata
-from odradek.net.controller_changes import ControllerChanges
+from odradek.core.controller.steps import Elect
+from odradek.net.controller_changes import BYTES_PER_MULTI, ControllerChanges
 from odradek.net.controller_tree import ControllerTree
 
 NOW = TimestampMs(1_700_000_000_000)
+
+
+def topic_id(name: str) -> Uuid:
+    return Uuid(name.encode().ljust(16, b"-")[:16])
 
 
 class Counted:
@@ -52,13 +58,13 @@ def raised(failure: Unavailable) -> None:
 class Member:
     """One broker's session, and its controller."""
 
-    def __init__(self, path: Path, broker: int) -> None:
+    def __init__(self, path: Path, broker: int, new_topic_id: Callable[[], Uuid] | None = None) -> None:
         self.id = BrokerId(broker)
         self.tree = Counted(SqliteTree(path, durable=False))
         layout.ensure_startup_paths(self.tree)
         info = BrokerInfo(self.id, (Endpoint("PLAINTEXT", "localhost", 9092 + broker),))
         self.tree.create(layout.broker(self.id), layout.encode_broker(info, NOW), ephemeral=True)
-        self.controller = Controller(self.id)
+        self.controller = Controller(self.id, new_topic_id=new_topic_id)
         self.heard: list[events.Event] = []
         self.door = ControllerTree(self.tree, self.id, lambda: NOW, self.may_be_unclean, self.heard.append)
 
@@ -73,10 +79,10 @@ class Member:
     def close(self) -> None:
         self.tree.tree.close()
 
-    def create(self, name: str, *replicas: tuple[int, ...]) -> None:
+    def create(self, name: str, *replicas: tuple[int, ...], has_id: bool = True) -> None:
         topic = TopicName(name)
         partitions = {index: tuple(map(BrokerId, brokers)) for index, brokers in enumerate(replicas)}
-        assignment = TopicAssignment(partitions, Uuid(name.encode().ljust(16, b"-")[:16]))
+        assignment = TopicAssignment(partitions, topic_id(name) if has_id else ZERO_UUID)
         self.tree.multi(
             [
                 Create(layout.config(layout.TOPIC_CONFIGS, topic), layout.encode_config({})),
@@ -216,6 +222,83 @@ def test_a_topic_below_which_nodes_are_made_keeps_its_mark(
     member.handle(events.Answered(stop, {}))
     assert "somebody makes nodes below it" in caplog.text
     assert member.tree.children("/admin/delete_topics") == ["flights"]
+
+
+def numbered_ids() -> Callable[[], Uuid]:
+    numbers = count(1)
+    return lambda: Uuid(next(numbers).to_bytes(16, "big"))
+
+
+def stored(member: Member, name: str) -> tuple[TopicAssignment, int]:
+    """Returns the assignment in the tree, and its version."""
+    data, stat = member.tree.get(layout.topic(TopicName(name)))
+    return layout.decode_topic(data), stat.version
+
+
+def test_who_becomes_the_controller_gives_ids_to_topics_without_one(tmp_path: Path) -> None:
+    before = Member(tmp_path / "tree", 0)  # Brokers know of no ids.
+    before.create("flights", (0,), (0,), has_id=False)
+    before.create("planes", (0,))
+    before.handle(events.ControllerChanged())
+    assert stored(before, "flights")[0].topic_id == ZERO_UUID
+    before.tree.set("/brokers/topics/planes", before.tree.get("/brokers/topics/planes")[0])
+    member = Member(tmp_path / "tree", 1, numbered_ids())
+    member.create("unreadable", (1,), has_id=False)
+    member.tree.set("/brokers/topics/unreadable", b"nothing")
+    before.close()
+    with told(member) as requests:
+        member.handle(events.ControllerChanged())
+    flights, version = stored(member, "flights")
+    assert (flights.topic_id, flights.partitions, version) == (Uuid(bytes(15) + b"\1"), {0: (0,), 1: (0,)}, 1)
+    assert stored(member, "planes") == (TopicAssignment({0: (BrokerId(0),)}, topic_id("planes")), 1), "left alone"
+    assert requests[UpdateMetadata][0].request.topic_ids["flights"] == flights.topic_id
+    member.create("later", (1,), has_id=False)
+    with told(member) as requests:
+        member.handle(events.TopicsChanged())
+    assert stored(member, "later")[0].topic_id == Uuid(bytes(15) + b"\2")
+    assert requests[BecomeLeaderOrFollower][0].request.topic_ids == {"later": Uuid(bytes(15) + b"\2")}
+    member.close()
+
+
+def test_ids_are_given_to_many_topics_in_few_changes_none_of_them_too_large(tmp_path: Path) -> None:
+    member = Member(tmp_path / "tree", 0, numbered_ids())
+    for number in range(BYTES_PER_MULTI // 10_000):
+        member.create(f"topic-{number}", *[(0,)] * 1_000, has_id=False)  # Some 13 KB each.
+    member.handle(events.ControllerChanged())
+    ids = {topic.topic_id for topic in member.controller.context.topics.values()}
+    assert len(ids) == BYTES_PER_MULTI // 10_000 and ZERO_UUID not in ids
+    member.tree.calls.clear()
+    given = member.door._changes.give_topic_ids(
+        dict.fromkeys(map(TopicName, member.tree.children(layout.TOPICS)), ZERO_UUID)
+    )
+    assert {one.topic_id for one in given.values()} == ids, "who has one keeps it"
+    assert not member.tree.calls["multi"]
+    member.close()
+
+
+def test_a_topic_that_grows_while_it_is_given_an_id_keeps_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member, other = Member(tmp_path / "tree", 0, numbered_ids()), Member(tmp_path / "tree", 1)
+    member.create("flights", (0,), has_id=False)
+    member.create("planes", (0,), has_id=False)
+    do_each = ControllerChanges._do_each
+
+    def meanwhile(self: ControllerChanges, operations: Sequence[Operation]) -> None:
+        monkeypatch.undo()
+        grown = TopicAssignment({0: (BrokerId(0),), 1: (BrokerId(1),)})
+        other.tree.set("/brokers/topics/flights", layout.encode_topic(grown))
+        other.tree.delete("/brokers/topics/planes")
+        do_each(self, operations)
+
+    monkeypatch.setattr(ControllerChanges, "_do_each", meanwhile)
+    given = member.door._changes
+    member.door.carry_out(elect := Elect())
+    assert elect.result == 1
+    ids = {TopicName("flights"): topic_id("flights"), TopicName("planes"): topic_id("planes")}
+    found = given.give_topic_ids(ids)
+    assert found == {"flights": TopicAssignment({0: (0,), 1: (1,)}, topic_id("flights"))}
+    assert stored(member, "flights")[0] == found[TopicName("flights")]
+    member.close()
+    other.close()
 
 
 def test_a_change_costs_what_has_changed(members: Callable[[int], Member]) -> None:

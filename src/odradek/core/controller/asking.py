@@ -36,7 +36,14 @@ def shut_down(event: ShutDown, context: ControllerContext, leaders: Leaders, bat
     for partition, state in states.items():
         if state.leader != broker:
             batch.stop(broker, partition)
-    event.answer = [partition for partition, state in states.items() if state.leader == broker]
+    led = (partition for partition, state in states.items() if state.leader == broker)
+    event.answer = [partition for partition in led if not _others_stop(partition, broker, context)]
+
+
+def _others_stop(partition: TopicPartition, broker: BrokerId, context: ControllerContext) -> bool:
+    """True if the brokers that have the partition, too, stop as well: to wait for one of them to lead is in vain."""
+    others = context.brokers.keys() & {*context.replicas(partition)} - {broker}
+    return bool(others) and others <= context.shutting_down
 
 
 def alter_partitions(

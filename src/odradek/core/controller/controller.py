@@ -9,11 +9,12 @@ one that is elected.  After Kafka's KafkaController (3.9).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.cluster import LeaderAndIsr, TopicAssignment
 from odradek.core.controller import elections, events
 from odradek.core.controller.asking import alter_partitions, shut_down
@@ -30,6 +31,8 @@ from odradek.core.controller.steps import (
     DeleteNotices,
     Deposed,
     Elect,
+    Finding,
+    GiveTopicIds,
     ReadBrokers,
     ReadDeletions,
     ReadFailedDirectories,
@@ -50,9 +53,15 @@ NOT_ELECTED = 0  # The epoch of who is not the controller; the first one's is 1.
 class Controller:
     """One broker's.  `epoch` is that of its election, or NOT_ELECTED."""
 
-    def __init__(self, broker: BrokerId, *, has_recovery: bool = True) -> None:
-        """`has_recovery`: brokers know of leaders that were elected uncleanly and have yet to recover (KIP-704)."""
+    def __init__(
+        self, broker: BrokerId, *, has_recovery: bool = True, new_topic_id: Callable[[], Uuid] | None = None
+    ) -> None:
+        """`has_recovery`: brokers know of leaders that were elected uncleanly and have yet to recover (KIP-704).
+
+        `new_topic_id` gives an id to a topic that was made without one; None where brokers know of none (before 2.8).
+        """
         self._id = broker
+        self._new_topic_id = new_topic_id
         self._has_recovery = has_recovery
         self._begin(NOT_ELECTED)
 
@@ -126,7 +135,8 @@ class Controller:
             if stopping.get(broker.info.id) == broker.epoch:
                 context.shutting_down.add(broker.info.id)
         yield topics
-        for name, assignment in topics.result.items():
+        identified = yield from self._with_ids(topics.result)
+        for name, assignment in identified.items():
             context.topic_is(name, assignment)
         everything = list(context.all_partitions())
         yield from self._leaders.read(everything)
@@ -182,7 +192,18 @@ class Controller:
             context.topic_went(name)  # Somebody has removed it by hand.
         read = ReadTopics([name for name in names.result if name not in context.topics])
         yield read
-        yield from self._added(read.result)
+        yield from self._added((yield from self._with_ids(read.result)))
+
+    def _with_ids(self, topics: Mapping[TopicName, TopicAssignment]) -> Finding[Mapping[TopicName, TopicAssignment]]:
+        """Gives an id to each topic that was made without one, before Kafka 2.8; returns all of the topics."""
+        if self._new_topic_id is None:
+            return topics
+        ids = {name: self._new_topic_id() for name, found in topics.items() if found.topic_id == ZERO_UUID}
+        if not ids:
+            return topics
+        give = GiveTopicIds(ids)
+        yield give
+        return {**topics, **give.result}
 
     @_handle.register
     def _(self, event: events.TopicChanged) -> Steps:
@@ -196,7 +217,7 @@ class Controller:
         added: list[TopicPartition] = []
         for name, found in topics.items():
             before = context.topics.get(name)
-            if before is not None and before.topic_id != found.topic_id:
+            if before is not None and before.topic_id not in (found.topic_id, ZERO_UUID):
                 context.topic_went(name)  # And another one of its name came, both by hand.
                 before = None
             partitions = {**found.partitions, **(before.partitions if before else {})}

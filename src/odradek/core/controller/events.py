@@ -92,7 +92,7 @@ class Ask(Generic[T]):
 class ShutDown(Ask[Sequence[TopicPartition]]):
     """ControlledShutdown: takes all leaderships from a broker; the answer is what it still leads, for want of others.
 
-    Partitions without another replica don't count: they are offline with it.
+    Partitions without another replica don't count, nor those whose others stop, too: they are offline with it.
     """
 
 

@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
 from odradek.core.cluster import LeaderAndIsr, TopicAssignment
 from odradek.core.controller.context import LiveBroker
 
@@ -54,6 +55,16 @@ class ReadTopics(Step[Mapping[TopicName, TopicAssignment]]):
 
 class ReadTopicNames(Step[Sequence[TopicName]]):
     """Reads which topics there are."""
+
+
+class GiveTopicIds(Step[Mapping[TopicName, TopicAssignment]]):
+    """Writes ids into the assignments of topics that have none yet; the result has them as they are in the tree now.
+
+    It lacks topics that are gone meanwhile, or can't be read.
+    """
+
+    def __init__(self, ids: Mapping[TopicName, Uuid]) -> None:
+        self.ids = ids
 
 
 class ReadStates(Step[Mapping[TopicPartition, LeaderAndIsr]]):

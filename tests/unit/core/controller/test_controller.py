@@ -283,6 +283,19 @@ def test_a_broker_stops_in_order() -> None:
     assert leader_epoch_isr(cluster, "flights", 0)[0] == 1
 
 
+def test_brokers_that_stop_at_once_do_not_wait_for_each_other() -> None:
+    cluster = started()
+    cluster.create_topic("flights", [[0, 1], [1, 0], [2, 1]])
+    calm(cluster)
+    killed(cluster, 1)
+    back(cluster, 1)
+    assert cluster.shut_down(BrokerId(2)) == [TopicPartition(TopicName("flights"), 2)], "1 lives, but is not in the ISR"
+    assert cluster.shut_down(BrokerId(1)) == []
+    assert cluster.shut_down(BrokerId(2)) == [], "1 stops, too"
+    assert cluster.shut_down(BrokerId(0)) == []
+    assert [leader_epoch_isr(cluster, "flights", index)[0] for index in range(3)] == [0, 0, 2]
+
+
 def test_the_preferred_replica_leads_again_when_it_is_asked_for() -> None:
     cluster = started()
     cluster.create_topic("flights", [[0, 1]])
