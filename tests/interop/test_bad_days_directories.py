@@ -131,22 +131,28 @@ def test_one_can_not_be_used_at_the_start(tmp_path: Path, breaks: Callable[[Path
         check_served(client, records, set())
 
 
-def test_a_topic_that_is_made_again_meanwhile(tmp_path: Path) -> None:
-    """What is left of the old one is set aside when its disk is back."""
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_topic_is_deleted_when_all_of_it_can_be(tmp_path: Path, comes_back: bool) -> None:
+    """As under ZooKeeper: till then its name is taken, so that no successor gets what is left of it."""
     broker = serving(tmp_path)
     with broker, RawClient(broker.port) as client:
         filled(client)
-    bad = held(tmp_path / "b")
     aside = without(tmp_path / "b")
     with broker, RawClient(broker.port) as client:
         assert delete(client, "t") == ErrorCode.NONE
-        records = filled(client)
-        check_served(client, records, set())
-    given_back(tmp_path / "b", aside)
-    with broker, RawClient(broker.port) as client:
-        check_served(client, records, set())
-    strays = {int(path.name[2 : path.name.index(".")]) for path in (tmp_path / "b").glob("t-*-stray")}
-    assert strays == bad and held(tmp_path / "b") == set()
+        assert delete(client, "t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert create(client, "t") == [ErrorCode.TOPIC_ALREADY_EXISTS]
+        waits_until(lambda: held(tmp_path / "a") == set())
+    if comes_back:
+        given_back(tmp_path / "b", aside)
+    broker.start({} if comes_back else {"log.dirs": str(tmp_path / "a")})
+    try:
+        with RawClient(broker.port) as client:
+            waits_until(lambda: create(client, "t") == [ErrorCode.NONE])
+            assert produced(client, "t", b"x") == 0
+    finally:
+        broker.stop()
+    assert {*held(tmp_path / "a"), *held(tmp_path / "b")} == {0}
 
 
 def test_an_empty_one_that_is_not_wanted_back_is_used_again(tmp_path: Path) -> None:

@@ -244,10 +244,16 @@ def test_metadata_that_another_broker_has(tmp_path: Path, same_id: bool) -> None
 
 
 @pytest.mark.parametrize(
-    "path", ["/brokers/topics/bad", "/brokers/topics/bad/partitions/0/state", "/config/topics/bad"]
+    ("path", "stops"),
+    [
+        ("/brokers/topics/bad", True),
+        # Known to the controller, and never deleted from while it can't be read.
+        ("/brokers/topics/bad/partitions/0/state", False),
+        ("/config/topics/bad", False),
+    ],
 )
-def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path, path: str) -> None:
-    """Costs the topic's changes, and nobody else's."""
+def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path, path: str, stops: bool) -> None:
+    """Costs the changes that depend on it, and nobody else's."""
     with serving(tmp_path) as broker, RawClient(broker.port) as client:
         created(client, "good", "bad")
         with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
@@ -255,18 +261,18 @@ def test_a_znode_that_can_not_be_read_by_a_change(tmp_path: Path, path: str) -> 
         topics = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("bad", "good")]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=20_000, validate_only=False)
         bad, good = client.ask(request, 3, CreatePartitionsResponse).results
-        assert (bad.error_code, good.error_code) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
-        assert bad.error_message is not None and f"{path} can't be read" in bad.error_message
-        assert partitions_of(client, "bad") == (ErrorCode.NONE, 1)
-        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
-            assert len(tree.children("/brokers/topics/bad/partitions")) == 1, "it was refused, and not half done"
-        # What is deleted is only asked for its id.
-        assert delete(client, "bad") == (
-            ErrorCode.UNKNOWN_SERVER_ERROR if path == "/brokers/topics/bad" else ErrorCode.NONE
-        )
+        assert good.error_code == ErrorCode.NONE
+        assert partitions_of(client, "bad") == (ErrorCode.NONE, 1 if stops else 2)
+        if stops:
+            assert bad.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert bad.error_message is not None and f"{path} can't be read" in bad.error_message
+            with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+                assert len(tree.children("/brokers/topics/bad/partitions")) == 1, "it was refused, and not half done"
+        assert delete(client, "bad") == (ErrorCode.UNKNOWN_SERVER_ERROR if stops else ErrorCode.NONE)
         assert delete(client, "good") == ErrorCode.NONE
         assert "Traceback" not in broker.errors()
-        assert f"topic bad can't be changed: {path} can't be read" in broker.errors()
+        if stops:
+            assert f"topic bad can't be changed: {path} can't be read" in broker.errors()
 
 
 def find_coordinator(client: RawClient) -> ErrorCode:
@@ -287,15 +293,14 @@ def partitions_of(client: RawClient, topic: str) -> tuple[ErrorCode, int]:
 
 
 @pytest.mark.parametrize(
-    ("topic", "path"),
+    ("topic", "path", "told"),
     [
-        ("bad", "/brokers/topics/bad"),
-        ("bad", "/brokers/topics/bad/partitions/0/state"),
-        ("bad", "/config/topics/bad"),
-        ("__consumer_offsets", "/config/topics/__consumer_offsets"),
+        ("bad", "/brokers/topics/bad", ErrorCode.LEADER_NOT_AVAILABLE),
+        ("bad", "/brokers/topics/bad/partitions/0/state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # As by Kafka.
+        ("__consumer_offsets", "/brokers/topics/__consumer_offsets", ErrorCode.LEADER_NOT_AVAILABLE),
     ],
 )
-def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, path: str) -> None:
+def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, path: str, told: ErrorCode) -> None:
     """Costs its topic, which is there as it was once the znode can be read again; the others are served."""
     with serving(tmp_path, offsets_topic_num_partitions="2") as broker:
         with RawClient(broker.port) as client:
@@ -308,10 +313,10 @@ def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, pat
             whole = tree.get(path)[0]
             tree.set(path, b"rubbish")
         broker.start()
-        assert f"topic {topic} is not served: {path} can't be read" in broker.errors()
+        assert f"{path} can't be read" in broker.errors()
         with RawClient(broker.port) as client:
             produced(client, "good", b"a")
-            assert partitions_of(client, topic) == (ErrorCode.LEADER_NOT_AVAILABLE, 0), "and it is not made anew"
+            assert partitions_of(client, topic) == (told, 0), "and it is not made anew"
             if topic == "bad":
                 assert create(client, topic) == [ErrorCode.TOPIC_ALREADY_EXISTS]
             else:
@@ -324,6 +329,27 @@ def test_a_znode_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str, pat
             assert partitions_of(client, topic) == partitions
             assert len(fetch_all(client, "bad")) == 3, "nothing was set aside"
             assert find_coordinator(client) == ErrorCode.NONE
+        assert "Traceback" not in broker.errors()
+
+
+@pytest.mark.parametrize("topic", ["bad", "__consumer_offsets"])
+def test_a_configuration_that_can_not_be_read_by_a_start(tmp_path: Path, topic: str) -> None:
+    """Costs nothing but deletion: what was set may have been to keep all."""
+    with serving(tmp_path, offsets_topic_num_partitions="2", log_retention_ms="1") as broker:
+        with RawClient(broker.port) as client:
+            created(client, "bad")
+            assert find_coordinator(client) == ErrorCode.NONE
+        broker.stop()
+        with SqliteTree(tmp_path / "data" / "metadata.sqlite") as tree:
+            tree.set(f"/config/topics/{topic}", b"rubbish")
+        broker.start()
+        with RawClient(broker.port) as client:
+            if topic == "bad":
+                produced(client, "bad", b"a", timestamp_ms=1_700_000_000_000)
+                assert len(fetch_all(client, "bad")) == 1
+            assert find_coordinator(client) == ErrorCode.NONE
+        assert f"/config/topics/{topic} can't be read" in broker.errors()
+        assert f"none of topic {topic} is deleted until it can be" in broker.errors()
         assert "Traceback" not in broker.errors()
 
 

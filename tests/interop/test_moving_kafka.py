@@ -188,9 +188,9 @@ def go_on(address: str) -> None:
 def test_the_tree_of_kafka_is_read(left: Left) -> None:
     """What a broker of ours will find in ZooKeeper, where the metadata of a cluster before 4 lies."""
     assert isinstance(left.kafka, OldKafka)
-    metadata = Metadata(open_zookeeper(left.kafka.zookeeper_address))
-    topics = metadata.topics()
-    metadata.leave()
+    tree = open_zookeeper(left.kafka.zookeeper_address)
+    topics = Metadata(tree).topics()
+    tree.close()
     wanted = configs_for(left.version)
     assert {name: topic.configs for name, topic in topics.items() if name in wanted} == {
         name: configs for name, (_, configs) in wanted.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from odradek.base.units import INT32_MAX, BrokerId
@@ -16,13 +17,15 @@ from odradek.base.uuids import Uuid, to_text
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker import Broker
 from odradek.core.cleaning import Clean, Cleaned
-from odradek.core.cluster import BrokerInfo, Endpoint
+from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.entropy import Entropy
+from odradek.core.replicas import is_held
 from odradek.core.storage import Storage, log_config
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.loading import open_log_directory
+from odradek.net.lone_metadata import LoneMetadata
 from odradek.net.metadata import Membership, Metadata
 from sim.simclock import MILLISECOND_US, SECOND_US, Action, SimNode
 from sim.simconnection import SimConnection
@@ -31,6 +34,7 @@ from sim.simnet import SimNetwork
 from sim.simshell import SimShell, clean
 from sim.simsocket import SimSocket
 from sim.simtree import SESSION_TIMEOUT_MS, SimTree, SimTreeServer
+from support.tree_members import TopicsOfTree
 
 PORT = 9092
 DIRECTORY = "/data"
@@ -120,34 +124,44 @@ class SimBroker:
 
     def _serve(self) -> None:
         self._tree = self._tree_server.open(SESSION_TIMEOUT_MS)
-        metadata = Metadata(self._tree)
+        metadata = LoneMetadata(self._tree)
         try:
-            broker = self._open(metadata)
+            broker, changes, topics = self._open(self._tree, metadata)
         except (TreeFailed, DiskFailed):  # The session of the last process is still there; or the disk fails.
             self._tree.close()
             self._let_go_of_disk()
             self.node.after(TRIES_AGAIN_US, self._serve)
             return
-        shell = self.shell = SimShell(self.node, self._random, broker, metadata)
+        shell = self.shell = SimShell(
+            self.node, self._random, broker, self.starts, metadata=metadata, change=changes.change
+        )
         shell.watch_cleaner, shell.run_clean = self.watch_cleaner, self.run_clean
         shell.end_process = lambda: self.kill() if self.shell is shell else None
         if self._prepare is not None:
             self._prepare(shell)
         self._beat()
         self._network.listen(self.node, PORT, self._accept)
-        shell.settle()
+        shell.hear(topics)
 
-    def _open(self, metadata: Metadata) -> Broker:
-        """As app/building does it.  Raises TreeFailed."""
+    def _open(self, tree: SimTree, metadata: LoneMetadata) -> tuple[Broker, TopicsOfTree, list[TopicInfo]]:
+        """As app/joining does it; returns also what changes topics, and of which the broker is told.
+
+        Raises TreeFailed.
+        """
         now = self.node.now()
         membership = metadata.prepare(self.id, INT32_MAX, to_text(self._new_uuid()))
         storage = Storage([self._directory(metadata, membership)])
-        metadata.register(BrokerInfo(self.id, (self._endpoint,)), now.wall)
+        us = BrokerInfo(self.id, (self._endpoint,))
+        metadata.enroll(us, lambda: now.wall, 0)
+        changes = TopicsOfTree(tree, metadata)
+        view = metadata.view()
+        if view.topics:
+            storage.set_strays_aside(partial(is_held, self.id, view), now.wall)
         entropy = Entropy(lambda: self._random.randrange(INT32_MAX), self._new_uuid)
-        broker = Broker(self.id, metadata.view(), storage, self._configs, entropy)
-        broker.open_logs(now)
+        alone = ClusterView(membership.cluster_id, brokers={us.id: us})
+        broker = Broker(self.id, alone, storage, self._configs, entropy)
         broker.start(now)
-        return broker
+        return broker, changes, list(view.topics.values())
 
     def _directory(self, metadata: Metadata, membership: Membership) -> LogDirectory:
         topics = metadata.topics()

@@ -7,7 +7,7 @@ periodic tasks done, in slices between which others have their turns.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from odradek.api.conversation import Conversation, Dispatch
@@ -16,6 +16,7 @@ from odradek.api.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
 from odradek.core.cleaning import Clean, Cleaned
+from odradek.core.cluster import TopicInfo
 from odradek.core.coordinators.shards import Load
 from odradek.core.effects import (
     Change,
@@ -31,7 +32,6 @@ from odradek.core.effects import (
 from odradek.core.flushes import Sync, Synced
 from odradek.core.log_starts import WriteStarts, WroteStarts
 from odradek.core.lookups import Lookup
-from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
 from odradek.core.storage import NoDirectory
@@ -42,6 +42,7 @@ from odradek.net.pools import Pool
 from odradek.wire.request import Request
 from sim.simclock import MILLISECOND_US, Action, SimNode, Timer
 from sim.simconnection import SimConnection
+from sim.simtelling import SimTelling
 from sim.simthreads import CHANGES, SimThreads
 
 HOUSEKEEPING_MS = SECOND_MS
@@ -52,7 +53,17 @@ GATHERED_US = 300
 class SimShell:
     """One process of a broker.  Satisfies api.conversation.Host."""
 
-    def __init__(self, node: SimNode, random: Random, broker: Broker, metadata: Metadata) -> None:
+    def __init__(
+        self,
+        node: SimNode,
+        random: Random,
+        broker: Broker,
+        epoch: int,
+        *,
+        metadata: Metadata,
+        change: Callable[[Change], Changed],
+    ) -> None:
+        """`epoch` rises with each process of the broker; `change` writes to the metadata tree."""
         self.random = random
         self.broker = broker
         self.dispatch: Dispatch = dispatch
@@ -67,11 +78,13 @@ class SimShell:
         self.end_process: Action = lambda: None  # Called when the last data directory has failed.
         self._node = node
         self._metadata = metadata
+        self._change = change
         self._gathered: list[SimConnection] = []
         self._timer: Timer | None = None
         self._timer_due = 0
         self._next_housekeeping = 0
-        self._slices: deque[Iterator[None]] = deque()  # Of changes of topics; the first is under way.
+        self._slices: deque[Iterator[None]] = deque()  # Of what the controller tells; the first is under way.
+        self._telling = SimTelling(broker, epoch, self.threads, self.now, self._add_slices)
         self._house: Iterator[None] | None = None
         self._changes_under_way = 0
         self.is_stopped = False
@@ -207,17 +220,23 @@ class SimShell:
         self.broker.took_ids(block)
         self.settle()
 
-    def _change(self, change: Change) -> Changed:
-        return make_logs(self.broker, self._metadata.change(change), self.now().wall)
-
     def _change_ended(self, changed: Changed) -> None:
         self._changes_under_way -= 1
-        self._slices.append(self.broker.changing(changed, self.now()))
+        self._telling.add(changed)
+        self.settle()
+
+    def hear(self, topics: Iterable[TopicInfo]) -> None:
+        """Has the controller tell what there is, now that the process has started."""
+        self._telling.begin(topics)
+        self.settle()
+
+    def _add_slices(self, slices: Iterator[None]) -> None:
+        self._slices.append(slices)
         if len(self._slices) == 1:
             self._next_slices()
 
     def _next_slices(self) -> None:
-        """Some slices of the change that is under way."""
+        """Some slices of what is under way."""
         for _ in range(self.random.randrange(1, 6)):
             if next(self._slices[0], self) is self:
                 self._slices.popleft()

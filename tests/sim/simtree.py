@@ -178,6 +178,9 @@ class SimTree:
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._one(Delete(path, version))
 
+    def check_room(self) -> None:
+        pass
+
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._reach()
         return self._server.change(self.session_id, operations)

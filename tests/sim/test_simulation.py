@@ -87,8 +87,9 @@ def told_and_not_done(shell: SimShell) -> None:
 
 def forgets_producers(shell: SimShell) -> None:
     """A new process knows nothing of the producers in its logs."""
-    for partition in shell.broker.partitions.values():
-        partition.log.producers._by_id.clear()
+    for directory in shell.broker.storage:
+        for one in directory.logs.values():
+            one.producers._by_id.clear()
 
 
 def skips_an_offset(shell: SimShell) -> None:

@@ -25,6 +25,7 @@ from odradek.net.config_changes import ConfigChanges
 from odradek.net.config_watch import ConfigWatch
 from odradek.net.metadata import Metadata
 from support.in_memory import US, Harness
+from support.tree_members import TopicsOfTree
 from support.waiting import until
 
 T, BROKER, ALL = ConfigOwner(True, "t"), ConfigOwner(False, str(US)), ConfigOwner(False, "")
@@ -91,10 +92,11 @@ class Writer(Side):
         super().__init__(tree, BrokerConfigs.parse({}))
         self.metadata = Metadata(tree)
         self.metadata.prepare(US, 1000, "cluster")
+        self.topics = TopicsOfTree(tree, self.metadata)
 
     def make(self, *names: str) -> list[TopicInfo]:
         made = [TopicInfo(TopicName(name), Uuid(name.encode().rjust(16)[-16:]), (PARTITION,)) for name in names]
-        assert not self.metadata.change(CreateTopics(1, tuple(made))).refused
+        assert not self.topics.change(CreateTopics(1, tuple(made))).refused
         return made
 
     def put(self, path: str, data: bytes) -> None:
@@ -129,7 +131,7 @@ class Watching(Side):
 
     def know(self, *topics: TopicInfo) -> None:
         """Has the broker know of topics, and hold them."""
-        self.harness.broker.changed(Changed(1, {topic.name: topic for topic in topics}), self.harness.now)
+        self.harness.learn(Changed(1, {topic.name: topic for topic in topics}))
 
     def hear(self) -> None:
         """Reads as often as it was told to; not again what could not be read."""

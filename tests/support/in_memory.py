@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -15,6 +16,7 @@ from odradek.api.conversation import Conversation, Dispatch
 from odradek.api.dispatch import dispatch
 from odradek.api.gate import Admission, Gate
 from odradek.api.outcome import Encoded
+from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
@@ -45,6 +47,7 @@ from odradek.core.lookups import Lookup
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
 from odradek.core.parked import Parked
+from odradek.core.replicas import is_held
 from odradek.core.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.disk import FileSlice, RealDisk
@@ -52,6 +55,7 @@ from odradek.log.loading import open_log_directory
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
+from support.told import OneController
 
 NOW_MS = 1_700_000_000_000
 US = BrokerId(1)
@@ -89,6 +93,7 @@ class Harness:
         self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
         self.dynamic = Dynamic({}, {})
         self.opening_ms = 0  # How long it takes to open all logs.
+        self.is_told_at_once = True  # What there is, when it starts.
         self.disk = RealDisk()
         self.configs = BrokerConfigs.parse({key.replace("_", "."): value for key, value in configs.items()})
         numbers = itertools.count(1)
@@ -99,7 +104,8 @@ class Harness:
         self.peer = Peer("PLAINTEXT", endpoint, None, "127.0.0.1:50000")
         self.peer.admission = Admission()  # What is learned of it is this one's alone.
         self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
-        self.broker = self._open()
+        self._starts = 0
+        self._open()
         self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
         self._completed: list[Parked[object]] = []  # Whose answers nobody has asked for yet.
@@ -116,7 +122,8 @@ class Harness:
         with self.callback():
             return talk.step(self.now, 0)
 
-    def _open(self) -> Broker:
+    def _open(self) -> None:
+        """Starts a broker, which is told of what the last one knew."""
         logs = open_log_directory(
             self.disk,
             str(self._directory),
@@ -125,11 +132,17 @@ class Harness:
             cluster_id="cluster",
             config_of=lambda topic: log_config(self.configs.for_topic(self._configs_of(topic))),
         )
-        broker = Broker(US, self._view, Storage([logs]), self.configs, self._entropy)
-        broker.open_logs(self.now)
+        kept, storage = self._view, Storage([logs])
+        if kept.topics:
+            storage.set_strays_aside(partial(is_held, US, kept), self.now.wall)
         self.now = _later(self.now, self.opening_ms)
-        broker.start(self.now)
-        return broker
+        alone = ClusterView(kept.cluster_id, brokers=kept.brokers)
+        self.broker = Broker(US, alone, storage, self.configs, self._entropy)
+        self._starts += 1
+        self.controller = OneController(self.broker, self._starts)
+        self.broker.start(self.now)
+        if self.is_told_at_once:
+            whole(self.controller.begin(kept.topics.values(), self.now))
 
     def _configs_of(self, name: TopicName) -> Mapping[str, str]:
         topic = self._view.topics.get(name)
@@ -138,14 +151,14 @@ class Harness:
     def restart(self) -> None:
         self.broker.stop(self.now)
         self._view = self.broker.view
-        self.broker = self._open()
+        self._open()
 
     def kill(self) -> None:
         """As kill -9 does: nothing is finished, and what was written is there."""
         for directory in self.broker.storage:
             directory.abandon()
         self._view = self.broker.view
-        self.broker = self._open()
+        self._open()
 
     def send(self, message: object, version: int) -> Encoded | Parked[Encoded]:
         """The encoded answer, None if there is none, or the request parked in the broker's lot."""
@@ -289,9 +302,9 @@ class Harness:
     def _change(self, effect: Effect) -> None:
         match effect:
             case CreateTopics():
-                self.broker.changed(Changed(effect.token, {topic.name: topic for topic in effect.topics}), self.now)
+                self.learn(Changed(effect.token, {topic.name: topic for topic in effect.topics}))
             case DeleteTopics():
-                self.broker.changed(Changed(effect.token, dict.fromkeys(effect.topics)), self.now)
+                self.learn(Changed(effect.token, dict.fromkeys(effect.topics)))
             case AlterConfigs():
                 self._in_slices(put_in_force(self.broker, self._altered(effect), self.now))
             case GrowTopics():
@@ -299,7 +312,11 @@ class Harness:
                 for name, growth in effect.topics.items():
                     topic = self.broker.view.topics[name]
                     grown[name] = type(topic)(name, topic.id, topic.partitions + growth.added, topic.configs)
-                self.broker.changed(Changed(effect.token, grown), self.now)
+                self.learn(Changed(effect.token, grown))
+
+    def learn(self, changed: Changed) -> None:
+        """Has the controller tell of topics that were made, grown or deleted."""
+        self._in_slices(self.controller.changing(changed, self.now))
 
     def _altered(self, change: AlterConfigs) -> Altered:
         """As net/config_changes.py does it in the metadata tree."""

@@ -9,42 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.app import logs
-from odradek.app.adoption import Adoption
 from odradek.app.config import Settings
-from odradek.app.data_dirs import report
+from odradek.app.data_dirs import report_missed
+from odradek.app.joining import open_broker
 from odradek.app.listener_tls import contexts_of
 from odradek.app.listening import listeners_of
-from odradek.app.opening import (
-    begin_configs,
-    check_unlocked,
-    claimed,
-    config_changes,
-    data_dirs,
-    endpoints,
-    new_uuid,
-    opened_storage,
-    random_int31,
-    topic_configs,
-)
 from odradek.base.units import SECOND_MS
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
-from odradek.core.broker import Broker
-from odradek.core.cluster import BrokerInfo
 from odradek.core.configs.definition import ConfigError
-from odradek.core.entropy import Entropy
-from odradek.core.inter_broker_protocol import protocol_of
-from odradek.core.storage import NoDirectory, Storage
-from odradek.log.disk import RealDisk
-from odradek.log.loading import make_durable_directory
-from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.budget_watch import BudgetWatch
 from odradek.net.listener import Listener
-from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.shell import Shell
 
 if TYPE_CHECKING:
@@ -64,7 +42,7 @@ class Running:
         self,
         shell: Shell,
         listeners: Sequence[Listener],
-        tree: SqliteTree | RenewedTree,
+        tree: RenewedTree,
         *,
         metrics: Metrics | None,
         idle_ms_max: int,
@@ -159,7 +137,7 @@ async def start(
         for listener, wanted in zip(listeners, settings.listeners, strict=True):
             await listener.bind(wanted.host, wanted.port)
         metrics = _metrics(settings, shell, listeners)
-        tree = _open(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
+        tree = open_broker(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
     except BaseException:
         if metrics is not None:
             metrics.stop()
@@ -171,9 +149,16 @@ async def start(
     _log_requests(shell)
     idle_ms_max = settings.connections_idle_ms_max
     running = Running(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)
+    if not settings.is_member:  # Its controller is itself, and needs no listener for it.
+        try:
+            await shell.member.informed
+        except asyncio.CancelledError:
+            await running.stop()
+            raise
     await running.serve()
-    if shell.member is not None:
+    if settings.is_member:
         await asyncio.wait([shell.member.informed], timeout=INFORMED_SECONDS_MAX)
+    report_missed(shell.broker.storage)
     return running
 
 
@@ -209,75 +194,3 @@ def _certificates(settings: Settings) -> tuple[Mapping[str, Contexts], Mapping[s
                 raise
             unready[name] = error
     return contexts, unready
-
-
-def _open(
-    settings: Settings,
-    shell: Shell,
-    listeners: Sequence[Listener],
-    unready: Mapping[str, ConfigError],
-    *,
-    durable: bool,
-    opens_tree: Callable[..., SqliteTree],
-) -> SqliteTree | RenewedTree:
-    if settings.is_member:
-        from odradek.app.joining import open_member  # A broker that is alone saves its time and memory.
-
-        return open_member(settings, shell, listeners, unready, durable=durable, opens_tree=opens_tree)
-    return _open_broker(settings, shell, listeners, unready, durable)
-
-
-def _open_broker(
-    settings: Settings,
-    shell: Shell,
-    listeners: Sequence[Listener],
-    unready: Mapping[str, ConfigError],
-    durable: bool,
-) -> SqliteTree:
-    disk, now = (RealDisk if durable else UnsyncedDisk)(shell.room.opened), shell.now()
-    make_durable_directory(disk, str(settings.metadata_dir))
-    tree = SqliteTree(settings.metadata_dir / METADATA_FILE, durable=durable)
-    try:
-        metadata = Metadata(tree, str(settings.metadata_dir), protocol_of(settings.configs).registration)
-        membership = claimed(settings, disk, metadata)
-        changes = config_changes(settings, tree, membership, listeners, shell)
-        begin_configs(settings, changes, listeners, unready)
-        # Read before the logs are opened, since recovery goes by their configuration.
-        adoption = (
-            None
-            if metadata.had_topics
-            else Adoption.read(disk, data_dirs(settings), settings.configs, membership.broker_id)
-        )
-        configs_of = topic_configs(metadata.topics()) if adoption is None else adoption.configs
-        storage = opened_storage(settings, configs_of, membership, disk, now.wall)
-        if adoption is not None:
-            _adopt(storage, metadata, membership, adoption)
-        metadata.register(
-            BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack), now.wall
-        )
-    except BaseException as error:
-        tree.close()
-        if isinstance(error, AnotherBroker):
-            check_unlocked(disk, settings.log_dirs)
-        raise
-    broker = Broker(membership.broker_id, metadata.view(), storage, settings.configs, Entropy(random_int31, new_uuid))
-    broker.open_logs(now)
-    broker.start(shell.now())
-    report(storage)
-    take_ids = partial(metadata.take_producer_ids, membership.broker_id)
-    shell.run(broker, metadata.change, take_ids, changes.change)
-    return tree
-
-
-def _adopt(storage: Storage, metadata: Metadata, membership: Membership, adoption: Adoption) -> None:
-    """Takes over topics whose logs another broker wrote."""
-    found = storage.topics()
-    failed = next((one for one in storage if one.failure is not None), None)
-    if found and failed is not None:
-        text = "the topics in the data directories can't be taken over without one of them"
-        raise NoDirectory(f"{failed.path} can't be used, and {text}: {failed.failure}.")
-    topics = adoption.topics(found, membership.broker_id, new_uuid)
-    if topics:
-        metadata.adopt(topics)
-    storage.adopted([topic.name for topic in topics])
-    adoption.tell(topics, found)

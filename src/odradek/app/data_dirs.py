@@ -106,7 +106,7 @@ def _note(disk: Disk, storage: Storage, known: set[str]) -> None:
 
 
 def report(storage: Storage) -> None:
-    """Logs what the start found and mended, and what it could not open."""
+    """Logs what the start found and mended, and which directories it could not open."""
     for directory in storage:
         for problem in directory.problems:
             log.warning("%s: %s", directory.path, problem)
@@ -115,6 +115,10 @@ def report(storage: Storage) -> None:
     failed = [directory for directory in storage if directory.failure is not None]
     for directory in failed:
         log.error("%s is offline, the other data directories are served: %s", directory.path, directory.failure)
+
+
+def report_missed(storage: Storage) -> None:
+    """Logs of which partitions the logs were not found, once the controller has said which there are."""
     if storage.missed:
         names = ", ".join(map(str, storage.missed[:STRAYS_NAMED_MAX]))
         text = "%d partitions are offline, as they are in none of the other data directories: %s%s"

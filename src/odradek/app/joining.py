@@ -1,4 +1,4 @@
-"""Puts together a broker that shares its metadata with others: it registers, and its controller says what it has."""
+"""Opens a broker's logs and has it join its cluster, be that itself alone: the controller says what it leads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.api.gate import InterBrokerGate
+from odradek.app.adoption import Adoption
 from odradek.app.config import Settings
 from odradek.app.data_dirs import report
 from odradek.app.listeners import INTER_BROKER_LISTENER, inter_broker_listener
 from odradek.app.opening import (
     begin_configs,
+    check_unlocked,
     claimed,
     config_changes,
+    data_dirs,
     endpoints,
     new_uuid,
     opened_storage,
@@ -21,28 +24,33 @@ from odradek.app.opening import (
     topic_configs,
 )
 from odradek.coordination.renewed import RenewedTree
-from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
+from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView
 from odradek.core.configs.definition import ConfigError
 from odradek.core.entropy import Entropy
 from odradek.core.inter_broker_protocol import protocol_of
 from odradek.core.replicas import is_held
-from odradek.core.storage import Storage
+from odradek.core.storage import NoDirectory, Storage
 from odradek.log.disk import RealDisk
 from odradek.log.loading import make_durable_directory
 from odradek.log.unsynced import UnsyncedDisk
 from odradek.net.cluster_member import ClusterMember
 from odradek.net.config_watch import ConfigWatch
 from odradek.net.listener import Listener
-from odradek.net.shared_metadata import SharedMetadata
+from odradek.net.lone_metadata import LoneMetadata
+from odradek.net.metadata import AnotherBroker, Membership, Metadata
+from odradek.net.metadata_changes import MetadataChanges
 from odradek.net.shell import Shell
 
 if TYPE_CHECKING:
+    from odradek.core.controller.events import Event
+    from odradek.net.from_controller import Shell as MemberShell
+    from odradek.net.peers import Peers
     from odradek.tls.contexts import Contexts
 
 
-def open_member(
+def open_broker(
     settings: Settings,
     shell: Shell,
     listeners: Sequence[Listener],
@@ -57,47 +65,91 @@ def open_member(
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
     storage: Storage | None = None
     try:
-        metadata = SharedMetadata(tree, where, protocol_of(settings.configs).registration)
+        metadata = _metadata(settings, tree, where)
         membership = claimed(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
         watch = ConfigWatch(tree, membership.broker_id, changes)
         watch.begin()
         begin_configs(settings, changes, listeners, unready)
+        # Read before the logs are opened, since recovery goes by their configuration.
+        adoption = _adoption(settings, disk, metadata, membership)
         view = metadata.view()
-        _check_replicas(view, where)
-        storage = opened_storage(settings, topic_configs(view.topics), membership, disk, now.wall)
+        if settings.is_member:
+            _check_replicas(view, where)
+        configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
+        storage = opened_storage(settings, configs_of, membership, disk, now.wall)
+        if adoption is not None and isinstance(metadata, LoneMetadata):
+            _adopt(storage, metadata, membership, adoption)
+            view = metadata.view()
+        # Not by a cluster that has no topics at all: it may be the tree that was lost.
         if view.topics or view.unreadable:
             storage.set_strays_aside(partial(is_held, membership.broker_id, view), now.wall)
         info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
-        alone = ClusterView(membership.cluster_id, brokers={info.id: info})
+        alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))
         broker.controlled.broker_epoch = epoch
         broker.start(shell.now())
         report(storage)
-        listener = inter_broker_listener(settings.configs, settings.listeners)
-        if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:
-            shell.gate = InterBrokerGate(listener)
         shell.member = ClusterMember(
             shell,
             broker,
             tree,
             metadata,
             info,
-            listener=listener,
             patience_ms=2 * timeout_ms,
             configs=watch,
-            tls=_contexts(settings, listener),
+            reaches=_reaches(settings, shell) if settings.is_member else None,
         )
-        shell.run(broker, metadata.change, partial(metadata.take_producer_ids, info.id), changes.change)
+        shell.run(
+            broker, MetadataChanges(tree, metadata).change, partial(metadata.take_producer_ids, info.id), changes.change
+        )
         shell.watch_configs(watch)
         shell.member.start()
-    except BaseException:
+    except BaseException as error:
         tree.close()
         for directory in storage or ():
             directory.abandon()
+        if isinstance(error, AnotherBroker):
+            check_unlocked(disk, settings.log_dirs)
         raise
     return tree
+
+
+def _metadata(settings: Settings, tree: RenewedTree, where: str) -> Metadata:
+    registration = protocol_of(settings.configs).registration
+    return (Metadata if settings.is_member else LoneMetadata)(tree, where, registration)
+
+
+def _reaches(settings: Settings, shell: Shell) -> Callable[[MemberShell, Broker, Callable[[Event], None]], Peers]:
+    """Returns what makes the lines to other brokers, and opens their listener's gate to them.  Raises ConfigError."""
+    from odradek.net.peers import Peers  # A broker that is alone saves its time and memory.
+
+    listener = inter_broker_listener(settings.configs, settings.listeners)
+    if settings.configs.optional_str(INTER_BROKER_LISTENER) and len(settings.listeners) > 1:
+        shell.gate = InterBrokerGate(listener)
+    return partial(Peers, listener=listener, tls=_contexts(settings, listener))
+
+
+def _adoption(settings: Settings, disk: RealDisk, metadata: Metadata, membership: Membership) -> Adoption | None:
+    """Returns what is known of topics whose logs another broker wrote, where they may be taken over."""
+    if not isinstance(metadata, LoneMetadata) or metadata.had_topics:
+        return None
+    return Adoption.read(disk, data_dirs(settings), settings.configs, membership.broker_id)
+
+
+def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, adoption: Adoption) -> None:
+    """Takes over topics whose logs another broker wrote."""
+    found = storage.topics()
+    failed = next((one for one in storage if one.failure is not None), None)
+    if found and failed is not None:
+        text = "the topics in the data directories can't be taken over without one of them"
+        raise NoDirectory(f"{failed.path} can't be used, and {text}: {failed.failure}.")
+    topics = adoption.topics(found, membership.broker_id, new_uuid)
+    if topics:
+        metadata.adopt(topics)
+    storage.adopted([topic.name for topic in topics])
+    adoption.tell(topics, found)
 
 
 def _check_replicas(view: ClusterView, where: str) -> None:
@@ -113,7 +165,7 @@ def _check_replicas(view: ClusterView, where: str) -> None:
 def _tree(
     settings: Settings, disk: RealDisk, timeout_ms: int, durable: bool, opens_tree: Callable[..., SqliteTree]
 ) -> tuple[str, RenewedTree]:
-    """Opens the tree at zookeeper.connect, or in the file that all brokers share; returns also where it is."""
+    """Opens the tree at zookeeper.connect, or in the file of this machine's brokers; returns also where it is."""
     connect = settings.configs.optional_str("zookeeper.connect")
     if connect:
         from odradek.app.zookeeper_settings import zookeeper_settings
@@ -122,8 +174,10 @@ def _tree(
         return connect, RenewedTree(partial(ensemble.open, makes_chroot=True))
     make_durable_directory(disk, str(settings.metadata_dir))
     file = settings.metadata_dir / METADATA_FILE
-    tree = RenewedTree(partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable))
-    return str(settings.metadata_dir), tree
+    opens = partial(opens_tree, file, session_timeout_ms=timeout_ms, durable=durable)
+    if not settings.is_member:  # Nobody else writes to it, so there is nothing to look for.
+        opens = partial(opens, poll_ms=TEND_MS_MAX)
+    return str(settings.metadata_dir), RenewedTree(opens)
 
 
 def _contexts(settings: Settings, listener: str) -> Contexts | None:

@@ -86,19 +86,32 @@ async def _serve(settings: Settings) -> int:
     told_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
-    running = await start(settings, loop)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    starting, stopping = loop.create_task(start(settings, loop)), loop.create_task(told_to_stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        await _give_up(starting)
+        return STOPPED
+    running = starting.result()
     if len(processors.usable()) > 1:  # On the only one, a client could not run meanwhile.
         running.shell.busy_poll = BusyPoll(loop)
-    sys.setswitchinterval(SWITCH_SECONDS)
     running.shell.long_turns.around = Unseen()
     running.shell.around_entries = Unseen(YOUNG_OBJECTS)
     Garbage(loop, running.shell.traffic).begin()
     _say_ready(running)
-    await told_to_stop.wait()
+    await stopping
     patience = _end_anyway()
     await running.stop()
     patience.cancel()
     return STOPPED
+
+
+async def _give_up(starting: asyncio.Task[Running]) -> None:
+    patience = _end_anyway()
+    starting.cancel()
+    with suppress(asyncio.CancelledError):
+        await starting
+    patience.cancel()
 
 
 def _end_anyway() -> threading.Timer:

@@ -91,6 +91,9 @@ class Chroot:
         results = self._tree.multi(moved)
         return [self._shown(result) if isinstance(result, str) else result for result in results]
 
+    def check_room(self) -> None:
+        self._tree.check_room()
+
     def on_session(self, listener: SessionListener) -> None:
         self._tree.on_session(listener)
 

@@ -111,6 +111,9 @@ class RenewedTree:
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         return self._tree.multi(operations)
 
+    def check_room(self) -> None:
+        self._tree.check_room()
+
     def on_session(self, listener: SessionListener) -> None:
         """Has the listener called for all sessions; a new one is not told as CONNECTED, but by `renewed`."""
         self._listeners.append(listener)

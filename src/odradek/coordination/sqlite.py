@@ -144,8 +144,6 @@ class SqliteTree:
             return names
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        if any(isinstance(operation, Create) and not operation.ephemeral for operation in operations):
-            self._check_room()
         try:
             return self._multi(operations)
         except NoRoom:
@@ -153,8 +151,8 @@ class SqliteTree:
                 make_log_short(self._database)
             return self._multi(operations)
 
-    def _check_room(self) -> None:
-        """Raises NoRoom if the disk is full: the room kept for deletions is not for new nodes."""
+    def check_room(self) -> None:
+        """Raises NoRoom if the disk is full: the room kept for deletions is not for what is new."""
         with suppress(OSError):
             if is_short(self._path):
                 raise NoRoom(detail=f"The disk is full: nothing can be added to the metadata file {self._path}.")

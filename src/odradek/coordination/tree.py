@@ -195,6 +195,9 @@ class Tree(Protocol):
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         """Does all or nothing, in one zxid; each operation sees what those before it did.  Raises MultiFailed."""
 
+    def check_room(self) -> None:
+        """Raises NoRoom if nothing should be added, as far as that is known; called before what can be refused."""
+
     def on_session(self, listener: SessionListener) -> None:
         """Has the listener called, on the thread of the watches, whenever the state of the session changes."""
 

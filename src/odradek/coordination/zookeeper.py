@@ -184,6 +184,9 @@ class ZooKeeperTree:
                 raise MultiFailed(index, self._failure(operations[index].path, answer)) from answer
         return [result_of(operation, answer) for operation, answer in zip(operations, answers, strict=True)]
 
+    def check_room(self) -> None:
+        """Does nothing: an ensemble whose disks are full does not answer."""
+
     def on_session(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 

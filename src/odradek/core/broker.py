@@ -1,7 +1,7 @@
 """The broker: owns every partition, session and parked request, and turns events into decisions.
 
     requests ──> api/* ──> Broker ──> take_effects()   what the shell shall do
-    events   ──> changing, synced, tick ──> lot.take_completed()   what can be answered now
+    events   ──> told, synced, tick ──> lot.take_completed()   what can be answered now
 
 What has a state of its own is an object of its own: the logs of partitions (replicas.py), their flushes (flushes.py),
 both coordinators (coordinating.py), changes of the metadata (changes.py), moves, lookups, log starts, the cleaner.
@@ -23,7 +23,7 @@ from odradek.core.cleaning import Cleaned
 from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controlled import Controlled
-from odradek.core.controller.requests import ToBroker
+from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker
 from odradek.core.coordinating import Coordinators
 from odradek.core.coordinators.durable import NextSteps, Written
 from odradek.core.coordinators.runtime import Runtime
@@ -117,9 +117,7 @@ class Broker:
         self.transactions = self.coordinators.transactions
         self.replicas = Replicas(
             broker_id,
-            view,
             storage,
-            configs,
             self.partitions,
             lot=self.lot,
             steps=self._steps,
@@ -226,16 +224,12 @@ class Broker:
 
     # Beginning, and what happens.
 
-    def open_logs(self, now: Moment) -> None:
-        """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long."""
-        self.replicas.open_all(now)
-        if not all(directory.clean_shutdown for directory in self.storage):
-            self.transactions.may_hang = any(one.has_open_transactions() for one in self.partitions.values())
-
     def start(self, now: Moment) -> None:
-        """Begins to work, after all logs are open: coordinates, and goes on with moves that the last stop broke off."""
+        """Begins to work; the controller tells what the logs are for, which the storage has opened."""
+        if not all(directory.clean_shutdown for directory in self.storage):
+            logs = (log for directory in self.storage for log in directory.logs.values())
+            self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
         self.coordinators.begin(now)
-        self.moves.resume(now)
 
     def synced(self, event: Synced, now: Moment) -> None:
         """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
@@ -287,25 +281,6 @@ class Broker:
         """Takes in the end of a WriteStarts in slices: its logs begin where they should."""
         return self.log_starts.ended(event, now)
 
-    def changed(self, event: Changed, now: Moment) -> None:
-        """Carries out the end of a change of topics at once; `changing` does it in slices."""
-        for _ in self.changing(event, now):
-            pass
-
-    def changing(self, event: Changed, now: Moment) -> Iterator[None]:
-        """Opens, grows or drops the logs of changed topics, then wakes who waits for the change.
-
-        Yields after each partition: then other events may be handled, but no other change.  A topic is there with all
-        of its partitions, or not at all; one after the other.
-        """
-        for name, topic in event.topics.items():
-            yield from self.replicas.drop(name, now) if topic is None else self.replicas.open(topic, now)
-        self.changes.ended(event.token)
-        deleted = [name for name, topic in event.topics.items() if topic is None]
-        if deleted:
-            yield from self.groups.topics_deleted(deleted, now)
-        self.lot.happened(event.token, event)
-
     def shown(self, event: Changed) -> None:
         """Takes in that a change of topics can be seen here, or was refused; who waits for it is told."""
         self.changes.ended(event.token)
@@ -317,6 +292,8 @@ class Broker:
         Returns the partitions for which it failed.  Raises Refused as a whole, before the first slice.
         """
         errors, deleted = yield from self.controlled.take_in(sent, overrides, now)
+        if isinstance(sent.request, BecomeLeaderOrFollower):
+            self.moves.resume(now)
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
         return errors

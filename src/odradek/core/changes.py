@@ -1,6 +1,6 @@
 """Changes of topics and configurations that this broker asks of the metadata tree, each under a token of its own.
 
-ask ──> Change, an effect ──> the metadata tree ──> Broker.changing: who waits for the token is told
+ask ──> Change, an effect ──> the metadata tree ──> Broker.shown: who waits for the token is told
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class ClusterView:
         self._alike: dict[str, dict[TopicName, None]] = {}
         self.topics: Mapping[TopicName, TopicInfo] = self._topics
         self.names: Mapping[Uuid, TopicName] = self._names  # A topic made before ids existed (Kafka 2.7) has none.
-        self.unreadable = unreadable  # Topics that are there, and why their metadata can't be read.
+        self.unreadable = dict(unreadable)  # Topics that are there, and why their metadata can't be read.
         self.version = 0  # Rises with each change of the topics.
         for name in unreadable:
             self._take_name(name)
@@ -160,6 +160,7 @@ class ClusterView:
         if topic.id != ZERO_UUID:
             self._names[topic.id] = topic.name
         self._take_name(topic.name)
+        self.unreadable.pop(topic.name, None)
         self.version += 1
 
     def _take_name(self, name: TopicName) -> None:

@@ -31,24 +31,24 @@ class Coordinators:
         self.groups = GroupCoordinator(runtime, self._loads.append)
         self.transactions = TransactionCoordinator(runtime, self._loads.append, self._ask_ids, write_marker)
         self.shards = {shards.topic: shards for shards in (self.groups.shards, self.transactions.shards)}
-        self.have_begun = False
+        self._have_begun = False
 
     def _ask_ids(self) -> None:
         self.asks_ids = True
 
     def begin(self, now: Moment) -> None:
-        """Begins to coordinate, after all logs are open, since any may be written to; sessions of members begin."""
-        self.have_begun = True
+        """Begins to coordinate what is led here, from now on."""
+        self._have_begun = True
         for partition in list(self._partitions.values()):
             self.adopt(partition, now)
 
-    def coordinate(self, topic: TopicName) -> bool:
+    def keep_state_in(self, topic: TopicName) -> bool:
         """True if a coordinator keeps its state in the topic."""
         return topic in self.shards
 
     def adopt(self, partition: Partition, now: Moment) -> None:
         """Serves what is in a partition led here, if it is a coordinator's; not before they have begun."""
-        shards = self.shards.get(partition.topic_partition.topic) if self.have_begun else None
+        shards = self.shards.get(partition.topic_partition.topic) if self._have_begun else None
         if shards is not None and partition.leading is not None:
             shards.adopt(partition.leading, now)
 

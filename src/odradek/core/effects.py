@@ -1,7 +1,7 @@
 """What the core asks of the shell, as values; the end of each comes back to the broker as an event.
 
 What only one part of the core asks for is beside that part.  Changes of topics go to the metadata tree, which may take
-milliseconds or another machine, and come back as `Broker.changing`.
+milliseconds or another machine, and come back as `Broker.shown`.
 """
 
 from __future__ import annotations

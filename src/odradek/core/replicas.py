@@ -1,21 +1,18 @@
 """The replicas on this broker, and the one place where they change: opened, leading, following, stopped, offline.
 
-The controller says what becomes of each (`become`, `stop`); without one, whole topics come and go (`open`, `drop`), and
-whoever looks for a topic finds it with all of its partitions, or not at all.  What takes long yields after each log.
+The controller says what becomes of each (`become`, `stop`).  What takes long yields after each log.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator, Mapping
-from functools import partial
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.alter_partition import AlterPartitionManager
-from odradek.core.cluster import ClusterView, PartitionInfo, TopicInfo
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.cluster import ClusterView, PartitionInfo
 from odradek.core.configs.topic import TopicConfigs
 from odradek.core.controller.requests import AssignedState, BecomeLeaderOrFollower, StopReplicas
 from odradek.core.coordinating import Coordinators
@@ -41,9 +38,7 @@ class Replicas:
     def __init__(
         self,
         broker_id: BrokerId,
-        view: ClusterView,
         storage: Storage,
-        configs: BrokerConfigs,
         partitions: dict[TopicPartition, Partition],
         *,
         lot: ParkingLot,
@@ -53,9 +48,7 @@ class Replicas:
         alter_partition: AlterPartitionManager,
     ) -> None:
         self._id = broker_id
-        self._view = view
         self._storage = storage
-        self._configs = configs
         self._partitions = partitions
         self._lot = lot
         self._steps = steps
@@ -66,43 +59,6 @@ class Replicas:
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
         self.opened_again = 0  # How many of them could be opened later.
 
-    def open_all(self, now: Moment) -> None:
-        """Opens the logs of all partitions that the cluster assigns to this broker; after a crash that takes long.
-
-        Logs of topics that were deleted meanwhile are set aside, but not by a cluster that has no topics at all: it may
-        be the tree that was lost.
-        """
-        if self._view.topics or self._view.unreadable:
-            self._storage.set_strays_aside(partial(is_held, self._id, self._view), now.wall)
-        for topic in list(self._view.topics.values()):
-            for _ in self.open(topic, now):
-                pass
-
-    def open(self, topic: TopicInfo, now: Moment) -> Iterator[None]:
-        """Opens the logs that a topic has here, then shows it with all of them.  Yields after each log."""
-        configs = self._configs.for_topic(topic.configs)
-        opened: dict[TopicPartition, Partition] = {}
-        unopened: dict[TopicPartition, Uuid] = {}
-        for index, info in enumerate(topic.partitions):
-            if self._id not in info.replicas:
-                continue
-            name = TopicPartition(topic.name, index)
-            present = self._partitions.get(name)
-            if present is not None:
-                self._become(present, info, now)
-            else:
-                # Until the coordinators begin, these are partitions that were there before.
-                log = self._log(name, topic.id, configs, now, unopened, is_new=self._coordinators.have_begun)
-                opened[name] = self._become(Partition(name, log, info, configs, self._alter_partition), info, now)
-            yield
-        self._view.put(topic)
-        self._partitions.update(opened)
-        self._unopened.update(unopened)
-        if self._coordinators.coordinate(topic.name):
-            for partition in opened.values():
-                self._coordinators.adopt(partition, now)
-                yield
-
     # What the controller says.
 
     def become(
@@ -111,6 +67,7 @@ class Replicas:
         """Has replicas lead or follow; `configs` are those of the topics named.  Yields after each, returns failures.
 
         What is not newer than what is known is STALE_CONTROLLER_EPOCH and changes nothing, as in Apache Kafka.
+        Coordinators begin when all else is led: what a crash interrupted is finished by markers in any partition.
         """
         errors: Errors = {}
         for name, assigned in asked.partitions.items():
@@ -119,6 +76,11 @@ class Replicas:
             if code is not ErrorCode.NONE:
                 errors[name] = code
             yield
+        for name in asked.partitions:
+            partition = self._partitions.get(name)
+            if partition is not None and name not in errors and self._coordinators.keep_state_in(name.topic):
+                self._coordinators.adopt(partition, now)
+                yield
         return errors
 
     def _take(
@@ -141,16 +103,13 @@ class Replicas:
             state.leader, state.leader_epoch, assigned.replicas, state.isr, partition_epoch=state.partition_epoch
         )
         if present is None:
-            log = self._log(name, topic_id, configs, now, self._unopened, is_new=assigned.is_new)
+            log = self._log(name, topic_id, configs, now, is_new=assigned.is_new)
             present = self._partitions[name] = Partition(name, log, info, configs, self._alter_partition)
         self._become(present, info, now)
         if state.leader not in (self._id, NO_BROKER):
             _LOG.error("%s is to be followed here, broker %d leads it: that can't be done yet", name, state.leader)
             return ErrorCode.KAFKA_STORAGE_ERROR  # So that nobody counts on this replica.
-        if not present.is_online:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        self._coordinators.adopt(present, now)
-        return ErrorCode.NONE
+        return ErrorCode.NONE if present.is_online else ErrorCode.KAFKA_STORAGE_ERROR
 
     def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:
         """Gives a log without an id the one that its topic has by now; returns False if there was nothing to give.
@@ -212,18 +171,11 @@ class Replicas:
         self._steps.moved(name, now)
 
     def _log(
-        self,
-        name: TopicPartition,
-        topic_id: Uuid,
-        configs: TopicConfigs,
-        now: Moment,
-        unopened: dict[TopicPartition, Uuid],
-        *,
-        is_new: bool,
+        self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: Moment, *, is_new: bool
     ) -> Log | None:
         """Returns the partition's log; None if its disk fails: the partition is then there, offline.
 
-        A partition whose log should be tried again is put into `unopened`.
+        What a full disk or the want of a descriptor has kept from being opened is tried again.
         """
         try:
             log = self._storage.open(name, topic_id, configs, now.wall, is_new=is_new)
@@ -233,7 +185,7 @@ class Replicas:
         except (DiskFailed, Refused) as failed:
             _LOG.error("%s is offline: %s", name, failed)
             if isinstance(failed, DiskFailed) and failed.is_full:
-                unopened[name] = topic_id
+                self._unopened[name] = topic_id
             return None
         return log
 
@@ -248,25 +200,13 @@ class Replicas:
         present = self._partitions.get(name)
         if present is None or present.is_online:
             return
-        is_new = self._coordinators.have_begun
-        log = self._log(name, topic_id, present.configs, now, self._unopened, is_new=is_new)
+        log = self._log(name, topic_id, present.configs, now, is_new=True)  # It has been looked for.
         if log is not None:
             partition = Partition(name, log, present.info, present.configs, self._alter_partition)
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
             self._lot.happened(name)
             self.opened_again += 1
-
-    def drop(self, topic: TopicName, now: Moment) -> Iterator[None]:
-        """Takes a topic out of sight, then deletes its logs.  Yields after each log."""
-        known = self._view.topics.get(topic)
-        self._view.remove(topic)
-        names = [TopicPartition(topic, index) for index in range(len(known.partitions) if known else 0)]
-        gone = [name for name in names if self._take_out(name)]
-        for name in gone:
-            self._storage.delete(name, now.wall)
-            self._lot.happened(name)
-            yield
 
     def _take_out(self, name: TopicPartition) -> bool:
         """Forgets a partition; False if it is not here."""

@@ -1,4 +1,4 @@
-"""One broker among others: what the controller tells it, what it says as the controller, and what brokers ask.
+"""One broker of its cluster, be it alone: what the controller tells it, what it says as one, what brokers ask.
 
 the tree ──> ControllerThread ──> ourselves ──┐
                             └──> channels     ├──> told: one after the other, overrides read first, then in slices
@@ -14,9 +14,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from odradek.api.controller_requests import versions_of
 from odradek.base.errors import Refused
 from odradek.base.units import BrokerId, TimestampMs
 from odradek.coordination.renewed import RenewedTree
@@ -31,15 +30,14 @@ from odradek.core.controller.requests import ToBroker
 from odradek.core.controller_asks import ControllerAsks
 from odradek.core.effects import Change, Changed, CreateTopics
 from odradek.core.replicas import Errors
-from odradek.net.broker_asks import BrokerAsks
-from odradek.net.broker_channels import BrokerChannels
 from odradek.net.config_watch import ConfigWatch
 from odradek.net.controlled_shutdown import Answer, hand_over
-from odradek.net.controller_channels import ControllerChannels
 from odradek.net.controller_thread import ControllerThread
 from odradek.net.from_controller import FromController, Shell
-from odradek.net.shared_metadata import SharedMetadata
-from odradek.tls.contexts import Contexts
+from odradek.net.metadata import Metadata
+
+if TYPE_CHECKING:
+    from odradek.net.peers import Peers  # A broker that is alone saves its time and memory.
 
 log = logging.getLogger(__name__)
 
@@ -52,15 +50,17 @@ class ClusterMember:
         shell: Shell,
         broker: Broker,
         tree: RenewedTree,
-        metadata: SharedMetadata,
+        metadata: Metadata,
         info: BrokerInfo,
         *,
-        listener: str,
         patience_ms: int,
         configs: ConfigWatch,
-        tls: Contexts | None = None,
+        reaches: Callable[[Shell, Broker, Callable[[events.Event], None]], Peers] | None,
     ) -> None:
-        """`listener` is where brokers find each other; `patience_ms` how long our former self may be registered."""
+        """`patience_ms` is how long our former self may be registered; `reaches` makes the lines to other brokers.
+
+        Without them it is alone, and answers nothing that only brokers ask.
+        """
         self._shell = shell
         self._broker = broker
         self._tree = tree
@@ -69,7 +69,8 @@ class ClusterMember:
         self._patience_ms = patience_ms
         self._configs = configs
         self._asks = ControllerAsks(broker.lot, metadata.give_producer_ids)
-        broker.controller_asks = self._asks
+        if reaches is not None:
+            broker.controller_asks = self._asks
         self._awaited = AwaitedChanges(broker.view)
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
         self._is_closed = False
@@ -88,14 +89,11 @@ class ClusterMember:
             send=self._send,
             answered=lambda event: self._on_loop(self._answered, event),
             failed=lambda error: self._on_loop(_raise, error),
+            is_alone=reaches is None,
         )
         tree.renewed = self._renewed
-        self._to_brokers = ControllerChannels(
-            shell.loop, broker.id, listener, self._thread.tell, versions=versions_of(broker.protocol), tls=tls
-        )
-        self._channels = BrokerChannels(shell.loop, broker.id, broker.view, listener, tls)
-        self._asking = BrokerAsks(shell, broker, self._channels)
-        self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._channels.close_gone)
+        self._peers = None if reaches is None else reaches(shell, broker, self._thread.tell)
+        self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
 
     # Coming and going.
 
@@ -127,7 +125,7 @@ class ClusterMember:
         ask = events.ShutDown(self._broker.id, self._broker.controlled.broker_epoch)
         controller = self._broker.view.controller
         if controller != self._broker.id:
-            self._asking.shut_down(controller, ask, then)
+            self._others.asks.shut_down(controller, ask, then)
             return
 
         def ended(_: events.Ask[Any]) -> None:
@@ -140,8 +138,17 @@ class ClusterMember:
         """Says and hears nothing more; the tree stays open."""
         self._is_closed = True
         self._thread.close()
-        self._to_brokers.close()
-        self._channels.close()
+        if self._peers is not None:
+            self._peers.close()
+
+    @property
+    def _others(self) -> Peers:
+        assert self._peers is not None, "a broker that is alone is its own controller"
+        return self._peers
+
+    def _updated(self) -> None:
+        if self._peers is not None:
+            self._peers.close_gone()
 
     def _wall(self) -> TimestampMs:
         return self._shell.now().wall
@@ -171,7 +178,8 @@ class ClusterMember:
             self._asked[asked.question] = asked.ended
             assert isinstance(asked.question, events.ShutDown | events.AlterPartitions)
             self._thread.tell(asked.question)
-        self._asking.take()
+        if self._peers is not None:
+            self._peers.asks.take()
         for changed in self._awaited.take(self._shell.now().steady):
             self._broker.shown(changed)
         self._tell_of_directories()
@@ -185,7 +193,7 @@ class ClusterMember:
         controller = self._broker.view.controller
         if not isinstance(change, CreateTopics) or controller == self._broker.id:
             return False
-        self._asking.create_topics(controller, change, partial(self._forwarded, change))
+        self._others.asks.create_topics(controller, change, partial(self._forwarded, change))
         return True
 
     def _forwarded(self, change: CreateTopics, changed: Changed) -> None:
@@ -227,12 +235,13 @@ class ClusterMember:
         self._on_loop(self._sent, requests, dict(self._controller.context.brokers))
 
     def _sent(self, requests: Sequence[ToBroker], alive: Mapping[BrokerId, LiveBroker]) -> None:
-        self._to_brokers.keep(alive)
+        if self._peers is not None:
+            self._peers.keep(alive)
         for request in requests:
             if request.broker == self._broker.id:
                 self._hearing.add(request, partial(self._answer_controller, request))
             else:
-                self._to_brokers.send(request, alive[request.broker])
+                self._others.send(request, alive[request.broker])
 
     def _answer_controller(self, request: ToBroker, answer: Errors | Refused) -> None:
         if isinstance(answer, Refused):

@@ -190,6 +190,7 @@ class ConfigChanges:
             return
         try:
             if not result.change.is_dry:
+                self._tree.check_room()
                 self._tree.multi([operation for write in writes for operation in write.operations])
         except TreeFailed as failed:
             if len(writes) == 1:

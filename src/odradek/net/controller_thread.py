@@ -48,8 +48,12 @@ class ControllerThread:
         send: Callable[[Sequence[ToBroker]], None],
         answered: Callable[[events.ShutDown | events.AlterPartitions], None],
         failed: Callable[[Exception], None],
+        is_alone: bool = False,
     ) -> None:
+        """A broker that `is_alone` can't but be elected, and does not say so."""
         self._controller = controller
+        self._broker = broker
+        self._is_alone = is_alone
         self._send = send
         self._answered = answered
         self._failed = failed
@@ -96,8 +100,11 @@ class ControllerThread:
             self._failed(error)
 
     def _handle(self, event: events.Event) -> None:
-        was_active = self._controller.is_active
+        was_active, epoch = self._controller.is_active, self._controller.epoch
         self._door.run(self._controller.handle(event), self._await_tree)
+        if self._controller.is_active and self._controller.epoch != epoch:
+            text = "broker %d is the controller, in epoch %d"
+            _LOG.log(logging.DEBUG if self._is_alone else logging.INFO, text, self._broker, self._controller.epoch)
         requests = self._controller.take_requests()
         if requests or (was_active and not self._controller.is_active):
             self._send(requests)

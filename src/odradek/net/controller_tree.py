@@ -89,7 +89,8 @@ class ControllerTree:
         self._may_be_unclean = may_be_unclean
         self._tell = tell
         self._changes = ControllerChanges(tree)
-        self._epoch: int | None = None  # In which this broker was elected last.
+        self._epoch: int | None = None  # In which this broker was elected last, by this session.
+        self._session = 0
 
     def run(self, steps: Steps, await_tree: Callable[[Unavailable], None]) -> None:
         """Carries out all steps.  One that could not reach the tree is done again after `await_tree`, or that raises.
@@ -134,7 +135,8 @@ class ControllerTree:
             step.result = None
 
     def _elected(self) -> int:
-        if self._epoch is None:
+        if self._epoch is None or self._session != self._tree.session_id:
+            self._session = self._tree.session_id
             data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
             self._epoch = layout.decode_controller_epoch(data)
             self._changes.begin(self._epoch, stat.version)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from odradek.base.errors import Refused
 from odradek.base.units import TopicName
-from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import TreeFailed
 from odradek.core.broker import Broker
 from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
@@ -23,15 +22,13 @@ from odradek.core.making import make_replicas
 from odradek.core.metadata_update import Overrides
 from odradek.core.moment import Moment
 from odradek.core.replicas import Errors
-from odradek.net.shared_metadata import SharedMetadata
+from odradek.net.metadata import Metadata
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 RETRY_SECONDS = 1.0  # Before the tree is asked again for what it did not answer.
-# Of a topic whose own can't be read nothing is deleted until they can be.
-UNREADABLE_OVERRIDES = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Shell(Protocol):
@@ -64,7 +61,7 @@ class FromController:
         self,
         shell: Shell,
         broker: Broker,
-        metadata: SharedMetadata,
+        metadata: Metadata,
         unless_closed: Callable[..., None],
         updated: Callable[[], None],
     ) -> None:
@@ -78,7 +75,7 @@ class FromController:
         self._unless_closed = unless_closed
         self._updated = updated
         self._told: deque[Told] = deque()
-        self._is_telling = False
+        self._is_telling = self._knows = False
         self.informed: asyncio.Future[None] = shell.loop.create_future()
 
     def add(self, sent: ToBroker, ended: Callable[[Errors | Refused], None]) -> None:
@@ -101,13 +98,7 @@ class FromController:
             self._shell.loop.call_soon(self._unless_closed, self._shell.add_slices, self._tell(told, {}))
 
     def _read(self, sent: ToBroker, names: Sequence[TopicName]) -> Overrides:
-        overrides: dict[TopicName, Mapping[str, str]] = {}
-        for name in names:
-            try:
-                overrides[name] = self._metadata.overrides(name)
-            except BadZnodeError as bad:
-                log.error("%s: none of topic %s is deleted until it can be", bad, name)
-                overrides[name] = UNREADABLE_OVERRIDES
+        overrides = {name: self._metadata.overrides(name) for name in names}
         if isinstance(sent.request, BecomeLeaderOrFollower):
             make_replicas(self._broker, sent.request, overrides, self._shell.now().wall)
         return overrides
@@ -133,5 +124,7 @@ class FromController:
         if isinstance(told.sent.request, UpdateMetadata):
             # Not within a slice: who waits on a channel that is closed is told at once.
             self._shell.loop.call_soon(self._unless_closed, self._updated)
-            if not self.informed.done():
-                self.informed.set_result(None)
+            self._knows = True
+        # What the same event leads to is behind it in the queue: what this broker leads, of which clients know by now.
+        if self._knows and not self._told and not self.informed.done():
+            self.informed.set_result(None)

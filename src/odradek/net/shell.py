@@ -47,7 +47,6 @@ from odradek.core.effects import (
 from odradek.core.flushes import Sync, Synced
 from odradek.core.log_starts import WriteStarts, WroteStarts
 from odradek.core.lookups import LookedUp, Lookup
-from odradek.core.making import make_logs
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying
 from odradek.core.parked import Parked
@@ -102,6 +101,7 @@ class Shell:
     """
 
     broker: Broker
+    member: ClusterMember  # Set before `run`.
     _change_metadata: Callable[[Change], Changed]
     _alter_configs: Callable[[AlterConfigs, TimestampMs], Altered]
     _take_ids: Callable[[TakeProducerIds], ProducerIdBlock | None]
@@ -135,7 +135,6 @@ class Shell:
         self._completed: deque[Parked[object]] = deque()  # Requests that are completed and not answered yet.
         self._answers_on = False  # `_answer_on` is scheduled.
         self._housekeeping = Slices(loop, self.settle)  # Apart from `_slices`: neither waits for the other.
-        self.member: ClusterMember | None = None  # Of a cluster of several brokers; set before `run`.
         self._is_running = self._is_stopped = False
         self._lacks_descriptors = False  # The last chores found none left, and it was logged.
         self._changes_under_way = 0  # Changes of the metadata tree, and blocks of producer ids.
@@ -209,7 +208,7 @@ class Shell:
         if self.gathered.is_waited_for:
             self.gathered.flush_if_many()
             return  # Called again when the gathered connections are answered.
-        if self.member is not None and not self._is_stopped:
+        if not self._is_stopped:
             self.member.take()
         completed = self.broker.lot.take_completed()
         if completed:
@@ -270,8 +269,7 @@ class Shell:
 
     async def hand_over(self) -> None:
         """Has other brokers of the cluster lead what this one leads; it serves meanwhile."""
-        if self.member is not None:
-            await self.member.hand_over()
+        await self.member.hand_over()
 
     async def finish_writing(self) -> None:
         """Returns when all that was written is synced, all changes of the metadata have ended, and both are answered.
@@ -291,8 +289,7 @@ class Shell:
 
     def leave(self) -> None:
         """Hears and says nothing more as a member of a cluster."""
-        if self.member is not None:
-            self.member.close()
+        self.member.close()
 
     def stop_answering(self) -> None:
         """Completes all parked requests with what is known now."""
@@ -416,7 +413,7 @@ class Shell:
             case AlterConfigs():
                 altering = self._changes.submit(lambda: self._alter_configs(effect, self.now().wall))
                 self._when_done(altering, partial(self._alter_ended, effect))
-            case _ if self.member is not None and self.member.forwards(effect):
+            case _ if self.member.forwards(effect):
                 self._changes_under_way -= 1
             case _:
                 changing = self._changes.submit(lambda: self._change(effect))
@@ -425,9 +422,7 @@ class Shell:
     def _change(self, change: Change) -> Changed:
         changed = self._change_metadata(change)
         topic_log.tell(change, changed)
-        if self.member is not None:
-            return changed  # The controller says what is to be made here.
-        return make_logs(self.broker, changed, self.now().wall)
+        return changed
 
     def _synced(self, synced: Synced, seconds: float) -> None:
         self.traffic.syncs.add(seconds)
@@ -478,11 +473,8 @@ class Shell:
 
     def _change_ended(self, change: Change, done: Future[Changed]) -> None:
         changed = self._ended(change, done) or all_refused(change)
-        if self.member is not None:
-            self.member.changed(change, changed)
-            self.settle()
-        else:
-            self._slices.add(self.broker.changing(changed, self.now()))
+        self.member.changed(change, changed)
+        self.settle()
 
     def _alter_ended(self, change: AlterConfigs, done: Future[Altered]) -> None:
         altered = self._ended(change, done) or none_altered(change)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from odradek.app.building import Running
 from odradek.app.config import Settings, settings
@@ -174,9 +174,9 @@ class Broker(Lifetime):
     def _new_loop(self) -> asyncio.AbstractEventLoop | None:
         return None  # One like any other.
 
-    def _open_tree(self, path: Path, *, session_timeout_ms: int, durable: bool) -> SqliteTree:
+    def _open_tree(self, path: Path, **options: Any) -> SqliteTree:
         """Begins a session of the tree that brokers share."""
-        return SqliteTree(path, session_timeout_ms=session_timeout_ms, durable=durable)
+        return SqliteTree(path, **options)
 
     def _give_back(self) -> None:
         self._was_closed()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from odradek.app.building import Running
 from odradek.app.config import Settings
@@ -71,8 +71,8 @@ class Member(Broker):
         self._network.ports[self.port] = self.id
         return LinkedLoop(self._network, self.id)
 
-    def _open_tree(self, path: Path, *, session_timeout_ms: int, durable: bool) -> SqliteTree:
-        return LinkedTree(path, link=self._tree_link, session_timeout_ms=session_timeout_ms, durable=durable)
+    def _open_tree(self, path: Path, **options: Any) -> SqliteTree:
+        return LinkedTree(path, link=self._tree_link, **options)
 
     def _places(self, directory: Path, port: int) -> dict[str, str]:
         return {**super()._places(directory, port), **places_of_member(self.id, self._metadata)}

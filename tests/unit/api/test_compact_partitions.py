@@ -176,7 +176,7 @@ def test_a_partition_that_another_broker_leads(harness: Harness) -> None:
     partitions = tuple(PartitionInfo(leader, LeaderEpoch(0), replicas, replicas) for leader, replicas in led_by)
     name = TopicName("spread")
     topic = TopicInfo(name, Uuid(bytes(15) + b"s"), partitions, {"cleanup.policy": "compact"})
-    harness.broker.changed(Changed(0, {name: topic}), harness.now)
+    harness.learn(Changed(0, {name: topic}))
     for index in (0, 1):
         assert refusal(harness, name, index) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     for unknown, index in ((name, 3), (name, -1), ("nowhere", 0)):

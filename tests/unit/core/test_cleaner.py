@@ -13,6 +13,7 @@ from odradek.app.doctor.log_dirs import damaged, uncleanable
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
 from odradek.core.cleaning import Clean
+from odradek.core.effects import Changed
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.disk import DiskFailed, RealDisk
@@ -291,8 +292,7 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path) -> Non
     step = begun(harness)
     harness.broker.cleaned(step.run(lambda _: None), harness.now)
     (step,) = [one for one in harness.broker.take_effects() if isinstance(one, Clean)]
-    for _ in harness.broker.replicas.drop(TopicName("table"), harness.now):
-        pass
+    harness.learn(Changed(0, {TopicName("table"): None}))
     assert step.cleaning.is_withdrawn
     harness.broker.cleaned(step.run(lambda _: None), harness.now)
     assert not harness.broker.cleaner.is_running

@@ -10,6 +10,7 @@ from odradek.base.units import LeaderEpoch, TopicName, TopicPartition
 from odradek.core.cleaning import Clean
 from odradek.core.compaction import Compacted, Compaction
 from odradek.core.compactions import ATTENDED_PER_SLICE
+from odradek.core.effects import Changed
 from odradek.core.partition import Partition
 from odradek.log.durability import flush_now, synced_to
 from odradek.record.batch import Batch
@@ -134,8 +135,7 @@ def test_a_partition_that_is_gone_is_not_waited_for(harness: Harness) -> None:
     (partition,) = table(harness)
     write(harness, partition)
     (compaction,) = asked(harness, partition)
-    for _ in harness.broker.replicas.drop(TopicName("table"), harness.now):
-        pass
+    harness.learn(Changed(0, {TopicName("table"): None}))
     harness.settle()
     harness.keep_house()
     assert not isinstance(compaction.answer, Compacted)

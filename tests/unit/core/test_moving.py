@@ -9,13 +9,14 @@ from random import Random
 import pytest
 from simdisk import SimDisk
 
+from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint, PartitionInfo, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.effects import Chores, Effect
+from odradek.core.effects import Changed, Chores, Effect
 from odradek.core.entropy import Entropy
 from odradek.core.flushes import Sync
 from odradek.core.moment import Moment
@@ -34,6 +35,7 @@ from odradek.record.builder import encode_batch
 from odradek.record.markers import EndMarker, end_marker_batch
 from odradek.record.records import decode
 from support.logs import T0
+from support.told import OneController
 
 pytestmark = pytest.mark.slow
 
@@ -57,13 +59,14 @@ class Server:
             open_log_directory(disk, path, T0, broker_id=US, cluster_id="c", config_of=lambda _: SMALL)
             for path in ("/a", "/b")
         ]
-        view = ClusterView("c", US, {US: BrokerInfo(US, (Endpoint("PLAINTEXT", "h", 1),))}, [TOPIC])
+        view = ClusterView("c", brokers={US: BrokerInfo(US, (Endpoint("PLAINTEXT", "h", 1),))})
         entropy = Entropy(lambda: next(NUMBERS), lambda: ID)
         self.storage = Storage(directories)
         self.broker = Broker(US, view, self.storage, BrokerConfigs.parse({}), entropy)
-        self.broker.open_logs(NOW)
-        self.log.config = SMALL
+        self.controller = OneController(self.broker, 1)
         self.broker.start(NOW)
+        whole(self.controller.begin([TOPIC], NOW))
+        self.log.config = SMALL
         self.pending: list[Effect] = []
 
     @property
@@ -257,8 +260,7 @@ def test_a_topic_is_deleted_on_its_way() -> None:
     server.move("/b")
     assert server.step()
     assert server.step()
-    for _ in server.broker.replicas.drop(T.topic, NOW):
-        pass
+    whole(server.controller.changing(Changed(0, {T.topic: None}), NOW))
     server.finish()
     server.keep_house()
     assert folders(server.disk, "/b") == []

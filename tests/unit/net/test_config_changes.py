@@ -25,6 +25,7 @@ from odradek.core.configs.edits import ConfigEdit, KeyEdit, Operation
 from odradek.core.effects import AlterConfigs, Altered, ConfigOwner, CreateTopics, DeleteTopics
 from odradek.net.config_changes import NOTICE_KEPT_MS, ConfigChanges
 from odradek.net.metadata import Metadata
+from support.tree_members import TopicsOfTree
 
 US = BrokerId(1)
 T, BROKER, ALL = ConfigOwner(True, "t"), ConfigOwner(False, "1"), ConfigOwner(False, "")
@@ -42,6 +43,7 @@ class World:
         self.tree = SqliteTree(directory / "metadata.sqlite")
         self.metadata = Metadata(self.tree)
         self.metadata.prepare(US, 1000, "cluster")
+        self.topics = TopicsOfTree(self.tree, self.metadata)
         self.static = BrokerConfigs.parse({})
         self.bad_location = ""
         encoder = PasswordEncoder(None if secret is None else Secret(secret))
@@ -54,7 +56,7 @@ class World:
 
     def make(self, *names: str) -> None:
         topics = (TopicInfo(TopicName(name), Uuid(bytes([n + 1]) * 16), (PARTITION,)) for n, name in enumerate(names))
-        assert not self.metadata.change(CreateTopics(1, tuple(topics))).refused
+        assert not self.topics.change(CreateTopics(1, tuple(topics))).refused
 
     def alter(self, edits: Mapping[ConfigOwner, Keys], *, dry: bool = False, now: TimestampMs | None = None) -> Altered:
         owned = {owner: ConfigEdit(tuple(KeyEdit(*key) for key in keys)) for owner, keys in edits.items()}
@@ -144,7 +146,7 @@ def test_a_topic_without_a_node_gets_one(world: World) -> None:
 
 
 def test_a_deleted_topic_is_not_configured(world: World) -> None:
-    world.metadata.change(DeleteTopics(2, {TopicName("t"): Uuid(b"\1" * 16)}))
+    world.topics.change(DeleteTopics(2, {TopicName("t"): Uuid(b"\1" * 16)}))
     altered = world.alter({T: [("retention.ms", SET, "5")]})
     assert altered.refused[T].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.tree.exists("/config/topics/t") is None
@@ -246,5 +248,5 @@ def test_whatever_is_in_the_tree_a_broker_starts_and_a_change_is_made_or_refused
 
 
 def test_a_registered_broker_is_no_hindrance(world: World) -> None:
-    world.metadata.register(BrokerInfo(US), TimestampMs(1))
+    world.metadata.enroll(BrokerInfo(US), lambda: TimestampMs(1), 0)
     assert not world.alter({ALL: [("log.retention.ms", SET, "7")]}).refused

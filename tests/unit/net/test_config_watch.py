@@ -347,7 +347,7 @@ def test_a_topic_that_is_gone_is_no_topic_without_a_configuration(two: Two) -> N
     two.writer.alter({T: [("cleanup.policy", SET, "compact")]})
     two.heard({"cleanup.policy": "compact"})
     (topic,) = two.writer.metadata.topics().values()
-    two.writer.metadata.change(DeleteTopics(2, {TopicName("t"): topic.id}))
+    two.writer.topics.change(DeleteTopics(2, {TopicName("t"): topic.id}))
     two.writer.notice(layout.encode_config_change("topics/t"))
     two.watching.know(*two.writer.make("u"))
     two.writer.alter({ConfigOwner(True, "u"): [("retention.ms", SET, "6")]})

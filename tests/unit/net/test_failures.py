@@ -29,7 +29,7 @@ import sys
 from odradek.api.table import BY_KEY
 from odradek.app import server
 from odradek.core.parked import Parked
-from odradek.net.metadata import Metadata
+from odradek.net.metadata_changes import MetadataChanges
 
 class Condition:
     keys = ()
@@ -47,11 +47,11 @@ def unencodable(call, body):
 
 FAILURE = AssertionError("broken") if "assertion" in sys.argv[1] else KeyError("a bug")
 handlers = {"at-once": at_once, "late": late, "unencodable": unencodable}
-def change(metadata, change):
+def change(changes, change):
     raise FAILURE
 
 if sys.argv[1].startswith("change"):
-    Metadata.change = change
+    MetadataChanges.change = change
 else:
     BY_KEY[2].handle = handlers[sys.argv[1].removesuffix("-assertion")]
 sys.exit(server.run(None, ["listeners=PLAINTEXT://127.0.0.1:0", "log.dirs=" + sys.argv[2]], False))

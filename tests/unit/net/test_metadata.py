@@ -1,123 +1,200 @@
-"""The cluster's metadata on a real tree: what was planned on old knowledge is done as far as it still makes sense."""
+"""The cluster's metadata on a real tree: who joins, what there is, and producer ids, which are given out once."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from odradek.base.errors import ErrorCode
-from odradek.base.units import INT64_MAX, BrokerId, LeaderEpoch, ProducerId, TimestampMs, TopicName
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import INT64_MAX, BrokerId, LeaderEpoch, ProducerId, TimestampMs
 from odradek.base.uuids import Uuid
+from odradek.coordination import layout
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.cluster import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
-from odradek.core.effects import CreateTopics, DeleteTopics, Growth, GrowTopics, TakeProducerIds
-from odradek.net.metadata import Metadata
+from odradek.core.effects import CreateTopics, TakeProducerIds
+from odradek.net.lone_metadata import LoneMetadata
+from odradek.net.metadata import AnotherBroker, Metadata
+from support.tree_members import US, T, TreeMember, topic
 
-US = BrokerId(1)
-PARTITION = PartitionInfo(US, LeaderEpoch(0), (US,), (US,))
-T = TopicName("t")
+OTHER = BrokerId(2)
 
 
 @pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[Metadata]:
-    made = joined(tmp_path)
-    yield made
-    made.leave()
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metadata.sqlite"
 
 
-def joined(directory: Path) -> Metadata:
-    metadata = Metadata(SqliteTree(directory / "metadata.sqlite"))
-    metadata.prepare(US, 1000, "cluster")
-    metadata.register(BrokerInfo(US, (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)), TimestampMs(1))
-    return metadata
+@pytest.fixture
+def us(path: Path) -> Iterator[TreeMember]:
+    member = TreeMember(path)
+    yield member
+    member.tree.close()
 
 
-def topic(name: str = T, partitions: int = 1, number: int = 1) -> TopicInfo:
-    return TopicInfo(
-        TopicName(name), Uuid(number.to_bytes(16, "big")), (PARTITION,) * partitions, {"retention.ms": "1"}
-    )
+@pytest.fixture
+def other(path: Path) -> Iterator[TreeMember]:
+    member = TreeMember(path, OTHER)
+    yield member
+    member.tree.close()
 
 
-def create(metadata: Metadata, *topics: TopicInfo) -> None:
-    changed = metadata.change(CreateTopics(1, topics))
-    assert dict(changed.topics) == {one.name: one for one in topics}
-    assert not changed.refused
+def refusal(refused: Refused) -> ErrorCode:
+    return refused.code
 
 
-def test_topics_are_made_seen_and_gone(metadata: Metadata) -> None:
-    create(metadata, topic("a", 3), topic("b", 1, 2))
-    view = metadata.view()
-    assert (view.cluster_id, view.controller, list(view.brokers)) == ("cluster", US, [US])
-    assert dict(view.topics) == {"a": topic("a", 3), "b": topic("b", 1, 2)}
-    changed = metadata.change(DeleteTopics(2, {TopicName("a"): topic("a").id}))
-    assert dict(changed.topics) == {"a": None}
-    assert list(metadata.view().topics) == ["b"]
+# Registration.
 
 
-def test_one_refused_topic_does_not_keep_the_others(metadata: Metadata) -> None:
-    create(metadata, topic("a"))
-    changed = metadata.change(CreateTopics(2, (topic("a", 1, 2), topic("b", 1, 3))))
-    assert changed.refused[TopicName("a")].code == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert list(changed.topics) == ["b"]
-    assert metadata.topics()[TopicName("a")].id == topic("a").id
+def test_all_are_of_one_cluster(us: TreeMember, other: TreeMember) -> None:
+    assert us.metadata.prepare(US, 1000, "late") == (US, "cluster-of-1")
+    assert other.metadata.prepare(OTHER, 1000, "late") == (OTHER, "cluster-of-1")
 
 
-def test_growth_of_a_topic_that_is_gone(metadata: Metadata) -> None:
-    create(metadata, topic("a"))
-    growth = {TopicName("a"): Growth(1, (PARTITION,)), TopicName("gone"): Growth(1, (PARTITION,))}
-    changed = metadata.change(GrowTopics(2, growth))
-    assert changed.refused[TopicName("gone")].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    grown = changed.topics[TopicName("a")]
-    assert grown is not None and len(grown.partitions) == 2
+def test_each_is_registered_and_its_epoch_rises(us: TreeMember, other: TreeMember) -> None:
+    ours, theirs = us.enroll(), other.enroll()
+    stat = other.tree.exists(layout.broker(US))
+    assert stat is not None
+    assert stat.czxid == ours < theirs
+    assert sorted(other.tree.children(layout.BROKER_IDS)) == ["1", "2"]
+    us.tree.close()
+    assert other.tree.children(layout.BROKER_IDS) == ["2"]
 
 
-@pytest.mark.parametrize(("wanted", "found"), [(2, None), (3, None), (5, 5)])
-def test_growth_that_was_planned_before_another(metadata: Metadata, wanted: int, found: int | None) -> None:
-    """Both saw one partition: the first makes three of it, the second as many as it said and no more."""
-    create(metadata, topic(partitions=1))
-    metadata.change(GrowTopics(2, {T: Growth(1, (PARTITION,) * 2)}))
-    changed = metadata.change(GrowTopics(3, {T: Growth(1, (PARTITION,) * (wanted - 1))}))
-    if found is None:
-        assert changed.refused[T].code == ErrorCode.INVALID_PARTITIONS
-    assert len(metadata.topics()[T].partitions) == (found or 3)
+def test_the_node_is_ours_if_the_answer_to_its_creation_was_lost(us: TreeMember) -> None:
+    assert us.enroll() == us.enroll()
 
 
-def test_a_topic_made_again_is_not_deleted_for_the_one_before(metadata: Metadata) -> None:
-    create(metadata, topic(number=1))
-    metadata.change(DeleteTopics(2, {T: topic(number=1).id}))
-    create(metadata, topic(number=2))
-    late = metadata.change(DeleteTopics(3, {T: topic(number=1).id}))
-    assert late.refused[T].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert metadata.topics()[T].id == topic(number=2).id
+def test_a_former_self_is_waited_for(us: TreeMember, path: Path) -> None:
+    before = us.enroll()
+    again = TreeMember(path)
+    epochs: list[int] = []
+    enrolling = threading.Thread(target=lambda: epochs.append(again.enroll()))
+    enrolling.start()
+    assert not epochs
+    us.tree.close()
+    enrolling.join()
+    assert epochs[0] > before
+    again.tree.close()
 
 
-def test_logs_from_elsewhere_are_adopted_once(tmp_path: Path) -> None:
-    """Only by a tree that never had a topic: else the last one that was deleted could come back."""
-    metadata = joined(tmp_path)
-    assert not metadata.had_topics
-    metadata.adopt([topic(partitions=2)])
-    assert metadata.topics() == {T: topic(partitions=2)}
-    metadata.change(DeleteTopics(2, {T: topic().id}))
-    metadata.leave()
-    metadata = joined(tmp_path)
-    assert metadata.had_topics
-    assert not metadata.topics()
-    metadata.leave()
+def test_one_that_was_killed_is_not_waited_for(us: TreeMember, path: Path) -> None:
+    before = us.enroll()
+    us.tree.abandon()
+    again = TreeMember(path)
+    assert again.enroll(patience_ms=0) > before
+    again.tree.close()
+
+
+def test_another_broker_of_our_id_that_lives_on(us: TreeMember, path: Path) -> None:
+    us.enroll()
+    again = TreeMember(path)
+    with pytest.raises(AnotherBroker) as raised:
+        again.enroll(patience_ms=0)
+    assert str(raised.value) == "Broker 1 at 127.0.0.1:9091 is running already with the metadata in the folder."
+    again.tree.close()
 
 
 def test_a_broker_without_an_id_gets_one_that_nobody_had(tmp_path: Path) -> None:
-    metadata = Metadata(SqliteTree(tmp_path / "metadata.sqlite"))
+    tree = SqliteTree(tmp_path / "metadata.sqlite")
+    metadata = Metadata(tree)
     first = metadata.prepare(None, 1000, "cluster")
     second = metadata.prepare(None, 1000, "another")
     assert (first.broker_id, second.broker_id) == (1001, 1002)
     assert second.cluster_id == "cluster"
-    metadata.leave()
+    tree.close()
 
 
-def test_producer_ids_begin_above_those_that_are_used(metadata: Metadata) -> None:
+# A broker that is alone.
+
+
+@pytest.fixture
+def lone(path: Path) -> Iterator[LoneMetadata]:
+    tree = SqliteTree(path)
+    metadata = LoneMetadata(tree, "the folder")
+    metadata.prepare(US, 1000, "cluster")
+    yield metadata
+    tree.close()
+
+
+def enroll(metadata: LoneMetadata, broker: BrokerId = US) -> int:
+    info = BrokerInfo(broker, (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
+    return metadata.enroll(info, lambda: TimestampMs(1), 0)
+
+
+def test_who_is_alone_is_the_controller_at_once(lone: LoneMetadata, us: TreeMember) -> None:
+    epoch = enroll(lone)
+    registered = us.tree.exists(layout.broker(US))
+    assert registered is not None and registered.czxid == epoch
+    assert lone.check_controller() == 1
+    assert not us.is_elected()
+
+
+def test_nobody_joins_who_is_alone(lone: LoneMetadata, path: Path) -> None:
+    enroll(lone)
+    with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9092 is running already"):
+        TreeMember(path, OTHER)
+
+
+def test_who_is_alone_joins_nobody(us: TreeMember, lone: LoneMetadata) -> None:
+    us.enroll()
+    sentence = "Broker 1 at 127.0.0.1:9091 is running with the metadata in the folder, and several brokers can't share"
+    for join in (lambda: lone.prepare(OTHER, 1000, "cluster"), lambda: enroll(lone, OTHER)):
+        with pytest.raises(AnotherBroker, match=sentence):
+            join()
+
+
+def test_logs_from_elsewhere_are_adopted_once(lone: LoneMetadata, us: TreeMember) -> None:
+    """Only by a tree that never had a topic: else the last one that was deleted could come back."""
+    assert not lone.had_topics
+    led = PartitionInfo(US, LeaderEpoch(7), (US,), (US,))
+    adopted = TopicInfo(T, Uuid(b"\1" * 16), (led, led), {"retention.ms": "1"})
+    lone.adopt([adopted])
+    assert (lone.topics()[T].id, lone.overrides(T)) == (adopted.id, adopted.configs)
+    state = layout.decode_partition_state(us.tree.get(layout.partition_state(T, 1))[0])
+    assert (state.leader, state.leader_epoch, state.isr) == (US, 7, (US,))
+    for path in (f"{layout.topic(T)}/{node}" for node in ("partitions/0/state", "partitions/1/state")):
+        us.tree.delete(path)
+    for path in ("partitions/0", "partitions/1", "partitions"):
+        us.tree.delete(f"{layout.topic(T)}/{path}")
+    us.tree.delete(layout.topic(T))
+    assert lone.had_topics and not lone.topics()
+
+
+def test_who_leads_is_not_read_here(us: TreeMember, path: Path) -> None:
+    assert us.is_elected()
+    us.change(CreateTopics(1, [topic()]))
+    for node in (layout.partitions(T), layout.partition(T, 0), layout.partition_state(T, 0)):
+        us.tree.create(node, b"not a state")
+    view = us.metadata.view()
+    assert not view.unreadable
+    assert [partition.replicas for partition in view.topics[T].partitions] == [(US,), (US,)]
+
+
+# Producer ids.
+
+
+def test_the_controller_gives_producer_ids(us: TreeMember, other: TreeMember) -> None:
+    epoch = other.enroll()
+    with pytest.raises(Refused) as refused:
+        us.metadata.give_producer_ids(OTHER, epoch)
+    assert refusal(refused.value) == ErrorCode.NOT_CONTROLLER
+    assert us.is_elected()
+    blocks = [us.metadata.give_producer_ids(OTHER, epoch) for _ in range(3)]
+    assert [block.first for block in blocks] == [0, 1000, 2000]
+    assert blocks[0].last == 999
+    with pytest.raises(Refused) as refused:
+        us.metadata.give_producer_ids(OTHER, epoch - 1)
+    assert refusal(refused.value) == ErrorCode.STALE_BROKER_EPOCH
+    with pytest.raises(Refused) as refused:
+        us.metadata.give_producer_ids(BrokerId(7), epoch)
+    assert refusal(refused.value) == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_producer_ids_begin_above_those_that_are_used(us: TreeMember) -> None:
     used = [0, 0, 1001, 2000, INT64_MAX, INT64_MAX]  # The last ones some producer made up.
-    blocks = [metadata.take_producer_ids(US, TakeProducerIds(ProducerId(at_least))) for at_least in used]
+    blocks = [us.metadata.take_producer_ids(US, TakeProducerIds(ProducerId(at_least))) for at_least in used]
     first = [0, 1000, 2000, 3000, 4000, 5000]
     assert blocks == [(one, one + 999) for one in first]

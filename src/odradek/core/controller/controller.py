@@ -112,7 +112,6 @@ class Controller:
             return
         if elect.result != self.epoch:
             self._begin(elect.result)
-            _LOG.info("broker %d is the controller, in epoch %d", self._id, self.epoch)
             yield from self._take_over({})
         elif reads_anew:
             stopping = {broker: self._context.brokers[broker].epoch for broker in self._context.shutting_down}

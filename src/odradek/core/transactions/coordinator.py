@@ -26,7 +26,7 @@ from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
 from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
 from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.ending import End, Ended, Ending
-from odradek.core.transactions.hanging import HangingTransactions, all_shards
+from odradek.core.transactions.hanging import HangingTransactions, all_led, all_shards
 from odradek.core.transactions.joins import Joins
 from odradek.core.transactions.markers import WriteMarker
 from odradek.core.transactions.producer_ids import ProducerIds
@@ -207,10 +207,12 @@ class TransactionCoordinator:
     # Periodic tasks.
 
     def end_hanging(self, partitions: Mapping[TopicPartition, Partition], now: Moment) -> Iterator[None]:
-        """Ends hanging transactions, in slices, once all shards are loaded; again until none is left."""
-        if self.shards.is_loading:
+        """Ends hanging transactions, in slices, once all is led and loaded that is here; again until none is left."""
+        view = self.runtime.view()
+        is_whole = yield from all_led(self.runtime.broker_id, view, partitions)
+        if not is_whole or self.shards.is_loading:
             return
-        topic = self.runtime.view().topics.get(TRANSACTION_STATE)
+        topic = view.topics.get(TRANSACTION_STATE)
         shards = None if topic is None else all_shards(self.shards, len(topic.partitions))
         if shards is None:
             self.may_hang = False  # Whoever has the others would have to be asked.

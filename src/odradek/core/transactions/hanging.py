@@ -2,8 +2,8 @@
 
 Nobody would ever end a hanging transaction, and readers of committed records would wait for ever.  A power failure
 makes one if it takes the coordinator's record and not the first batch; older brokers left some, too.  Apache Kafka
-leaves them to its administrator (KIP-664).  After a stop that was not clean we look for them, if all coordinators are
-here.
+leaves them to its administrator (KIP-664).  After a stop that was not clean we look for them, once the controller has
+told what is led here, if all coordinators are.
 
     open in a partition ──> the next transaction of one that is decided ──> looked at again when that is complete
                        ├──> the partition is part of its transaction    ──> ends with it
@@ -22,7 +22,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from odradek.base.errors import Refused
-from odradek.base.units import ProducerId, TimestampMs, TopicPartition
+from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TimestampMs, TopicPartition
+from odradek.core.cluster import ClusterView
 from odradek.core.coordinators.shards import Shards
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.moment import Moment
@@ -88,6 +89,27 @@ def fate(name: TopicPartition, producer: ProducerIdAndEpoch, was: Transaction | 
     if producer != was.client:
         return Fate.MARKED  # Of an older epoch, which has nothing to do with what has joined since.
     return Fate.WAITS if was.is_kept else Fate.JOINS
+
+
+def all_led(
+    broker: BrokerId, view: ClusterView, partitions: Mapping[TopicPartition, Partition]
+) -> Generator[None, None, bool]:
+    """Returns True if the controller has told who leads what, and the broker has all that it leads.  Yields in between.
+
+    After a start UpdateMetadata comes first: what is led here, but for what no LeaderAndIsr has come to yet.
+    """
+    if view.controller == NO_BROKER:
+        return False
+    looks = 0
+    for topic in list(view.topics.values()):
+        for index, info in enumerate(topic.partitions):
+            if info.leader == broker and TopicPartition(topic.name, index) not in partitions:
+                return False
+        looks += len(topic.partitions)
+        if looks >= LOOKED_AT_PER_SLICE:
+            looks = 0
+            yield
+    return True
 
 
 def all_shards(shards: Shards[TransactionShard], count: int) -> list[TransactionShard] | None:

@@ -256,6 +256,31 @@ def test_what_is_refused_is_tried_again(harness: Harness, monkeypatch: pytest.Mo
     assert last_stable(harness, "t", 2) == 2
 
 
+# When it is looked for.
+
+
+def test_nothing_is_judged_before_all_is_led_that_the_controller_says(harness: Harness) -> None:
+    """A partition that is opened behind the look at all others would never be looked at."""
+    producer = begun(harness, 0, 1)
+    topics = list(harness.broker.view.topics.values())
+    harness.is_told_at_once = False
+    lose(producer, T1)
+    step(harness)
+    assert harness.broker.transactions.may_hang, "nothing is known of the cluster"
+    for telling in harness.controller.everything(topics):
+        for _ in telling.take_in(harness.broker, harness.now):
+            step(harness)
+            assert harness.broker.transactions.may_hang == (len(harness.broker.partitions) < 5)
+    assert producer.state.state is ABORTED
+    assert last_stable(harness, "t", 1) == 2
+
+
+def test_a_stop_in_order_leaves_nothing_to_look_for(harness: Harness) -> None:
+    begun(harness, 0)
+    harness.restart()
+    assert not harness.broker.transactions.may_hang
+
+
 # In slices.
 
 

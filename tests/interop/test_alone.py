@@ -1,0 +1,112 @@
+"""A broker that is alone is a cluster of one: its own controller, which nobody else joins."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek.coordination import layout
+from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
+from odradek.log.names import CLEAN_SHUTDOWN
+from odradek.testing import Broker
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from support.raw_client import RawClient
+from support.serving import Serving, outcome_of_serve
+from support.waiting import SECONDS_MAX, until
+
+BETWEEN_BROKERS = {4, 5, 6, 7, 56, 67}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(directory=tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def tree(broker: Broker, tmp_path: Path) -> Iterator[SqliteTree]:
+    """Another session of the broker's tree."""
+    (file,) = tmp_path.rglob(METADATA_FILE)
+    with SqliteTree(file, poll_ms=5) as opened:
+        yield opened
+
+
+def make(address: str, topic: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    for made in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        made.result(SECONDS_MAX)
+
+
+def send(address: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce(topic, b"x")
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def test_it_is_registered_and_the_controller_in_one_change(broker: Broker, tree: SqliteTree) -> None:
+    make(broker.bootstrap_servers, "t", 2)
+    controller, epoch = tree.get(layout.CONTROLLER), tree.get(layout.CONTROLLER_EPOCH)
+    (name,) = tree.children(layout.BROKER_IDS)
+    registered = tree.exists(f"{layout.BROKER_IDS}/{name}")
+    assert registered is not None and registered.czxid == controller[1].czxid == epoch[1].mzxid
+    assert str(layout.decode_controller(controller[0]).broker) == name
+    state = layout.decode_partition_state(tree.get(layout.partition_state("t", 1))[0])
+    assert (str(state.leader), state.leader_epoch, state.controller_epoch) == (name, 0, 1)
+
+
+def test_it_answers_nothing_that_only_brokers_ask(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        answer = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert BETWEEN_BROKERS.isdisjoint(one.api_key for one in answer.api_keys)
+
+
+def test_it_goes_on_when_its_session_has_ended(broker: Broker, tree: SqliteTree) -> None:
+    """As where another process has looked into the tree while this one was stopped for too long."""
+    make(broker.bootstrap_servers, "before")
+    (name,) = tree.children(layout.BROKER_IDS)
+    first = tree.exists(f"{layout.BROKER_IDS}/{name}")
+    assert first is not None
+    with tree._write() as writer:
+        writer.end_session(first.ephemeral_owner)
+    send(broker.bootstrap_servers, "before")
+    until(lambda: tree.children(layout.BROKER_IDS) == [name])
+    again = tree.exists(f"{layout.BROKER_IDS}/{name}")
+    assert again is not None and again.czxid > first.czxid
+    until(lambda: layout.decode_controller_epoch(tree.get(layout.CONTROLLER_EPOCH)[0]) == 2)
+    make(broker.bootstrap_servers, "after", 3)
+    for topic in ("before", "after"):
+        send(broker.bootstrap_servers, topic)
+
+
+def test_nobody_joins_it(tmp_path: Path) -> None:
+    with Serving(tmp_path) as broker:
+        folder = f"--override=metadata.log.dir={broker.directory / 'data'}"
+        other = f"--override=log.dirs={tmp_path / 'other'}"
+        listener = "--override=listeners=PLAINTEXT://127.0.0.1:0"
+        status, said = outcome_of_serve(tmp_path, folder, other, listener)
+        assert status == 1
+        assert "several brokers can't share it yet" in said
+        make(broker.address, "t")
+
+
+def test_it_is_told_to_stop_before_it_is_ready(tmp_path: Path) -> None:
+    """It ends as it would later: what it has opened is closed, and the next start finds a clean stop."""
+    with Serving(tmp_path) as broker:
+        make(broker.address, "many", 1_000)
+        send(broker.address, "many")
+    command = [sys.executable, "-m", "odradek", "serve", f"--override=log.dirs={broker.directory / 'data'}"]
+    starting = subprocess.Popen([*command, "--override=listeners=PLAINTEXT://127.0.0.1:0"], stdout=subprocess.PIPE)
+    until(lambda: bool(list((broker.directory / "data").glob(f"{METADATA_FILE}.session-*"))))
+    starting.send_signal(signal.SIGTERM)
+    said, _ = starting.communicate(timeout=SECONDS_MAX)
+    assert (starting.returncode, said) == (0, b"")
+    assert (broker.directory / "data" / CLEAN_SHUTDOWN).exists()
+    with Serving(tmp_path) as broker:
+        send(broker.address, "many")

@@ -1,0 +1,79 @@
+"""What the controller tells a simulated broker: one request after the other, as net/from_controller takes them in.
+
+the start, or a change of the tree ──> requests ──> a thread reads and makes files ──> told, in slices ──> the next
+who waits for a change hears of its end behind the last of them
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from odradek.core.broker import Broker
+from odradek.core.cluster import TopicInfo
+from odradek.core.effects import Changed
+from odradek.core.moment import Moment
+from sim.simthreads import CHANGES, SimThreads
+from support.told import OneController, Telling
+
+
+class SimTelling:
+    """The queue of one process."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        epoch: int,
+        threads: SimThreads,
+        now: Callable[[], Moment],
+        add_slices: Callable[[Iterator[None]], None],
+    ) -> None:
+        self._broker = broker
+        self._controller = OneController(broker, epoch)
+        self._threads = threads
+        self._now = now
+        self._add_slices = add_slices
+        self._changes: deque[Changed] = deque()  # The controller has not looked at them.
+        self._telling: deque[Telling] = deque()  # What follows from one of them, or from the start.
+        self._under_way: Changed | None = None
+        self._is_telling = False
+
+    def begin(self, topics: Iterable[TopicInfo]) -> None:
+        """Tells a broker that has started."""
+        self._telling.extend(self._controller.everything(map(self._led, topics)))
+        self._go_on()
+
+    def _led(self, topic: TopicInfo) -> TopicInfo:
+        """Returns a topic that this broker leads: what the tree has of it does not say."""
+        return topic._replace(partitions=tuple(one._replace(leader=self._broker.id) for one in topic.partitions))
+
+    def add(self, changed: Changed) -> None:
+        """Tells of a change, behind all others."""
+        self._changes.append(changed)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begins the next request, if none is under way; who waits for a change is told when it has none left."""
+        if self._is_telling:
+            return
+        while not self._telling:
+            if self._under_way is not None:
+                self._broker.shown(self._under_way)
+                self._under_way = None
+            if not self._changes:
+                return
+            self._under_way = self._changes.popleft()
+            there = self._under_way.topics.items()
+            self._telling.extend(self._controller.change({name: topic and self._led(topic) for name, topic in there}))
+        self._is_telling = True
+        telling = self._telling.popleft()
+        self._threads.submit(
+            CHANGES,
+            lambda: telling.make_files(self._broker, self._now().wall),
+            lambda _: self._add_slices(self._take_in(telling)),
+        )
+
+    def _take_in(self, telling: Telling) -> Iterator[None]:
+        yield from telling.take_in(self._broker, self._now())
+        self._is_telling = False
+        self._go_on()

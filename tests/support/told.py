@@ -1,0 +1,151 @@
+"""What the controller of one broker tells it, in worlds that have no controller, and how the broker takes it in.
+
+a start   ──> UpdateMetadata, of all there is ──> LeaderAndIsr
+a change  ──> LeaderAndIsr ──> UpdateMetadata                        of topics that are made or have grown
+         └──> UpdateMetadata: nobody leads them ──> StopReplica      of topics that are deleted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TimestampMs, TopicName, TopicPartition
+from odradek.core.broker import Broker
+from odradek.core.cluster import LeaderAndIsr, PartitionInfo, TopicInfo
+from odradek.core.controller.requests import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    AssignedState,
+    BecomeLeaderOrFollower,
+    PartitionMetadata,
+    StopReplicas,
+    ToBroker,
+    UpdateMetadata,
+)
+from odradek.core.effects import Changed
+from odradek.core.making import make_replicas
+from odradek.core.metadata_update import Overrides
+from odradek.core.moment import Moment
+
+Request = BecomeLeaderOrFollower | UpdateMetadata | StopReplicas
+Partitions = dict[TopicPartition, PartitionInfo]
+
+
+class Telling(NamedTuple):
+    """One request, and what is set on its topics."""
+
+    sent: ToBroker
+    overrides: Overrides
+
+    @property
+    def makes_files(self) -> bool:
+        return isinstance(self.sent.request, BecomeLeaderOrFollower)
+
+    def make_files(self, broker: Broker, now: TimestampMs) -> None:
+        """Makes the files of new replicas, as a thread does before the request is taken in."""
+        if isinstance(self.sent.request, BecomeLeaderOrFollower):
+            make_replicas(broker, self.sent.request, self.overrides, now)
+
+    def take_in(self, broker: Broker, now: Moment) -> Generator[None, None, None]:
+        """Has the broker do what it is told, in slices; only its disk may keep it from that."""
+        errors = yield from broker.told(self.sent, self.overrides, now)
+        assert set(errors.values()) <= {ErrorCode.KAFKA_STORAGE_ERROR}, errors
+
+
+class OneController:
+    """The controller of one process of a broker.  `epoch` is its own and the broker's: it rises with each start."""
+
+    def __init__(self, broker: Broker, epoch: int) -> None:
+        self._broker = broker
+        self._epoch = epoch
+        broker.controlled.broker_epoch = epoch
+
+    # What it tells.
+
+    def everything(self, topics: Iterable[TopicInfo]) -> list[Telling]:
+        """Returns what a broker is told that has started."""
+        all_of_them = {topic.name: topic for topic in topics}
+        partitions = _partitions(all_of_them.values())
+        requests: list[Request] = [self._update(all_of_them, partitions, is_full=True)]
+        return self._telling(all_of_them, [*requests, *self._become(all_of_them, partitions, are_new=False)])
+
+    def change(self, topics: Mapping[TopicName, TopicInfo | None]) -> list[Telling]:
+        """Returns what follows from a change; None is a topic that is deleted."""
+        there = {name: topic for name, topic in topics.items() if topic is not None}
+        added = _partitions(there.values(), self._broker.view.topics)
+        requests: list[Request] = []
+        if added:
+            requests += self._become(there, added, are_new=True)
+            requests.append(self._update(there, added))
+        known = self._broker.view.topics
+        gone = {name: known[name] for name, topic in topics.items() if topic is None and name in known}
+        if gone:
+            requests += self._delete(gone)
+        return self._telling(there, requests)
+
+    def _become(
+        self, topics: Mapping[TopicName, TopicInfo], partitions: Partitions, *, are_new: bool
+    ) -> Iterator[BecomeLeaderOrFollower]:
+        held = {name: info for name, info in partitions.items() if self._broker.id in info.replicas}
+        if held:
+            states = {
+                name: AssignedState(self._state(info), info.replicas, is_new=are_new) for name, info in held.items()
+            }
+            ids = {name.topic: topics[name.topic].id for name in held}
+            yield BecomeLeaderOrFollower(states, ids, tuple(self._broker.view.brokers.values()))
+
+    def _update(
+        self, topics: Mapping[TopicName, TopicInfo], partitions: Partitions, *, is_full: bool = False
+    ) -> UpdateMetadata:
+        metadata = {
+            name: PartitionMetadata(self._state(info), info.replicas, info.offline) for name, info in partitions.items()
+        }
+        ids = {name: topic.id for name, topic in topics.items()}
+        return UpdateMetadata(metadata, ids, tuple(self._broker.view.brokers.values()), is_full)
+
+    def _delete(self, topics: Mapping[TopicName, TopicInfo]) -> Iterator[Request]:
+        partitions = _partitions(topics.values())
+        led_by_none = {name: info._replace(leader=LEADER_DURING_DELETE) for name, info in partitions.items()}
+        yield self._update(topics, led_by_none)
+        held = [name for name, info in partitions.items() if self._broker.id in info.replicas]
+        yield StopReplicas(dict.fromkeys(held, EPOCH_DURING_DELETE), deletes=True)
+
+    def _state(self, info: PartitionInfo) -> LeaderAndIsr:
+        return LeaderAndIsr(
+            info.leader, info.leader_epoch, info.isr, controller_epoch=self._epoch, partition_epoch=info.partition_epoch
+        )
+
+    def _telling(self, topics: Mapping[TopicName, TopicInfo], requests: Iterable[Request]) -> list[Telling]:
+        broker = self._broker
+        epoch = max(self._epoch, broker.controlled.controller_epoch)  # A test may have spoken as another controller.
+        overrides = {name: topic.configs for name, topic in topics.items()}
+        return [Telling(ToBroker(broker.id, self._epoch, broker.id, epoch, one), overrides) for one in requests]
+
+    # Where no thread and no scheduler comes between.
+
+    def begin(self, topics: Iterable[TopicInfo], now: Moment) -> Generator[None, None, None]:
+        """Tells a broker that has started, in slices."""
+        yield from self._tell(self.everything(topics), now)
+
+    def changing(self, changed: Changed, now: Moment) -> Generator[None, None, None]:
+        """Tells of a change, in slices; then who waits for it hears of its end."""
+        yield from self._tell(self.change(changed.topics), now)
+        self._broker.shown(changed)
+
+    def _tell(self, all_of_it: Iterable[Telling], now: Moment) -> Generator[None, None, None]:
+        for one in all_of_it:
+            one.make_files(self._broker, now.wall)
+            yield from one.take_in(self._broker, now)
+
+
+def _partitions(topics: Iterable[TopicInfo], known: Mapping[TopicName, TopicInfo] | None = None) -> Partitions:
+    """The partitions of topics, but for those that are known."""
+    partitions: Partitions = {}
+    for topic in topics:
+        before = (known or {}).get(topic.name)
+        first = len(before.partitions) if before is not None and before.id == topic.id else 0
+        for index in range(first, len(topic.partitions)):
+            partitions[TopicPartition(topic.name, index)] = topic.partitions[index]
+    return partitions

@@ -1,0 +1,66 @@
+"""One broker's session of a tree that several share, and its doors to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from odradek.base.units import BrokerId, LeaderEpoch, TimestampMs, TopicName
+from odradek.base.uuids import Uuid
+from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.tree import Tree
+from odradek.core.cluster import BrokerInfo, Endpoint, PartitionInfo, TopicInfo
+from odradek.core.controller.steps import Elect, ReadDeletions, RemoveTopics
+from odradek.core.effects import Change, Changed, DeleteTopics
+from odradek.net.controller_tree import ControllerTree
+from odradek.net.metadata import Metadata
+from odradek.net.metadata_changes import MetadataChanges
+
+US = BrokerId(1)
+T = TopicName("t")
+LONG_MS = 300_000
+
+
+def controller_door(tree: Tree, broker: BrokerId = US) -> ControllerTree:
+    return ControllerTree(tree, broker, lambda: TimestampMs(5), lambda _: False, lambda _: None)
+
+
+class TopicsOfTree:
+    """Makes and deletes topics in a tree as the controller, who elects itself; leaders are nobody's matter here."""
+
+    def __init__(self, tree: Tree, metadata: Metadata) -> None:
+        """Deletes what a controller before it has left half deleted."""
+        self._door = controller_door(tree)
+        self._door.carry_out(Elect())
+        marked = ReadDeletions()
+        self._door.carry_out(marked)
+        self._door.carry_out(RemoveTopics(marked.result))
+        self._changes = MetadataChanges(tree, metadata)
+
+    def change(self, change: Change) -> Changed:
+        changed = self._changes.change(change)
+        if isinstance(change, DeleteTopics):  # At once, as if no broker had any of them.
+            self._door.carry_out(RemoveTopics(list(changed.topics)))
+        return changed
+
+
+class TreeMember:
+    def __init__(self, path: Path, broker: BrokerId = US) -> None:
+        self.tree = SqliteTree(path, poll_ms=5)
+        self.broker = broker
+        self.metadata = Metadata(self.tree, "the folder")
+        self.change = MetadataChanges(self.tree, self.metadata).change
+        self.metadata.prepare(broker, 1000, f"cluster-of-{broker}")
+
+    def enroll(self, patience_ms: int = LONG_MS) -> int:
+        info = BrokerInfo(self.broker, (Endpoint("PLAINTEXT", "127.0.0.1", 9090 + self.broker),))
+        return self.metadata.enroll(info, lambda: TimestampMs(5), patience_ms)
+
+    def is_elected(self) -> bool:
+        elect = Elect()
+        controller_door(self.tree, self.broker).carry_out(elect)
+        return elect.result is not None
+
+
+def topic(name: str = T, partitions: int = 2, number: int = 1) -> TopicInfo:
+    one = PartitionInfo(US, LeaderEpoch(0), (US,), (US,))
+    return TopicInfo(TopicName(name), Uuid(number.to_bytes(16, "big")), (one,) * partitions, {"retention.ms": "1"})

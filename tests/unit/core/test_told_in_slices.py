@@ -1,0 +1,120 @@
+"""What the controller tells is done bit by bit; clients see a topic when all of it is led, and whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.api.parts import whole
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.cluster import TopicInfo
+from odradek.core.controller.requests import BecomeLeaderOrFollower, StopReplicas, UpdateMetadata
+from odradek.core.effects import Changed
+from odradek.core.topic_plans import TopicSpec
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.in_memory import Harness
+from support.members import coordinator
+from support.told import Telling
+
+PARTITIONS = 5
+A, B = TopicName("a"), TopicName("b")
+Seen = dict[str | None, int]
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+def planned(harness: Harness, *names: TopicName) -> dict[TopicName, TopicInfo | None]:
+    broker = harness.broker
+    return {name: broker.planner.new_topic(TopicSpec(name, PARTITIONS), broker.view) for name in names}
+
+
+def seen(harness: Harness) -> Seen:
+    """How many partitions each topic has for a client that asks in between."""
+    answer = harness.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+    return {topic.name: len(topic.partitions) for topic in answer.topics}
+
+
+def led(harness: Harness) -> int:
+    return sum(1 for one in harness.broker.partitions.values() if one.leading is not None)
+
+
+def told(harness: Harness, telling: Telling) -> Iterator[tuple[Seen, int]]:
+    """What is seen and how much is led after each slice."""
+    for _ in telling.take_in(harness.broker, harness.now):
+        yield seen(harness), led(harness)
+
+
+def test_topics_appear_whole_and_one_after_the_other(harness: Harness) -> None:
+    become, update = harness.controller.change(planned(harness, A, B))
+    assert isinstance(become.sent.request, BecomeLeaderOrFollower)
+    assert isinstance(update.sent.request, UpdateMetadata)
+    every = 2 * PARTITIONS
+    assert list(told(harness, become)) == [({}, count) for count in range(1, every + 1)]
+    assert list(told(harness, update)) == [({"a": PARTITIONS}, every), ({"a": PARTITIONS, "b": PARTITIONS}, every)]
+
+
+def test_files_that_a_thread_has_made_are_not_seen_before_it_is_told(harness: Harness, tmp_path: Path) -> None:
+    become, _ = harness.controller.change(planned(harness, A))
+    become.make_files(harness.broker, harness.now.wall)
+    assert len(list(tmp_path.glob("a-*"))) == PARTITIONS
+    assert (seen(harness), led(harness)) == ({}, 0)
+    assert [count for _, count in told(harness, become)] == list(range(1, PARTITIONS + 1))
+
+
+def test_topics_go_whole_and_one_after_the_other(harness: Harness, tmp_path: Path) -> None:
+    harness.learn(Changed(1, planned(harness, A, B)))
+    update, stop = harness.controller.change({A: None, B: None})
+    assert isinstance(stop.sent.request, StopReplicas)
+    every = 2 * PARTITIONS
+    views = [one for one, _ in told(harness, update)]
+    assert views[:2] == [{"a": PARTITIONS, "b": PARTITIONS}] * 2, "each is looked at first"
+    assert views[2:4] == [{"b": PARTITIONS}, {}], "then groups hear of it"
+    assert not any(views[4:])
+    counts = []
+    for _, count in told(harness, stop):
+        counts.append(count)
+        with pytest.raises(Refused) as refused:
+            harness.broker.replica(A, 0)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert counts == list(range(every - 1, -1, -1))
+    assert {path.name.rpartition(".")[2].rpartition("-")[2] for path in tmp_path.glob("*-delete")} == {"delete"}
+    assert len(list(tmp_path.glob("*-delete"))) == every
+
+
+def test_a_topic_shows_its_new_partitions_when_all_are_there(harness: Harness) -> None:
+    harness.learn(Changed(1, planned(harness, A)))
+    topic = harness.broker.view.topics[A]
+    grown = topic._replace(partitions=topic.partitions * 2)
+    become, update = harness.controller.change({A: grown})
+    assert {name.partition for name in _named(become)} == set(range(PARTITIONS, 2 * PARTITIONS))
+    assert [one for one, _ in told(harness, become)] == [{"a": PARTITIONS}] * PARTITIONS
+    assert [one for one, _ in told(harness, update)] == [{"a": 2 * PARTITIONS}]
+
+
+def test_coordinators_begin_when_all_else_is_led(tmp_path: Path) -> None:
+    """What a crash interrupted is finished by markers, which go to any partition."""
+    harness = coordinator(tmp_path)
+    harness.learn(Changed(1, planned(harness, A)))
+    topics = list(harness.broker.view.topics.values())
+    assert topics[0].is_internal, "it is named first"
+    harness.is_told_at_once = False
+    harness.kill()
+    update, become = harness.controller.everything(topics)
+    whole(update.take_in(harness.broker, harness.now))
+    every = sum(len(topic.partitions) for topic in topics)
+    begun = [
+        (led(harness), len(list(harness.broker.groups.shards))) for _ in become.take_in(harness.broker, harness.now)
+    ]
+    assert begun[:every] == [(count, 0) for count in range(1, every + 1)]
+    assert begun[every:] == [(every, count) for count in range(1, len(topics[0].partitions) + 1)]
+
+
+def _named(telling: Telling) -> set[TopicPartition]:
+    assert isinstance(telling.sent.request, BecomeLeaderOrFollower)
+    return set(telling.sent.request.partitions)

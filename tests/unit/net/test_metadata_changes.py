@@ -1,0 +1,164 @@
+"""The controller alone changes topics in a tree; what was planned on old knowledge is done as far as it makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, TopicName
+from odradek.coordination import layout
+from odradek.core.effects import CreateTopics, DeleteTopics, Growth, GrowTopics
+from support.tree_members import T, TreeMember, topic
+
+OTHER = BrokerId(2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metadata.sqlite"
+
+
+@pytest.fixture
+def us(path: Path) -> Iterator[TreeMember]:
+    member = TreeMember(path)
+    yield member
+    member.tree.close()
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[TreeMember]:
+    member = TreeMember(path, OTHER)
+    yield member
+    member.tree.close()
+
+
+def refusal(refused: Refused) -> ErrorCode:
+    return refused.code
+
+
+def test_who_is_not_the_controller_changes_nothing(us: TreeMember, other: TreeMember) -> None:
+    changes = (
+        CreateTopics(1, (topic(),)),
+        CreateTopics(2, (topic("u"),)),
+        GrowTopics(3, {T: Growth(2, topic().partitions)}),
+        DeleteTopics(4, {T: topic().id}),
+    )
+    assert refusal(us.change(changes[0]).refused[T]) == ErrorCode.NOT_CONTROLLER
+    assert other.is_elected()
+    assert other.change(changes[0]).refused == {}
+    before = other.metadata.topics()
+    for change in changes[1:]:
+        (refused,) = us.change(change).refused.values()
+        assert refusal(refused) == ErrorCode.NOT_CONTROLLER
+    assert other.metadata.topics() == before
+
+
+def test_the_controller_makes_topics_without_leaders(us: TreeMember) -> None:
+    assert us.is_elected()
+    changed = us.change(CreateTopics(1, (topic(), topic("u", 1, 2))))
+    assert list(changed.topics) == [T, "u"]
+    assert us.metadata.overrides(T) == {"retention.ms": "1"}
+    assert us.metadata.overrides(TopicName("not-there")) == {}
+    assert us.tree.children(layout.topic(T)) == [], "partitions are the controller's thread's"
+    again = us.change(CreateTopics(2, (topic(number=3),)))
+    assert refusal(again.refused[T]) == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_configuration_that_was_left_is_replaced(us: TreeMember) -> None:
+    assert us.is_elected()
+    us.tree.create(layout.config(layout.TOPIC_CONFIGS, T), layout.encode_config({"retention.bytes": "5"}))
+    assert us.change(CreateTopics(1, (topic(),))).refused == {}
+    assert us.metadata.overrides(T) == {"retention.ms": "1"}
+
+
+def test_partitions_are_added_to_the_assignment(us: TreeMember) -> None:
+    assert us.is_elected()
+    us.change(CreateTopics(1, (topic(),)))
+    added = topic(partitions=3).partitions
+    changed = us.change(GrowTopics(2, {T: Growth(2, added)}))
+    grown = changed.topics[T]
+    assert grown is not None
+    assert len(grown.partitions) == 5
+    gone = us.change(GrowTopics(3, {TopicName("gone"): Growth(2, added)}))
+    assert refusal(gone.refused[TopicName("gone")]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_deleted_topic_is_marked_and_stays_until_its_replicas_are_gone(us: TreeMember) -> None:
+    assert us.is_elected()
+    us.change(CreateTopics(1, (topic(),)))
+    for token in (2, 3):  # Who asks again gets the same answer.
+        assert dict(us.change(DeleteTopics(token, {T: topic().id})).topics) == {T: None}
+    assert us.tree.exists(layout.delete_topic(T)) is not None
+    assert T in us.metadata.topics()
+    made = us.change(CreateTopics(4, (topic(number=2),)))
+    assert refusal(made.refused[T]) == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_topic_is_not_made_anew_while_its_mark_is_there(us: TreeMember) -> None:
+    """It would be taken for the one that is deleted."""
+    assert us.is_elected()
+    us.tree.create(layout.delete_topic(T))
+    made = us.change(CreateTopics(1, (topic(),)))
+    assert refusal(made.refused[T]) == ErrorCode.TOPIC_ALREADY_EXISTS
+    us.tree.delete(layout.delete_topic(T))
+    assert us.change(CreateTopics(2, (topic(),))).refused == {}
+    assert us.tree.exists(layout.delete_topic(T)) is None
+
+
+def test_another_topic_of_the_name_is_not_deleted(us: TreeMember) -> None:
+    assert us.is_elected()
+    us.change(CreateTopics(1, (topic(),)))
+    changed = us.change(DeleteTopics(2, {T: topic(number=2).id, TopicName("gone"): topic(number=3).id}))
+    assert {refusal(one) for one in changed.refused.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert us.tree.exists(layout.delete_topic(T)) is None
+
+
+def test_who_was_the_controller_changes_nothing_more(us: TreeMember, other: TreeMember) -> None:
+    assert us.is_elected()
+    us.tree.delete(layout.CONTROLLER)
+    assert other.is_elected()
+    assert refusal(us.change(CreateTopics(1, (topic(),))).refused[T]) == ErrorCode.NOT_CONTROLLER
+    assert us.metadata.topics() == {}
+
+
+def test_whose_session_has_ended_is_not_the_controller_any_more(us: TreeMember, other: TreeMember) -> None:
+    assert us.is_elected()
+    us.change(CreateTopics(1, (topic(),)))
+    with other.tree._write() as writer:
+        writer.end_session(us.tree.session_id)
+    changes = (
+        CreateTopics(2, (topic("u"),)),
+        GrowTopics(3, {T: Growth(2, topic().partitions)}),
+        DeleteTopics(4, {T: topic().id}),
+    )
+    for change in changes:
+        (refused,) = us.change(change).refused.values()
+        assert refusal(refused) == ErrorCode.NOT_CONTROLLER
+    with pytest.raises(Refused) as raised:
+        us.metadata.give_producer_ids(OTHER, 1)
+    assert refusal(raised.value) == ErrorCode.NOT_CONTROLLER
+    assert list(other.metadata.topics()) == [T]
+
+
+def test_one_refused_topic_does_not_keep_the_others(us: TreeMember) -> None:
+    assert us.is_elected()
+    us.change(CreateTopics(1, (topic("a"),)))
+    changed = us.change(CreateTopics(2, (topic("a", 1, 2), topic("b", 1, 3))))
+    assert refusal(changed.refused[TopicName("a")]) == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert list(changed.topics) == ["b"]
+    assert us.metadata.topics()[TopicName("a")].id == topic("a").id
+
+
+@pytest.mark.parametrize(("wanted", "found"), [(2, None), (3, None), (5, 5)])
+def test_growth_that_was_planned_before_another(us: TreeMember, wanted: int, found: int | None) -> None:
+    """Both saw one partition: the first makes three of it, the second as many as it said and no more."""
+    assert us.is_elected()
+    us.change(CreateTopics(1, (topic(partitions=1),)))
+    us.change(GrowTopics(2, {T: Growth(1, topic(partitions=1).partitions * 2)}))
+    changed = us.change(GrowTopics(3, {T: Growth(1, topic(partitions=1).partitions * (wanted - 1))}))
+    if found is None:
+        assert changed.refused[T].code == ErrorCode.INVALID_PARTITIONS
+    assert len(us.metadata.topics()[T].partitions) == (found or 3)
