@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from odradek.app.opening import (
     random_int31,
     topic_configs,
 )
+from odradek.base.units import TimestampMs
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker import Broker
@@ -60,30 +62,18 @@ def open_broker(
     opens_tree: Callable[..., SqliteTree],
 ) -> RenewedTree:
     """Opens the logs, joins the cluster and gives the broker to the shell; raises as building.start."""
-    disk, now = (RealDisk if durable else UnsyncedDisk)(shell.room.opened), shell.now()
+    disk = (RealDisk if durable else UnsyncedDisk)(shell.room.opened)
     timeout_ms = settings.configs.int("zookeeper.session.timeout.ms")
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
-    storage: Storage | None = None
-    try:
+    with ExitStack() as undoing:
+        undoing.callback(tree.close)
         metadata = _metadata(settings, tree, where)
-        membership = claimed(settings, disk, metadata)
+        membership = _claimed(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
         watch = ConfigWatch(tree, membership.broker_id, changes)
         watch.begin()
         begin_configs(settings, changes, listeners, unready)
-        # Read before the logs are opened, since recovery goes by their configuration.
-        adoption = _adoption(settings, disk, metadata, membership)
-        view = metadata.view()
-        if settings.is_member:
-            _check_replicas(view, where)
-        configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
-        storage = opened_storage(settings, configs_of, membership, disk, now.wall)
-        if adoption is not None and isinstance(metadata, LoneMetadata):
-            _adopt(storage, metadata, membership, adoption)
-            view = metadata.view()
-        # Not by a cluster that has no topics at all: it may be the tree that was lost.
-        if view.topics or view.unreadable:
-            storage.set_strays_aside(partial(is_held, membership.broker_id, view), now.wall)
+        storage, view = _opened(settings, disk, metadata, membership, now=shell.now().wall, undoing=undoing)
         info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
@@ -91,29 +81,52 @@ def open_broker(
         broker.controlled.broker_epoch = epoch
         broker.start(shell.now())
         report(storage)
+        reaches = _reaches(settings, shell) if settings.is_member else None
         shell.member = ClusterMember(
-            shell,
-            broker,
-            tree,
-            metadata,
-            info,
-            patience_ms=2 * timeout_ms,
-            configs=watch,
-            reaches=_reaches(settings, shell) if settings.is_member else None,
+            shell, broker, tree, metadata, info, patience_ms=2 * timeout_ms, configs=watch, reaches=reaches
         )
-        shell.run(
-            broker, MetadataChanges(tree, metadata).change, partial(metadata.take_producer_ids, info.id), changes.change
-        )
+        take_ids = partial(metadata.take_producer_ids, info.id)
+        shell.run(broker, MetadataChanges(tree, metadata).change, take_ids, changes.change)
         shell.watch_configs(watch)
         shell.member.start()
-    except BaseException as error:
-        tree.close()
-        for directory in storage or ():
-            directory.abandon()
-        if isinstance(error, AnotherBroker):
-            check_unlocked(disk, settings.log_dirs)
-        raise
+        undoing.pop_all()
     return tree
+
+
+def _claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:
+    try:
+        return claimed(settings, disk, metadata)
+    except AnotherBroker:
+        check_unlocked(disk, settings.log_dirs)
+        raise
+
+
+def _opened(
+    settings: Settings,
+    disk: RealDisk,
+    metadata: Metadata,
+    membership: Membership,
+    *,
+    now: TimestampMs,
+    undoing: ExitStack,
+) -> tuple[Storage, ClusterView]:
+    """Opens the logs, to be given up by `undoing`; returns also which topics there are."""
+    # Read before the logs are opened, since recovery goes by their configuration.
+    adoption = _adoption(settings, disk, metadata, membership)
+    view = metadata.view()
+    if settings.is_member:
+        _check_replicas(view, metadata.where)
+    configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
+    storage = opened_storage(settings, configs_of, membership, disk, now)
+    for directory in storage:
+        undoing.callback(directory.abandon)
+    if adoption is not None and isinstance(metadata, LoneMetadata):
+        _adopt(storage, metadata, membership, adoption)
+        view = metadata.view()
+    # Not by a cluster that has no topics at all: it may be the tree that was lost.
+    if view.topics or view.unreadable:
+        storage.set_strays_aside(partial(is_held, membership.broker_id, view), now)
+    return storage, view
 
 
 def _metadata(settings: Settings, tree: RenewedTree, where: str) -> Metadata:

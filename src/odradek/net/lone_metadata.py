@@ -35,7 +35,7 @@ class LoneMetadata(Metadata):
     def _who_is_there(self, other: BrokerInfo) -> str:
         at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
         return (
-            f"Broker {other.id}{f' at {at}' if at else ''} is running with the metadata in {self._where}, "
+            f"Broker {other.id}{f' at {at}' if at else ''} is running with the metadata in {self.where}, "
             "and several brokers can't share it yet: stop that one, or set metadata.log.dir to another folder."
         )
 
@@ -66,7 +66,7 @@ class LoneMetadata(Metadata):
                 registered = self._tree.exists(layout.broker(broker.id))
                 assert registered is not None, "it lives as long as the session"
                 return registered.czxid
-        raise Unavailable(detail=f"Broker {broker.id} can't be registered in {self._where}: {failure}.") from failure
+        raise Unavailable(detail=f"Broker {broker.id} can't be registered in {self.where}: {failure}.") from failure
 
     @property
     def had_topics(self) -> bool:

@@ -53,7 +53,7 @@ class Metadata:
     ) -> None:
         """`registration_version` is that in which a broker registers; messages name `where` the tree is."""
         self._tree = tree
-        self._where = where
+        self.where = where
         self._registration_version = registration_version
         self._cluster_id = ""
 
@@ -108,7 +108,7 @@ class Metadata:
 
     def _who_is_there(self, other: BrokerInfo) -> str:
         at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
-        return f"Broker {other.id}{f' at {at}' if at else ''} is running already with the metadata in {self._where}."
+        return f"Broker {other.id}{f' at {at}' if at else ''} is running already with the metadata in {self.where}."
 
     def tell_directory_failed(self, broker_id: BrokerId) -> None:
         """Has the controller ask a broker which of its replicas it can't reach any more."""
