@@ -31,6 +31,10 @@ class AwaitedChanges:
         self._view = view
         self._awaited: list[Awaited] = []
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._awaited)
+
     def add(self, change: Change, changed: Changed, now: int, *, any_id: bool = False) -> None:
         """Waits until the view has it; `now` is the steady clock, in ms."""
         self._awaited.append(Awaited(change, changed, now + AWAITED_MS_MAX, any_id))

@@ -72,6 +72,7 @@ class ClusterMember:
         if reaches is not None:
             broker.controller_asks = self._asks
         self._awaited = AwaitedChanges(broker.view)
+        self._storage = list(broker.storage)
         self._directories: tuple[int, int] | None = self._directories_now()  # None: the controller was not told.
         self._is_closed = False
         self._asked: dict[events.Ask[Any], Callable[[events.Ask[Any]], None]] = {}
@@ -169,21 +170,26 @@ class ClusterMember:
     # The shell's side.
 
     def take(self) -> None:
-        """Begins what the broker asks for; called after anything happened."""
+        """Begins what the broker asks for; called after anything happened, and mostly there is nothing."""
         if self._is_closed:
             return
+        if self._peers is not None:
+            self._take_questions()
+            self._peers.asks.take()
+        if self._awaited.has_any:
+            for changed in self._awaited.take(self._shell.now().steady):
+                self._broker.shown(changed)
+        self._tell_of_directories()
+        self._hearing.go_on()
+
+    def _take_questions(self) -> None:
+        """Takes what other brokers have asked; nobody asks one that is alone."""
         for told in self._asks.told.take():
             self._hearing.add(told.question, told.ended)
         for asked in self._asks.asked.take():
             self._asked[asked.question] = asked.ended
             assert isinstance(asked.question, events.ShutDown | events.AlterPartitions)
             self._thread.tell(asked.question)
-        if self._peers is not None:
-            self._peers.asks.take()
-        for changed in self._awaited.take(self._shell.now().steady):
-            self._broker.shown(changed)
-        self._tell_of_directories()
-        self._hearing.go_on()
 
     def forwards(self, change: Change) -> bool:
         """Has the controller make topics that a client named here; False if this broker is the one to change it.
@@ -217,7 +223,10 @@ class ClusterMember:
 
     def _directories_now(self) -> tuple[int, int]:
         """Returns how many directories have failed, and how many replicas came back; both only grow."""
-        failed = sum(1 for one in self._broker.storage if one.failure is not None)
+        failed = 0
+        for one in self._storage:
+            if one.failure is not None:
+                failed += 1
         return failed, self._broker.replicas.opened_again
 
     def _told_of_directory(self, done: Future[None]) -> None:
