@@ -12,11 +12,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek.base.errors import ErrorCode
 from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
 from odradek.log.names import CLEAN_SHUTDOWN
 from odradek.testing import Broker
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from support.asking import created, delete
 from support.raw_client import RawClient
 from support.serving import Serving, outcome_of_serve
 from support.waiting import SECONDS_MAX, until
@@ -83,6 +85,14 @@ def test_it_goes_on_when_its_session_has_ended(broker: Broker, tree: SqliteTree)
     make(broker.bootstrap_servers, "after", 3)
     for topic in ("before", "after"):
         send(broker.bootstrap_servers, topic)
+
+
+def test_a_name_is_free_once_its_topic_is_deleted(broker: Broker) -> None:
+    """Tests delete a topic and make it anew, and so do people."""
+    with RawClient(broker.port) as client:
+        for _ in range(50):
+            created(client, "t", partitions=3)
+            assert delete(client, "t") == ErrorCode.NONE
 
 
 def test_nobody_joins_it(tmp_path: Path) -> None:

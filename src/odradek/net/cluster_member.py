@@ -35,6 +35,7 @@ from odradek.net.controlled_shutdown import Answer, hand_over
 from odradek.net.controller_thread import ControllerThread
 from odradek.net.from_controller import FromController, Shell
 from odradek.net.metadata import Metadata
+from odradek.net.removals import Removals
 
 if TYPE_CHECKING:
     from odradek.net.peers import Peers  # A broker that is alone saves its time and memory.
@@ -94,6 +95,7 @@ class ClusterMember:
         )
         tree.renewed = self._renewed
         self._peers = None if reaches is None else reaches(shell, broker, self._thread.tell)
+        self._removals = Removals(shell, metadata, self._unless_closed, broker.shown)
         self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
 
     # Coming and going.
@@ -178,7 +180,7 @@ class ClusterMember:
             self._peers.asks.take()
         if self._awaited.has_any:
             for changed in self._awaited.take(self._shell.now().steady):
-                self._broker.shown(changed)
+                self._removals.add(changed)
         self._tell_of_directories()
         self._hearing.go_on()
 

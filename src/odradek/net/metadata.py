@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -172,6 +172,10 @@ class Metadata:
     def read(self, path: str, decode: Callable[[bytes], T]) -> T:
         """Returns the content of a znode.  Raises BadZnodeError, which names the znode."""
         return decoded(path, decode, self._tree.get(path)[0])
+
+    def are_being_deleted(self, names: Iterable[TopicName]) -> bool:
+        """True if a topic of one of these names is not deleted whole."""
+        return any(self._tree.exists(layout.delete_topic(name)) is not None for name in names)
 
     # Producer ids.
 
