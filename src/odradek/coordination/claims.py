@@ -1,10 +1,23 @@
-"""Claims of what two brokers must never both have (cluster id, broker id, producer ids), each a conditional change."""
+"""Claims of what two brokers must never both have, each a conditional change: ids of the cluster, brokers, producers.
+
+That of the controller is returned as operations: a broker that is alone registers by the same change.
+"""
 
 from __future__ import annotations
 
-from odradek.base.units import INT64_MAX, BrokerId
+from odradek.base.units import INT64_MAX, BrokerId, TimestampMs
 from odradek.coordination import layout
-from odradek.coordination.tree import BadVersion, NodeExists, NoNode, Tree, ensure_paths, parent_of
+from odradek.coordination.tree import (
+    BadVersion,
+    Create,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    Tree,
+    ensure_paths,
+    parent_of,
+)
 from odradek.coordination.znodes import (
     ProducerIdBlock,
     decode_cluster_id,
@@ -38,6 +51,16 @@ def broker_id(tree: Tree, reserved_max: int) -> BrokerId:
         ensure_paths(tree, [layout.BROKER_SEQUENCE])
         stat = tree.set(layout.BROKER_SEQUENCE, b"")
     return BrokerId(reserved_max + stat.version)
+
+
+def controller(tree: Tree, broker: BrokerId, now: TimestampMs) -> list[Operation]:
+    """Returns what makes a broker the controller in the next epoch, if nobody is faster; /controller_epoch is there."""
+    data, stat = tree.get(layout.CONTROLLER_EPOCH)
+    epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
+    return [
+        Create(layout.CONTROLLER, layout.encode_controller(layout.Controller(broker, now)), ephemeral=True),
+        SetData(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch), stat.version),
+    ]
 
 
 def producer_ids(tree: Tree, broker: BrokerId, at_least: int = 0) -> ProducerIdBlock:

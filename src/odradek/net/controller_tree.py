@@ -13,16 +13,14 @@ from functools import partial, singledispatchmethod
 from typing import TypeVar
 
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.coordination import layout
+from odradek.coordination import claims, layout
 from odradek.coordination.fields import BadZnodeError
 from odradek.coordination.tree import (
     BadVersion,
-    Create,
     MultiFailed,
     NodeExists,
     NoNode,
     SessionExpired,
-    SetData,
     Tree,
     Unavailable,
     Watch,
@@ -144,16 +142,9 @@ class ControllerTree:
 
     def _be_elected(self) -> None:
         self._epoch = None
-        data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
-        epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
-        controller = layout.encode_controller(layout.Controller(self._broker, self._now()))
+        election = claims.controller(self._tree, self._broker, self._now())
         try:
-            self._tree.multi(
-                [
-                    Create(layout.CONTROLLER, controller, ephemeral=True),
-                    SetData(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch), stat.version),
-                ]
-            )
+            self._tree.multi(election)
         except MultiFailed as failed:
             if not isinstance(failed.error, NodeExists | BadVersion):  # Another broker was faster.
                 raise failed.error from failed

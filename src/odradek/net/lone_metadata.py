@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from odradek.base.units import TimestampMs
-from odradek.coordination import layout
+from odradek.coordination import claims, layout
 from odradek.coordination.tree import (
     Create,
     MultiFailed,
     NoNode,
     Operation,
-    SetData,
     TreeFailed,
     Unavailable,
     ensure_paths,
 )
 from odradek.core.cluster import BrokerInfo, PartitionInfo, TopicInfo
-from odradek.net.metadata import AnotherBroker, Metadata
+from odradek.net.metadata import AnotherBroker, Metadata, named
 
 REGISTRATIONS_MAX = 3  # Another broker may come and go meanwhile.
 
@@ -33,9 +32,8 @@ class LoneMetadata(Metadata):
                 raise AnotherBroker(detail=self._who_is_there(self.broker_named(name)))
 
     def _who_is_there(self, other: BrokerInfo) -> str:
-        at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
         return (
-            f"Broker {other.id}{f' at {at}' if at else ''} is running with the metadata in {self.where}, "
+            f"{named(other)} is running with the metadata in {self.where}, "
             "and several brokers can't share it yet: stop that one, or set metadata.log.dir to another folder."
         )
 
@@ -48,18 +46,10 @@ class LoneMetadata(Metadata):
         failure: TreeFailed | None = None
         for _ in range(REGISTRATIONS_MAX):
             self._check_may_join()
-            data, stat = self._tree.get(layout.CONTROLLER_EPOCH)
-            epoch = (layout.decode_controller_epoch(data) if data else 0) + 1
-            controller = layout.encode_controller(layout.Controller(broker.id, now()))
+            registration = Create(layout.broker(broker.id), self._registration(broker, now()), ephemeral=True)
             try:
                 # In one, by which brokers of a cluster see that this one takes the tree for its own.
-                self._tree.multi(
-                    [
-                        Create(layout.broker(broker.id), self._registration(broker, now()), ephemeral=True),
-                        Create(layout.CONTROLLER, controller, ephemeral=True),
-                        SetData(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch), stat.version),
-                    ]
-                )
+                self._tree.multi([registration, *claims.controller(self._tree, broker.id, now())])
             except MultiFailed as failed:
                 failure = failed.error
             else:
@@ -76,6 +66,7 @@ class LoneMetadata(Metadata):
     def adopt(self, topics: Iterable[TopicInfo]) -> None:
         """Adds topics whose logs another broker wrote, all or none, to a tree that never had one."""
         assert not self.had_topics, "the last one that was deleted could come back"
+        self._tree.check_room()
         self._tree.multi([operation for topic in topics for operation in _adoption(topic)])
 
 

@@ -107,8 +107,7 @@ class Metadata:
         return layout.encode_broker(broker, now, version=self._registration_version)
 
     def _who_is_there(self, other: BrokerInfo) -> str:
-        at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints)
-        return f"Broker {other.id}{f' at {at}' if at else ''} is running already with the metadata in {self.where}."
+        return f"{named(other)} is running already with the metadata in {self.where}."
 
     def tell_directory_failed(self, broker_id: BrokerId) -> None:
         """Has the controller ask a broker which of its replicas it can't reach any more."""
@@ -210,6 +209,12 @@ class Metadata:
         epoch = self._tree.exists(layout.CONTROLLER_EPOCH)
         assert epoch is not None, "it was counted up by the election"
         return epoch.version
+
+
+def named(broker: BrokerInfo) -> str:
+    """Returns how a sentence names a broker: by its id, and where it is."""
+    at = " and ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints)
+    return f"Broker {broker.id}{f' at {at}' if at else ''}"
 
 
 def decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
