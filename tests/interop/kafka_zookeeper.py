@@ -52,7 +52,10 @@ def java_options(version: str, *, is_broker: bool) -> list[str]:
             """Once it has started, most of what anything loads is loaded."""
 
     def zookeeper(options: Sequence[str]) -> None:
-        with tempfile.TemporaryDirectory() as folder, ZooKeeper(Path(folder), options=options) as running:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ZooKeeper(Path(folder), options=options, version=version) as running,
+        ):
             running.end(signal.SIGTERM)
 
     name, run = ("broker", broker) if is_broker else ("zookeeper", zookeeper)
@@ -106,10 +109,21 @@ class _Java:
 
 
 class ZooKeeper:
-    """A ZooKeeper server on its own folder, for `with`.  `settings` are more of zoo.cfg, `options` those of Java."""
+    """A ZooKeeper server on its own folder, for `with`, of the version that came with a Kafka.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, options: Iterable[str] = ()) -> None:
+    `settings` are more of zoo.cfg, `options` those of Java.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        options: Iterable[str] = (),
+        version: str = V3,
+    ) -> None:
         self.port = free_port()
+        self._version = version
         self._settings = dict(settings or {})
         self._options = tuple(options)
         self._folder = folder
@@ -123,9 +137,10 @@ class ZooKeeper:
             "admin.enableServer=false\ntickTime=500\n"
             + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         )
-        command = old_java(V3, SERVER, str(config), level="INFO", folder=self._folder, options=self._options)
+        command = old_java(self._version, SERVER, str(config), level="INFO", folder=self._folder, options=self._options)
         # It listens before it serves, and never answers who connects between.
-        self._server = _Java(command, self._folder / "zookeeper.txt", b"(org.apache.zookeeper.server.ContainerManager)")
+        serves = b"(org.apache.zookeeper.server.ContainerManager)" if self._version == V3 else b"binding to port"
+        self._server = _Java(command, self._folder / "zookeeper.txt", serves)
 
     def kill(self) -> None:
         """Kill -9; `start` may follow, on the same data and port."""

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from kazoo import exceptions  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
 from kazoo.protocol.states import Callback, KazooState, KeeperState  # type: ignore[import-untyped]
 
+from odradek.coordination import multi_read
 from odradek.coordination.chroot import Chroot
 from odradek.coordination.kazoo_values import STATES, add_to, check_delete, failure_of, fired, result_of, stat_of
+from odradek.coordination.multi_read import PATHS_MAX
 from odradek.coordination.tree import (
     ANY_VERSION,
     BadArguments,
@@ -100,6 +103,7 @@ class ZooKeeperTree:
         self._acls = Acls(root, sets_acls=access.sets_acls)
         self._reads_in_flight = reads_in_flight
         self._is_closed = self._is_expired = self._is_refused = False
+        self._has_multi_read = True  # Until the ensemble says that it has not.
         self._listeners: list[SessionListener] = []
         self._stopping: threading.Thread | None = None
         # A request that gets no answer for two timeouts would otherwise wait until there is a connection again.
@@ -141,14 +145,29 @@ class ZooKeeperTree:
     ) -> list[tuple[bytes, Stat] | None]:
         for path in paths:
             check_path(path)
-        found: list[tuple[bytes, Stat] | None] = []
-        asked: deque[tuple[str, Any]] = deque()
-        for path in paths:
-            if len(asked) == self._reads_in_flight:
-                found.append(self._read(*asked.popleft()))
-            asked.append((path, self._begin(self._client.get_async, path, watch=fired(watch and watch(path)))))
-        found += [self._read(*each) for each in asked]
-        return found
+        if watch is None and self._has_multi_read:
+            try:
+                return self._get_many(paths)
+            except exceptions.UnimplementedError:
+                self._has_multi_read = False
+        begun = (
+            (path, self._begin(self._client.get_async, path, watch=fired(watch and watch(path)))) for path in paths
+        )
+        return [self._read(path, answer) for path, answer in self._ahead(begun)]
+
+    def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Reads many by each request.  Raises kazoo's UnimplementedError before ZooKeeper 3.6."""
+        some = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
+        begun = ((each[0], self._begin(multi_read.begin, self._client, each)) for each in some)
+        answers = chain.from_iterable(self._end(first, answer) for first, answer in self._ahead(begun))
+        return [self._answered(path, answer) for path, answer in zip(paths, answers, strict=True)]
+
+    def _answered(self, path: str, answer: multi_read.Answer) -> tuple[bytes, Stat] | None:
+        if not isinstance(answer, int):
+            return answer[0] or b"", stat_of(answer[1])
+        if answer == exceptions.NoNodeError.code:
+            return None
+        raise self._failure(path, exceptions.EXCEPTIONS[answer]())
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         check_path(path)
@@ -232,6 +251,15 @@ class ZooKeeperTree:
         """Returns the answer to a request of kazoo's, or raises its error as one of the tree's failures."""
         return self._end(path, self._begin(request, *arguments, **named))
 
+    def _ahead(self, begun: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Yields requests for their answers to be awaited, with as many begun as may be in flight."""
+        asked: deque[tuple[str, Any]] = deque()
+        for request in begun:
+            asked.append(request)
+            if len(asked) == self._reads_in_flight:
+                yield asked.popleft()
+        yield from asked
+
     def _begin(self, request: Callable[..., Any], *arguments: object, **named: object) -> Any:
         if self._is_expired:
             raise SessionExpired(detail="The session with ZooKeeper expired.")
@@ -242,6 +270,8 @@ class ZooKeeperTree:
     def _end(self, path: str, answer: Any) -> Any:
         try:
             return answer.get(timeout=self._answer_s)
+        except exceptions.UnimplementedError:
+            raise
         except (exceptions.KazooException, KazooTimeoutError) as error:
             raise self._failure(path, error) from error
 
