@@ -156,7 +156,10 @@ class ZooKeeperTree:
         return [self._read(path, answer) for path, answer in self._ahead(begun)]
 
     def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Reads many by each request.  Raises kazoo's UnimplementedError before ZooKeeper 3.6."""
+        """Reads many by each request.
+
+        Raises kazoo's UnimplementedError if a server of an ensemble that is being upgraded has it not.
+        """
         some = [paths[first : first + PATHS_MAX] for first in range(0, len(paths), PATHS_MAX)]
         begun = ((each[0], self._begin(multi_read.begin, self._client, each)) for each in some)
         answers = chain.from_iterable(self._end(first, answer) for first, answer in self._ahead(begun))
@@ -225,11 +228,24 @@ class ZooKeeperTree:
         if self._access.credentials is not None:  # kazoo says that it is connected before it has authenticated.
             with suppress(NoAuth):  # Then it has.
                 self._ask("/", self._client.exists_async, "/")
+        self._find_multi_read()
         session = self._client.client_id
         if session is None:
             raise Unavailable(detail="The connection broke as it was made.")
         number: int = session[0]
         return number
+
+    def _find_multi_read(self) -> None:
+        """Finds out whether the server has it.  One that has not closes the connection, too, which nobody uses yet."""
+        try:
+            self._end("/", self._begin(multi_read.begin, self._client, ["/"]))
+        except exceptions.UnimplementedError:
+            self._has_multi_read = False
+        else:
+            return
+        with suppress(Unavailable):  # It may be sent on the connection that closes.
+            self._ask("/", self._client.exists_async, "/")
+        self._ask("/", self._client.exists_async, "/")
 
     def _why_not(self, timeout_ms: int) -> str:
         """Returns the sentence for a session that did not begin."""
