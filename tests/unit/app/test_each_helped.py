@@ -1,0 +1,50 @@
+"""Many logs are opened by one thread, and by more where it has to wait for the disk."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from odradek.app.data_dirs import OPENED_AT_ONCE, WORKS_TO_JUDGE_BY, each_helped
+
+
+def test_what_comes_from_memory_is_done_by_who_asks() -> None:
+    done: list[tuple[int, str]] = []
+
+    def compute(number: int) -> None:
+        sum(range(20_000))
+        done.append((number, threading.current_thread().name))
+
+    with ThreadPoolExecutor(OPENED_AT_ONCE) as threads:
+        list(each_helped(threads, compute, range(20)))
+    assert sorted(number for number, _ in done) == list(range(20))
+    assert {name for _, name in done[:WORKS_TO_JUDGE_BY]} == {threading.current_thread().name}
+
+
+def test_others_help_where_the_disk_is_waited_for() -> None:
+    """All of them: each of the last waits until as many are at work at once."""
+    works, together = 200, threading.Barrier(OPENED_AT_ONCE)
+    done: list[int] = []
+
+    def wait(number: int) -> None:
+        threading.Event().wait(0.002)
+        if number >= works - OPENED_AT_ONCE:
+            together.wait(60)
+        done.append(number)
+
+    with ThreadPoolExecutor(OPENED_AT_ONCE) as threads:
+        list(each_helped(threads, wait, range(works)))
+    assert sorted(done) == list(range(works)), "each is done once"
+
+
+@pytest.mark.parametrize("broken", [0, 99])
+def test_an_error_of_any_thread_is_raised(broken: int) -> None:
+    def fail(number: int) -> None:
+        threading.Event().wait(0.002)
+        if number == broken:
+            raise OSError(number)
+
+    with ThreadPoolExecutor(OPENED_AT_ONCE) as threads, pytest.raises(OSError, match=str(broken)):
+        list(each_helped(threads, fail, range(100)))
