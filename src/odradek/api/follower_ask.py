@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
-from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.base.uuids import Uuid
 from odradek.core.follower_asks import EpochEnd, Fetch, Fetched, OffsetsForLeaderEpoch
 from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, Named, OffsetsRequested
 from odradek.wire.messages.fetch import (
@@ -37,7 +37,6 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 
 SESSIONS_SINCE, BY_ID_SINCE, REPLICA_STATE_SINCE = 7, 13, 15
 EARLIEST, LATEST = -2, -1  # What ListOffsets takes instead of a time.
-SESSIONLESS = 0
 NO_RECORDS = memoryview(b"")
 
 
@@ -55,10 +54,9 @@ class FetchSettings(NamedTuple):
 # Fetch.
 
 
-def fetch_version(asked: FetchRequested, session: Iterable[Named], newest: int) -> int:
+def fetch_version(asked: FetchRequested, newest: int) -> int:
     """Returns the version to ask in: names have to do if a topic has no id, as one made before Kafka 2.8."""
-    has_ids = all(one.topic_id != ZERO_UUID for one in (*session, *asked.forgotten))
-    return newest if has_ids else min(newest, BY_ID_SINCE - 1)
+    return newest if asked.by_id else min(newest, BY_ID_SINCE - 1)
 
 
 def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) -> FetchRequest:
@@ -108,10 +106,9 @@ def _forgotten(forgotten: Iterable[Named]) -> list[ForgottenTopic]:
 
 
 def fetched(
-    response: FetchResponse, session: Mapping[TopicPartition, Named], version: int
+    response: FetchResponse, names: Mapping[Uuid, TopicName], version: int
 ) -> Iterator[tuple[TopicPartition, Fetched]]:
-    """Yields the answer for each partition of the session that is in the response."""
-    names = {one.topic_id: name.topic for name, one in session.items()} if version >= BY_ID_SINCE else {}
+    """Yields the answer for each partition that is in the response; `names` are those of the session's topics."""
     for topic in response.responses:
         name = names.get(topic.topic_id) if version >= BY_ID_SINCE else TopicName(topic.topic)
         if name is not None:

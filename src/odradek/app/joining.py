@@ -114,8 +114,6 @@ def _opened(
     # Read before the logs are opened, since recovery goes by their configuration.
     adoption = _adoption(settings, disk, metadata, membership)
     view = metadata.view()
-    if settings.is_member:
-        _check_replicas(view, metadata.where)
     configs_of = topic_configs(view.topics) if adoption is None else adoption.configs
     storage = opened_storage(settings, configs_of, membership, disk, now)
     for directory in storage:
@@ -163,16 +161,6 @@ def _adopt(storage: Storage, metadata: LoneMetadata, membership: Membership, ado
         metadata.adopt(topics)
     storage.adopted([topic.name for topic in topics])
     adoption.tell(topics, found)
-
-
-def _check_replicas(view: ClusterView, where: str) -> None:
-    """Raises ConfigError for topics that nobody here can keep: no broker follows another yet."""
-    for topic in view.topics.values():
-        if any(len(partition.replicas) > 1 for partition in topic.partitions):
-            raise ConfigError(
-                f"The metadata in {where} has topics with several replicas ({topic.name}), "
-                "which this broker can't keep yet."
-            )
 
 
 def _tree(

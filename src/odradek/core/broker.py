@@ -44,6 +44,7 @@ from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
+from odradek.core.replica_fetchers import DIVERGING_SINCE, ReplicaFetchers
 from odradek.core.replicas import Errors, Replicas
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
@@ -83,7 +84,7 @@ class Broker:
             replication_factor_default=configs.int("default.replication.factor"),
             random_int31=entropy.random_int31,
             new_uuid=entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
-            replicas_max=1,  # Nobody follows yet.
+            replicas_max=1,  # Nobody is followed yet.
         )
         self.log_starts = LogStarts(storage, self.lot)
         self._housekeeping = Housekeeping(storage, self.log_starts, configs)
@@ -96,6 +97,12 @@ class Broker:
         self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
         self.alter_partition = AlterPartitionManager(
             broker_id, view, configs.int("replica.lag.time.max.ms"), self.timers, self.moved
+        )
+        self.fetchers = ReplicaFetchers(
+            self.timers,
+            per_leader=configs.int("num.replica.fetchers"),
+            backoff_ms=configs.int("replica.fetch.backoff.ms"),
+            diverging_in_fetch=self.protocol.fetch >= DIVERGING_SINCE,
         )
         self._staged: dict[Leading, Offset] = {}  # Who has staged batches, and the high watermark before.
         self._chores: list[Chore] = []
@@ -124,6 +131,7 @@ class Broker:
             flushes=self.flushes,
             coordinators=self.coordinators,
             alter_partition=self.alter_partition,
+            fetchers=self.fetchers,
         )
         self.controlled = Controlled(view, self.replicas, configs)
         self.controller_asks: ControllerAsks | None = None  # None while nobody takes them.

@@ -24,6 +24,9 @@ class InterBrokerProtocol(NamedTuple):
     write_txn_markers: int = 0
     create_topics: int = 2
     add_partitions_to_txn: int | None = None  # None: brokers don't ask each other.
+    fetch: int = 17
+    list_offsets: int = 9
+    offset_for_leader_epoch: int = 4
     # Znodes.
     registration: int = 4
     has_topic_ids: bool = False

@@ -68,7 +68,10 @@ class Partition:
         info: PartitionInfo,
         configs: TopicConfigs,
         alter_partition: AlterPartitionManager,
+        *,
+        high_watermark: Offset | None = None,
     ) -> None:
+        """`high_watermark` is what was known of it before; without others to ask it is what is durable."""
         self.topic_partition = topic_partition
         self.alter_partition = alter_partition
         self._log = log
@@ -79,10 +82,11 @@ class Partition:
         self.leading: Leading | None = None
         self.watchers: Watchers = {}  # Partitions of fetch sessions, to be told once of a change.
         durable = log.recovery_point if log else Offset(0)
-        self.positions = Positions(high_watermark=durable, durable_end=durable)
+        visible = durable if high_watermark is None else high_watermark
+        self.positions = Positions(high_watermark=visible, durable_end=durable)
         if log is not None:
             assert self.positions.are_within(log.start_offset, log.end_offset), "a log is flushed before it is served"
-            log.producers.high_watermark_advanced(durable)
+            log.producers.high_watermark_advanced(visible)
 
     @property
     def log(self) -> Log:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicPartition
+from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.fetch_sessions import INITIAL_EPOCH, SESSIONLESS
 from odradek.core.follower_asks import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
@@ -34,6 +34,7 @@ SESSION_IS_OVER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+DIVERGING_SINCE = 12  # A leader tells by Fetch where the logs part.
 COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffsets.
 
 
@@ -56,11 +57,15 @@ class Named:
 class FetchRequested:
     """Records are asked for; answers come for partitions of `session`, which `named` and `forgotten` have changed."""
 
-    def __init__(self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named]) -> None:
+    def __init__(
+        self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named], *, by_id: bool
+    ) -> None:
+        """`by_id`: each topic has an id, and may be named by it."""
         self.session_id = session_id
         self.session_epoch = session_epoch
         self.named = named
         self.forgotten = forgotten
+        self.by_id = by_id
 
 
 class EpochsRequested:
@@ -100,7 +105,10 @@ class ReplicaFetcher:
         self._changed: dict[TopicPartition, None] = {}  # Those whose next Fetch the leader does not know.
         self._session: dict[TopicPartition, Named] = {}  # What the leader knows.
         self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
+        self._by_id = True
+        self._without_id: dict[TopicPartition, None] = {}
         self._forgotten: list[Named] = []
+        self.topic_names: dict[Uuid, TopicName] = {}  # Of the topics that the session has had.
         self._is_backing_off = False
 
     def __len__(self) -> int:
@@ -113,12 +121,15 @@ class ReplicaFetcher:
         name = following.partition.topic_partition
         self.forget(name)
         self._followings[name] = following
+        if following.partition.log.topic_id is None:
+            self._without_id[name] = None
         self._look_at(name, now)
         self._due(self)
 
     def forget(self, name: TopicPartition) -> None:
         if self._followings.pop(name, None) is not None:
             self._waiting.pop(name, None)
+            self._without_id.pop(name, None)
             self._leave_out(name)
 
     def _leave_out(self, name: TopicPartition) -> None:
@@ -181,8 +192,12 @@ class ReplicaFetcher:
         return OffsetsRequested(offsets) if offsets else None
 
     def _fetch(self) -> Request | None:
+        if self._by_id == bool(self._without_id):
+            self._begin_session()  # Ids and names can't be in one.
+            self._by_id = not self._without_id
         if self._session_epoch == INITIAL_EPOCH:
             self._session.clear()
+            self.topic_names.clear()
             self._changed = {
                 name: None for name in self._followings if name not in self._waiting and name not in self._comparing
             }
@@ -194,13 +209,14 @@ class ReplicaFetcher:
         if not self._session:
             self._begin_session()
             return None
-        return FetchRequested(self._session_id, self._session_epoch, named, forgotten)
+        return FetchRequested(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
 
     def _named(self, name: TopicPartition) -> Named:
         following = self._followings[name]
         ask = following.next
         assert isinstance(ask, Fetch), "what asks for anything else, or for nothing, is not due"
         named = self._session[name] = Named(following, ask)
+        self.topic_names[named.topic_id] = name.topic
         return named
 
     def _is_another(self, forgotten: Named) -> bool:

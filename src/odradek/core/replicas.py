@@ -21,6 +21,7 @@ from odradek.core.flushes import Flushes
 from odradek.core.moment import Moment
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
+from odradek.core.replica_fetchers import ReplicaFetchers
 from odradek.core.storage import Storage
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
@@ -46,6 +47,7 @@ class Replicas:
         flushes: Flushes,
         coordinators: Coordinators,
         alter_partition: AlterPartitionManager,
+        fetchers: ReplicaFetchers,
     ) -> None:
         self._id = broker_id
         self._storage = storage
@@ -55,6 +57,7 @@ class Replicas:
         self._flushes = flushes
         self._coordinators = coordinators
         self._alter_partition = alter_partition
+        self._fetchers = fetchers
         # What could not be opened since too many files are open, or the disk is full: tried again once a second.
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
         self.opened_again = 0  # How many of them could be opened later.
@@ -104,12 +107,17 @@ class Replicas:
         )
         if present is None:
             log = self._log(name, topic_id, configs, now, is_new=assigned.is_new)
-            present = self._partitions[name] = Partition(name, log, info, configs, self._alter_partition)
+            present = self._partitions[name] = self._partition(name, log, info, configs)
         self._become(present, info, now)
-        if state.leader not in (self._id, NO_BROKER):
-            _LOG.error("%s is to be followed here, broker %d leads it: that can't be done yet", name, state.leader)
-            return ErrorCode.KAFKA_STORAGE_ERROR  # So that nobody counts on this replica.
         return ErrorCode.NONE if present.is_online else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _partition(
+        self, name: TopicPartition, log: Log | None, info: PartitionInfo, configs: TopicConfigs
+    ) -> Partition:
+        """Returns a replica before it leads or follows.  Others may not have what is durable here alone."""
+        has_others = len(info.replicas) > 1
+        high_watermark = self._storage.high_watermark(name, log) if log is not None and has_others else None
+        return Partition(name, log, info, configs, self._alter_partition, high_watermark=high_watermark)
 
     def _is_identified(self, partition: Partition, topic_id: Uuid) -> bool:
         """Gives a log without an id the one that its topic has by now; returns False if there was nothing to give.
@@ -157,12 +165,18 @@ class Replicas:
     def _become(self, partition: Partition, info: PartitionInfo, now: Moment) -> Partition:
         """Has the partition take the role that its state says; who waits for what it was is told."""
         led = partition.leading
+        name = partition.topic_partition
         if info.leader == self._id:
+            self._fetchers.forget(name)
             partition.lead(info, now)
         else:
             partition.follow(info)
+            if info.leader != NO_BROKER and partition.is_online:
+                self._fetchers.follow(partition, now)
+            else:
+                self._fetchers.forget(name)
         if led is not None and partition.leading is not led:
-            self._is_lost(partition.topic_partition, now)
+            self._is_lost(name, now)
         return partition
 
     def _is_lost(self, name: TopicPartition, now: Moment) -> None:
@@ -202,7 +216,7 @@ class Replicas:
             return
         log = self._log(name, topic_id, present.configs, now, is_new=True)  # It has been looked for.
         if log is not None:
-            partition = Partition(name, log, present.info, present.configs, self._alter_partition)
+            partition = self._partition(name, log, present.info, present.configs)
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
             self._lot.happened(name)
@@ -213,6 +227,7 @@ class Replicas:
         partition = self._partitions.pop(name, None)
         if partition is None:
             return False
+        self._fetchers.forget(name)
         partition.close()  # Whoever waits for a write to it waits in vain.
         self._flushes.forget(name)
         self._coordinators.resign(name)
@@ -237,6 +252,7 @@ class Replicas:
             if partition is None or not partition.is_online:
                 continue
             partition.take_offline()
+            self._fetchers.forget(name)
             self._is_lost(name, now)
 
 

@@ -110,6 +110,14 @@ class Storage:
         directory = next((one for one in self.online if one.is_made(name)), None) or self._emptiest()
         return directory.create(name, _known(topic_id), log_config(configs), now)
 
+    def high_watermark(self, name: TopicPartition, log: Log) -> Offset:
+        """Returns the high watermark of the last checkpoint, as far as the log reaches."""
+        for directory in self._directories:
+            if directory.logs.get(name) is log:
+                known = directory.checkpoints.high_watermarks.get(name, log.start_offset)
+                return min(max(known, log.start_offset), log.end_offset)
+        return log.start_offset
+
     def _holder(self, name: TopicPartition, topic_id: Uuid, now: TimestampMs) -> LogDirectory | None:
         """Returns the directory that has the partition's log, and sets aside logs of that name in any other.
 

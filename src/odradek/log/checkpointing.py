@@ -116,7 +116,7 @@ class Checkpointing:
     def begin(self, high_watermarks: Mapping[TopicPartition, Offset] | None = None) -> Checkpoint | None:
         """Returns a checkpoint of what changed since the last one, to be run() in a thread; None if nothing did."""
         if high_watermarks is not None:
-            self.high_watermarks = dict(high_watermarks)
+            self.high_watermarks |= high_watermarks  # A replica of which the controller has not told yet keeps its own.
         self.high_watermarks = {p: hw for p, hw in self.high_watermarks.items() if p in self._logs}
         current = self._current()
         if self._last is not None and not self._last.is_done:

@@ -23,7 +23,7 @@ class BrokerChannels:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        broker: BrokerId,
+        client_id: str,
         view: ClusterView,
         listener: str,
         tls: Contexts | None,
@@ -32,7 +32,7 @@ class BrokerChannels:
         self._view = view
         self._listener = listener
         self._tls = tls
-        self._config = ChannelConfig(client_id=f"broker-{broker}", retries=False)
+        self._config = ChannelConfig(client_id=client_id, retries=False)
         self._channels: dict[BrokerId, tuple[Endpoint, Channel]] = {}
 
     def ask(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:

@@ -178,6 +178,7 @@ class ClusterMember:
         if self._peers is not None:
             self._take_questions()
             self._peers.asks.take()
+            self._peers.fetchers.take()
         if self._awaited.has_any:
             for changed in self._awaited.take(self._shell.now().steady):
                 self._removals.add(changed)

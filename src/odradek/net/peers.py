@@ -14,6 +14,7 @@ from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.controller_channels import ControllerChannels
 from odradek.net.from_controller import Shell
+from odradek.net.replica_fetchers import FetcherConnections
 from odradek.tls.contexts import Contexts
 
 
@@ -32,8 +33,9 @@ class Peers:
         """`tell` has the controller hear answers; `listener` is where brokers find each other."""
         versions = versions_of(broker.protocol)
         self._told = ControllerChannels(shell.loop, broker.id, listener, tell, versions=versions, tls=tls)
-        self._asked = BrokerChannels(shell.loop, broker.id, broker.view, listener, tls)
+        self._asked = BrokerChannels(shell.loop, f"broker-{broker.id}", broker.view, listener, tls)
         self.asks = BrokerAsks(shell, broker, self._asked)
+        self.fetchers = FetcherConnections(shell, broker, listener, tls)
 
     def keep(self, alive: Mapping[BrokerId, LiveBroker]) -> None:
         """Tells nobody anything more but these brokers."""
@@ -46,7 +48,9 @@ class Peers:
     def close_gone(self) -> None:
         """Asks brokers that are gone, or elsewhere, nothing more; called when the view has changed."""
         self._asked.close_gone()
+        self.fetchers.close_gone()
 
     def close(self) -> None:
         self._told.close()
         self._asked.close()
+        self.fetchers.close()

@@ -14,6 +14,7 @@ from odradek.base.uuids import ZERO_UUID
 from odradek.core.cluster import CONSUMER_OFFSETS, LeaderAndIsr
 from odradek.core.controller.requests import PartitionMetadata, UpdateMetadata
 from odradek.core.parked import Parked
+from odradek.core.replica_fetchers import FetchRequested
 from odradek.log.checkpoints import read_topic_id
 from odradek.log.disk import RealDisk
 from odradek.record.batch import iter_batches
@@ -174,11 +175,21 @@ def test_clients_are_told_which_epoch_counts(harness: Harness, controller: Contr
         assert fetched(harness, harness.send(request, FETCH)).error_code == code
 
 
-def test_who_is_to_follow_says_that_it_can_not(harness: Harness, controller: Controlling) -> None:
+def test_who_is_to_follow_asks_who_leads(harness: Harness, controller: Controlling) -> None:
     both = (OTHER, US)
-    assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}
+    assert controller.leads("t", leader=OTHER, epoch=1, replicas=both) == {}
     assert produced(harness, produce(harness, b"a")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert controller.leads("u", leader=OTHER, replicas=both) == {"u-0": ErrorCode.KAFKA_STORAGE_ERROR}
+    assert controller.leads("u", leader=OTHER, replicas=both) == {}
+    ((fetcher, asked),) = harness.broker.fetchers.take()
+    assert fetcher.leader == OTHER
+    assert isinstance(asked, FetchRequested)
+    assert [one.name for one in asked.named] == [name_of("t"), name_of("u")]
+    assert controller.leads("t", epoch=2, replicas=both) == {}
+    fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
+    harness.pass_time(60_000)
+    ((_, asked),) = harness.broker.fetchers.take()
+    assert isinstance(asked, FetchRequested)
+    assert [one.name for one in asked.named] == [name_of("u")], "what is led here is not fetched any more"
 
 
 def test_a_replica_that_is_not_assigned_here(harness: Harness, controller: Controlling) -> None:

@@ -32,7 +32,7 @@ class Asking:
 
     def __init__(self, brokers: Mapping[BrokerId, tuple[Endpoint, ...]], listener: str = "PLAINTEXT") -> None:
         self.view = ClusterView("cluster")
-        self.channels = BrokerChannels(asyncio.get_running_loop(), US, self.view, listener, None)
+        self.channels = BrokerChannels(asyncio.get_running_loop(), f"broker-{US}", self.view, listener, None)
         self.outcomes: list[int | ErrorCode] = []
         self.tell(brokers)
 

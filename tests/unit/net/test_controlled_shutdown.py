@@ -77,7 +77,7 @@ def asked_times(
             partition = PartitionInfo(US, LeaderEpoch(0), tuple(replicas), tuple(replicas))
             name = TopicName("t")
             broker.view.topics = {**broker.view.topics, name: TopicInfo(name, Uuid(bytes(16)), (partition,))}
-            channels = BrokerChannels(loop, US, broker.view, "PLAINTEXT", None)
+            channels = BrokerChannels(loop, f"broker-{US}", broker.view, "PLAINTEXT", None)
             asks = BrokerAsks(SimpleNamespace(loop=loop), broker, channels)  # type: ignore[arg-type]
             await hand_over(broker, lambda then: asks.shut_down(broker.view.controller, ShutDown(US, 5), then))
             channels.close()

@@ -1,0 +1,182 @@
+"""Fetchers and a leader that loses requests, answers and sessions: at the end every follower has what it has.
+
+The fetchers, the followers and their logs are the real thing; the leader keeps lists of batches and one fetch session
+(KIP-227), and refuses what such a session does not allow.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from simdisk import SimDisk
+from simreplicas import CONFIG, CONFIGS, UNTOLD, contents
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.core.cluster import PartitionInfo
+from odradek.core.fetch_sessions import SESSIONLESS
+from odradek.core.follower_asks import EpochEnd, Fetch, Fetched
+from odradek.core.moment import Moment
+from odradek.core.partition import Partition
+from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, ReplicaFetchers, Request
+from odradek.core.timers import Timers
+from odradek.log.log import Log
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from support.without_followers import MANAGER
+
+LEADER, EPOCH, NOW = BrokerId(1), LeaderEpoch(0), TimestampMs(1_700_000_000_000)
+NAMES = [TopicPartition(TopicName(topic), index) for topic in ("a", "b") for index in range(4)]
+
+
+class Leader:
+    """What one leader has, and the session of the one fetcher that asks it."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.batches: dict[TopicPartition, list[bytes]] = {name: [] for name in NAMES}
+        self.ends = dict.fromkeys(NAMES, 0)
+        self.session_id, self.session_epoch = SESSIONLESS, 0
+        self.session: dict[TopicPartition, int] = {}
+        self.named_last = 0
+
+    def append(self, name: TopicPartition) -> None:
+        raw = bytearray(encode_batch([(None, self.random.randbytes(20), (), NOW)] * self.random.randint(1, 3)))
+        batch = Batch.checked(memoryview(raw))
+        batch.stamp(Offset(self.ends[name]), EPOCH)
+        self.batches[name].append(bytes(batch.view))
+        self.ends[name] = batch.next_offset
+
+    def fetch(self, asked: FetchRequested) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
+        if asked.session_epoch == 0:
+            self.session_id = self.random.choice([SESSIONLESS, 1, 2, 3])
+            self.session_epoch, self.session = 0, {}
+            assert not asked.forgotten
+        elif asked.session_id != self.session_id or self.session_id == SESSIONLESS:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        elif asked.session_epoch != self.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        self.session_epoch += 1
+        for one in asked.forgotten:
+            assert self.session.pop(one.name, None) is not None, "only what is known is forgotten"
+        for one in asked.named:
+            assert isinstance(one.ask, Fetch)
+            self.session[one.name] = one.ask.offset
+        self.named_last = len(asked.named)
+        found = [(name, self._read(name, offset)) for name, offset in self.session.items()]
+        is_full = asked.session_epoch == 0
+        return [(name, answer) for name, answer in found if is_full or answer.records or answer.error]
+
+    def _read(self, name: TopicPartition, offset: int) -> Fetched:
+        if self.random.random() < 0.05:
+            return Fetched(ErrorCode.NOT_LEADER_OR_FOLLOWER, memoryview(b""))
+        left = [raw for raw in self.batches[name] if Batch.trusted(memoryview(raw)).base_offset >= offset]
+        records = b"".join(left[: self.random.randint(1, 3)])
+        return Fetched(ErrorCode.NONE, memoryview(records), Offset(self.ends[name]), Offset(0))
+
+
+class World:
+    """One broker with its followers."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.leader = Leader(random)
+        self.timers = Timers()
+        self.fetchers = ReplicaFetchers(self.timers, per_leader=1, backoff_ms=100, diverging_in_fetch=True)
+        self.steady = 0
+        self.partitions = {name: self._partition(name) for name in NAMES}
+        self.followed: set[TopicPartition] = set()
+        self.requests = 0
+
+    def _partition(self, name: TopicPartition) -> Partition:
+        disk, path = SimDisk(), f"/{name.topic}-{name.partition}"
+        disk.make_directory(path)
+        log = Log.open(disk, path, CONFIG, NOW)
+        partition = Partition(name, log, UNTOLD, CONFIGS, MANAGER)
+        partition.follow(PartitionInfo(LEADER, EPOCH, (), ()))
+        return partition
+
+    @property
+    def now(self) -> Moment:
+        return Moment(NOW, self.steady)
+
+    def toggle(self, name: TopicPartition) -> None:
+        if name in self.followed:
+            self.followed.remove(name)
+            self.fetchers.forget(name)
+        else:
+            self.followed.add(name)
+            self.fetchers.follow(self.partitions[name], self.now)
+
+    def step(self, *, loses: bool) -> bool:
+        """Does one request, if there is one, or else lets time pass; returns whether there was one."""
+        taken = self.fetchers.take()
+        assert len(taken) <= 1
+        for fetcher, asked in taken:
+            self.requests += 1
+            assert fetcher.next_request() is None, "one at a time"
+            while loses and self.random.random() < 0.2:
+                self.toggle(self.random.choice(NAMES))
+            answer = self._answered(asked)
+            if loses and self.random.random() < 0.1:
+                answer = ErrorCode.NETWORK_EXCEPTION
+            if isinstance(answer, ErrorCode):
+                fetcher.failed(asked, answer, self.now)
+            elif isinstance(asked, FetchRequested):
+                for _ in fetcher.fetched(asked, self.leader.session_id, answer, self.now):
+                    while loses and self.random.random() < 0.1:
+                        self.toggle(self.random.choice(NAMES))
+            else:
+                assert isinstance(asked, EpochsRequested)
+                for _ in fetcher.epochs_ended(
+                    asked, [(n, ErrorCode.NONE, EpochEnd(EPOCH, Offset(0))) for n in asked.named], self.now
+                ):
+                    pass
+        self.steady += 10
+        self.timers.tick(self.now)
+        return bool(taken)
+
+    def _answered(self, asked: Request) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
+        return self.leader.fetch(asked) if isinstance(asked, FetchRequested) else []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_all_is_fetched_in_the_end(seed: int) -> None:
+    random = Random(seed)
+    world = World(random)
+    for _ in range(random.randint(20, 120)):
+        if random.random() < 0.5:
+            world.leader.append(random.choice(NAMES))
+        if random.random() < 0.2:
+            world.toggle(random.choice(NAMES))
+        if random.random() < 0.05:
+            world.leader.session_id = SESSIONLESS
+        world.step(loses=True)
+    for name in NAMES:
+        if name not in world.followed:
+            world.toggle(name)
+    world.requests = 0
+    while not all(world.partitions[name].log.end_offset == world.leader.ends[name] for name in NAMES):
+        world.step(loses=False)
+        assert world.requests < 2000, "it gets on"
+    for name in NAMES:
+        assert list(contents(world.partitions[name].log).values()) == world.leader.batches[name]
+        assert world.partitions[name].positions.high_watermark == world.leader.ends[name]
+
+
+def test_an_idle_session_names_nothing() -> None:
+    random = Random(1)
+    world = World(random)
+    for name in NAMES:
+        world.toggle(name)
+        world.leader.append(name)
+    random.random = lambda: 1.0  # type: ignore[method-assign]  # No errors from here on.
+    while world.leader.session_id == SESSIONLESS or world.leader.session_epoch < 4:
+        world.step(loses=False)
+    world.step(loses=False)
+    assert world.leader.named_last == 0
+    world.leader.append(NAMES[3])
+    world.step(loses=False)
+    world.step(loses=False)
+    assert world.leader.named_last == 1, "of the one that has something new its next offset"
