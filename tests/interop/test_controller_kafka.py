@@ -305,6 +305,9 @@ def test_brokers_of_kafka_follow_our_controller(
         brokers[1].start()
         wait_until(lambda: set(state_of(ours.tree, "flights", 0).isr) == {1, 2, 3}, "it has caught up")
         wait_until(lambda: set(state_of(ours.tree, "flights", 1).isr) == {1, 2, 3}, "it has caught up")
+        states = ours.controller.context.states
+        both = [TopicPartition(TopicName("flights"), index) for index in range(2)]
+        wait_until(lambda: all(set(states[one].isr) == {1, 2, 3} for one in both), "the controller has heard of it")
         data = layout.encode_partitions([TopicPartition(TopicName("flights"), 0)])
         ours.tree.create(layout.PREFERRED_REPLICA_ELECTION, data)
         wait_until(lambda: clients.topics()["flights"] == [1, 2], "the preferred replica leads again")

@@ -18,10 +18,10 @@ from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper, old_jars
 from odradek.coordination import layout
 from odradek.coordination.tree import Tree, children_if_there
 from odradek.coordination.zookeeper import open_zookeeper
-from odradek.core.inter_broker_protocol import protocol
 from odradek.core.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, metadata_version
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from support.kafka_versions import KAFKAS, line_of
 from support.raw_client import RawClient
 from support.serving import Serving
 from support.waiting import SECONDS_MAX
@@ -29,7 +29,6 @@ from support.waiting import SECONDS_MAX
 pytestmark = OLD_KAFKA
 
 PROGRAM = Path(__file__).parent / "java" / "MetadataVersions.java"
-REGISTRATIONS = {"false": 4, "true": 5}  # By whether features are versioned.
 TEXTS = (
     "0.11",
     "0.11.0",
@@ -173,15 +172,11 @@ def test_a_broker_says_and_writes_what_kafka_does(tmp_path: Path, zookeeper: Zoo
 
 def test_the_versions_are_kafkas() -> None:
     lines = printed(["java", "-cp", f"{old_jars(V3)}/*", str(PROGRAM), *TEXTS]).splitlines()
-    theirs = [line.split() for line in lines if line[:1].isdigit() and " = " not in line]
-    names = [name for name, *_ in theirs]
-    theirs = theirs[names.index(OLDEST.name) : names.index(NEWEST.name) + 1]
-    assert [name for name, *_ in theirs] == [version.name for version in METADATA_VERSIONS]
-    for version, (_, is_versioned, *rest) in zip(METADATA_VERSIONS, theirs, strict=True):
-        ours = protocol(version)
-        assert ours.registration == REGISTRATIONS[is_versioned]
-        values = (ours.has_topic_ids, ours.has_leader_recovery, ours.offset_value, ours.group_value)
-        assert [str(value).lower() for value in values] == rest, version
+    theirs = {line.partition(" ")[0]: line for line in lines if line[:1].isdigit() and " = " not in line}
+    names = list(theirs)
+    names = names[names.index(OLDEST.name) : names.index(NEWEST.name) + 1]
+    assert names == [version.name for version in METADATA_VERSIONS]
+    assert [theirs[name] for name in names] == list(map(line_of, METADATA_VERSIONS)) == KAFKAS
     named = dict(line.split(" = ") for line in lines if " = " in line)
     assert named.keys() == set(TEXTS)
     for text, name in named.items():

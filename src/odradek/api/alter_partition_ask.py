@@ -1,4 +1,7 @@
-"""AlterPartition as a leader asks it: its proposals as a message to the controller, and the answer to each of them."""
+"""AlterPartition as a leader asks it: its proposals as a message to the controller, and the answer to each of them.
+
+Where the leader is the controller itself the same goes as an event (`to_event`, `from_event`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.alter_partition import ProposedIsr
 from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controller.events import AlterPartitions
 from odradek.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -28,6 +32,12 @@ class Altered(NamedTuple):
 
     error: ErrorCode
     state: LeaderAndIsr | None = None
+
+
+def topic_ids_of(proposed: Iterable[ProposedIsr]) -> TopicIds:
+    """Returns the ids of the topics, as their logs have them; those without one are left out."""
+    found = {one.leading.name.topic: one.leading.log.topic_id for one in proposed}
+    return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
 
 
 def version_for(proposed: Iterable[ProposedIsr], topic_ids: TopicIds, newest: int) -> int:
@@ -103,3 +113,19 @@ def _altered(proposal: LeaderAndIsr, told: ResponsePartitionData | None) -> Alte
         told.partition_epoch,
     )
     return Altered(ErrorCode.NONE, state)
+
+
+def to_event(proposed: Sequence[ProposedIsr], broker: BrokerId, broker_epoch: int) -> AlterPartitions:
+    """Returns what the message of the newest version says, for a controller of this broker's own."""
+    wanted = {one.leading.name: one.proposal for one in proposed}
+    epochs = {one.leading.name: dict(zip(one.proposal.isr, one.broker_epochs, strict=True)) for one in proposed}
+    return AlterPartitions(broker, broker_epoch, wanted, epochs)
+
+
+def from_event(proposed: Iterable[ProposedIsr], event: AlterPartitions) -> list[Altered]:
+    """Returns the answer to each proposal, in their order, when the controller has answered the event."""
+    if event.error:
+        return [Altered(event.error) for _ in proposed]
+    assert event.answer is not None, "an event without an error has an answer"
+    answers = (event.answer[one.leading.name] for one in proposed)
+    return [Altered(answer.error, answer.state) for answer in answers]

@@ -117,6 +117,7 @@ EFFECTIVE = frozenset(
         "queued.max.request.bytes",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
         "reserved.broker.max.id",
         "security.inter.broker.protocol",
         "socket.listen.backlog.size",

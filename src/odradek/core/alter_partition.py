@@ -3,6 +3,8 @@
     Leading.fetched, a timer ──> submit ──> take: the controller is asked ──> ended ──> the high watermark may advance
                                    ^────────── a pause, if the answer says nothing ────┘
 
+How it is asked, or before Kafka 2.7 the tree is written to, is in net/isr_changes.py.
+
 Each proposal has one attempt under way at a time: an answer that says "not applied" then speaks of all of them.
 """
 
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from odradek.core.leadership import Leadership
 
 RETRY_MS = 50
+ASKED_AT_ONCE = 256  # Their answers are taken in at once, too, and each wakes who waits.
 LOOKED_AT_PER_SLICE = 256
+# Kafka looks twice in replica.lag.time.max.ms, and who falls behind stays for half of it too long.
+LOOKS_PER_LAG = 10
 
 
 class ProposedIsr:
@@ -55,6 +60,7 @@ class AlterPartitionManager:
         self._leading: dict[Leadership, None] = {}
         self._asked: list[ProposedIsr] = []
         self._under_way: dict[Leadership, ProposedIsr] = {}
+        self._next_look = 0  # On the steady clock.
 
     @property
     def eligible(self) -> Eligible:
@@ -82,9 +88,14 @@ class AlterPartitionManager:
             self._under_way[leading] = attempt
             self._asked.append(attempt)
 
+    @property
+    def has_asked(self) -> bool:
+        """True if `take` may have something to return."""
+        return bool(self._asked)
+
     def take(self) -> list[ProposedIsr]:
-        """Returns what the controller is to be asked now; each comes back in `ended`."""
-        asked, self._asked = self._asked, []
+        """Returns what the controller is to be asked now, as much as goes into one request; each ends in `ended`."""
+        asked, self._asked = self._asked[:ASKED_AT_ONCE], self._asked[ASKED_AT_ONCE:]
         return [one for one in asked if self._under_way.get(one.leading) is one]
 
     def ended(self, asked: ProposedIsr, error: ErrorCode, state: LeaderAndIsr | None, now: Moment) -> None:
@@ -99,13 +110,17 @@ class AlterPartitionManager:
         self._look_at(leading, now)
 
     def shrink(self, now: Moment) -> Iterator[None]:
-        """Proposes ISRs without followers that have fallen behind, in slices; called once a second."""
+        """Proposes ISRs without followers that have fallen behind, in slices; called once a second, does it if due."""
+        if now.steady < self._next_look:
+            return
+        self._next_look = now.steady + self._lag_ms_max // LOOKS_PER_LAG
         for number, leading in enumerate(list(self._leading), 1):
             in_sync = leading.in_sync
             if leading.ended is None and in_sync is not None:
                 if in_sync.shrink(leading.log.end_offset, now.steady) is not None:
                     self.submit(leading)
-                self._look_at(leading, now)  # Who is about to join may have fallen behind, too.
+                if in_sync.has_outsiders:  # Who was about to join may have fallen behind, too.
+                    self._look_at(leading, now)
             if number % LOOKED_AT_PER_SLICE == 0:
                 yield
 

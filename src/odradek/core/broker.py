@@ -44,7 +44,7 @@ from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.core.replica_fetchers import DIVERGING_SINCE, ReplicaFetchers
+from odradek.core.replica_fetchers import ReplicaFetchers
 from odradek.core.replicas import Errors, Replicas
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
@@ -102,7 +102,7 @@ class Broker:
             self.timers,
             per_leader=configs.int("num.replica.fetchers"),
             backoff_ms=configs.int("replica.fetch.backoff.ms"),
-            diverging_in_fetch=self.protocol.fetch >= DIVERGING_SINCE,
+            diverging_in_fetch=self.protocol.truncates_on_fetch,
         )
         self._staged: dict[Leading, Offset] = {}  # Who has staged batches, and the high watermark before.
         self._chores: list[Chore] = []

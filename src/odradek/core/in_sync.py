@@ -196,6 +196,11 @@ class InSync:
                 follower.leader_epoch_began(leader_end, now, is_in_sync=broker in state.isr)
         return True
 
+    @property
+    def has_outsiders(self) -> bool:
+        """True if a follower is not in the maximal ISR: as time goes on the high watermark may stop to wait for it."""
+        return len(self.maximal_isr) <= len(self._followers)
+
     def is_under_min_isr(self, min_isr: int) -> bool:
         """True if the committed ISR is too small for acks=all, which is refused with NOT_ENOUGH_REPLICAS.
 

@@ -1,7 +1,9 @@
 """What each inter.broker.protocol.version brings: the versions in which a broker speaks with others, and writes.
 
-Kafka's own brokers have the same (MetadataVersion and ControllerChannelManager, 3.9).  What Kafka has had since without
-ZooKeeper, brokers of ours have among themselves: where nobody else can be a member (see `protocol_of`).
+Kafka's own brokers have the same (MetadataVersion and ControllerChannelManager, 3.9), but for AlterPartition: there a
+leader first asks the controller what it can read, here it is what each release from the oldest that may come can.  What
+Kafka has had since without ZooKeeper, brokers of ours have among themselves: where nobody else can be a member (see
+`protocol_of`).
 """
 
 from __future__ import annotations
@@ -14,19 +16,24 @@ from odradek.core.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, Met
 
 
 class InterBrokerProtocol(NamedTuple):
-    """One row for all that depends on the version; the defaults are those of 0.11.0."""
+    """One row for all that depends on the version; the defaults are those of 0.11.0-IV0."""
 
     version: MetadataVersion = OLDEST
-    # Versions of requests.
+    # Versions of requests of the controller and of coordinators.
     leader_and_isr: int = 0
     update_metadata: int = 3
     stop_replica: int = 0
     write_txn_markers: int = 0
     create_topics: int = 2
+    controlled_shutdown: int = 1
     add_partitions_to_txn: int | None = None  # None: brokers don't ask each other.
-    fetch: int = 17
-    list_offsets: int = 9
-    offset_for_leader_epoch: int = 4
+    # Versions of a follower's requests, and whether its leader says in a fetch's answer where their logs diverge.
+    fetch: int = 4
+    list_offsets: int = 2
+    offset_for_leader_epoch: int = 0
+    truncates_on_fetch: bool = False
+    # That of a leader's; None: it writes ISRs to the tree by itself.
+    alter_partition: int | None = None
     # Znodes.
     registration: int = 4
     has_topic_ids: bool = False
@@ -55,22 +62,42 @@ class Brings(NamedTuple):
 
 
 CHANGES = (
+    Brings("0.11.0-IV1", "KIP-107", {"fetch": 5}),
     Brings("1.0-IV0", "KIP-112", {"leader_and_isr": 1, "update_metadata": 4}),
-    Brings("2.0-IV0", "KIP-219", {"create_topics": 3}),
+    Brings("1.1-IV0", "KIP-227", {"fetch": 7}),
+    Brings("2.0-IV0", "KIP-219, KIP-279", {"create_topics": 3, "offset_for_leader_epoch": 1}),
+    Brings("2.0-IV1", "KIP-219", {"fetch": 8, "list_offsets": 3}),
     Brings("2.1-IV0", "KIP-211", {"offset_value": 2, "group_value": 2}),
-    Brings("2.1-IV1", "KIP-320", {"offset_value": 3}),
-    Brings("2.2-IV0", "KIP-380", {"leader_and_isr": 2, "update_metadata": 5, "stop_replica": 1}),
+    Brings("2.1-IV1", "KIP-320", {"offset_value": 3, "list_offsets": 4, "offset_for_leader_epoch": 2}),
+    Brings("2.1-IV2", "KIP-110", {"fetch": 10}),
+    Brings(
+        "2.2-IV0", "KIP-380", {"leader_and_isr": 2, "update_metadata": 5, "stop_replica": 1, "controlled_shutdown": 2}
+    ),
+    Brings("2.2-IV1", "KIP-207", {"list_offsets": 5}),
     Brings("2.3-IV0", "KIP-345", {"group_value": 3}),
+    Brings("2.3-IV1", "KIP-392", {"fetch": 11, "offset_for_leader_epoch": 3}),
     Brings("2.4-IV0", "KIP-455, KIP-525", {"leader_and_isr": 3, "create_topics": 5}),
-    Brings("2.4-IV1", "KIP-482", {"leader_and_isr": 4, "update_metadata": 6, "stop_replica": 2}),
+    Brings(
+        "2.4-IV1", "KIP-482", {"leader_and_isr": 4, "update_metadata": 6, "stop_replica": 2, "controlled_shutdown": 3}
+    ),
     Brings("2.6-IV0", "KIP-570", {"stop_replica": 3}),
     Brings("2.7-IV0", "KIP-584, KIP-599", {"registration": 5, "create_topics": 6}),
+    Brings("2.7-IV1", "KIP-595", {"fetch": 12, "truncates_on_fetch": True}),
+    Brings("2.7-IV2", "KIP-497", {"alter_partition": 0}),
     Brings("2.8-IV0", "KIP-516", {"has_topic_ids": True, "create_topics": 7, "write_txn_markers": 1}),
+    Brings("2.8-IV0", "KIP-482", {"list_offsets": 6, "offset_for_leader_epoch": 4}),
     Brings("2.8-IV1", "KIP-516", {"leader_and_isr": 5, "update_metadata": 7}),
-    Brings("3.2-IV0", "KIP-704", {"leader_and_isr": 6, "has_leader_recovery": True}),
+    Brings("3.0-IV1", "KIP-734", {"list_offsets": 7}),
+    Brings("3.1-IV0", "KIP-516", {"fetch": 13}),
+    Brings("3.2-IV0", "KIP-704", {"leader_and_isr": 6, "has_leader_recovery": True, "alter_partition": 1}),
+    Brings("3.3-IV0", "KIP-841", {"alter_partition": 2}),
     Brings("3.4-IV0", "KIP-866", {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}),
     Brings("3.5-IV0", "KIP-890", {"add_partitions_to_txn": 4}),
+    Brings("3.5-IV0", "KIP-405", {"fetch": 14, "list_offsets": 8}),
+    Brings("3.5-IV1", "KIP-903", {"fetch": 15, "alter_partition": 3}),
+    Brings("3.7-IV4", "KIP-951", {"fetch": 16}),
     Brings("3.8-IV0", "KIP-890", {"add_partitions_to_txn": 5}),
+    Brings("3.9-IV0", "KIP-853, KIP-1005", {"fetch": 17, "list_offsets": 9}),
 )
 # Kafka has these from 4.0 on, the offsets with topic ids from 4.1 on.
 OF_OURS_ALONE = (

@@ -34,7 +34,6 @@ SESSION_IS_OVER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-DIVERGING_SINCE = 12  # A leader tells by Fetch where the logs part.
 COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffsets.
 
 

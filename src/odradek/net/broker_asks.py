@@ -1,16 +1,17 @@
 """What a broker asks of the others: markers of its transactions and partitions of theirs.
 
-Of the controller it asks topics and, when it stops, that others lead.
+Of the controller it asks topics, other in-sync replicas of what it leads and, when it stops, that others lead.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from odradek.api import add_partitions_ask, controlled_shutdown, create_topics_ask, markers_ask
+from odradek.api import add_partitions_ask, alter_partition_ask, controlled_shutdown, create_topics_ask, markers_ask
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, BrokerId
+from odradek.core.alter_partition import ProposedIsr
 from odradek.core.broker import Broker
 from odradek.core.controller.events import ShutDown
 from odradek.core.effects import Changed, CreateTopics, all_refused
@@ -21,13 +22,12 @@ from odradek.net.channel_requests import RequestBuilder
 from odradek.net.controlled_shutdown import Answer
 from odradek.net.from_controller import Shell
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from odradek.wire.messages.alter_partition import AlterPartitionResponse
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownResponse
 from odradek.wire.messages.create_topics import CreateTopicsResponse
 from odradek.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 log = logging.getLogger(__name__)
-
-SHUTDOWN_VERSION = 3
 
 
 class BrokerAsks:
@@ -85,6 +85,28 @@ class BrokerAsks:
         message, version = create_topics_ask.to_message(change), self._protocol.create_topics
         self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
 
+    def alter_partitions(
+        self,
+        controller: BrokerId,
+        proposed: Sequence[ProposedIsr],
+        then: Callable[[Sequence[alter_partition_ask.Altered]], None],
+    ) -> None:
+        """Asks the controller for the ISRs that leaders here have proposed; `then` gets the answer to each."""
+        newest = self._protocol.alter_partition
+        assert newest is not None, "before Kafka 2.7 nobody is asked"
+        topic_ids = alter_partition_ask.topic_ids_of(proposed)
+        version = alter_partition_ask.version_for(proposed, topic_ids, newest)
+
+        def ended(response: AlterPartitionResponse | Refused) -> None:
+            if isinstance(response, Refused):
+                then([alter_partition_ask.Altered(response.code)] * len(proposed))
+            else:
+                then(alter_partition_ask.from_response(proposed, response, topic_ids, version))
+
+        epoch = self._broker.controlled.broker_epoch
+        message = alter_partition_ask.to_message(proposed, self._broker.id, epoch, topic_ids, version)
+        self._channels.ask(controller, RequestBuilder.of(message, AlterPartitionResponse, version), ended)
+
     def shut_down(self, controller: BrokerId, ask: ShutDown, then: Callable[[Answer], None]) -> None:
         """Asks the controller to have others lead; `then` gets what is left, or why there is no answer."""
 
@@ -99,5 +121,6 @@ class BrokerAsks:
             else:
                 then(remaining)
 
-        message = controlled_shutdown.to_message(ask)
-        self._channels.ask(controller, RequestBuilder.of(message, ControlledShutdownResponse, SHUTDOWN_VERSION), ended)
+        message, version = controlled_shutdown.to_message(ask), self._protocol.controlled_shutdown
+        request = RequestBuilder.of(message, ControlledShutdownResponse, version)
+        self._channels.ask(controller, request, ended)

@@ -5,6 +5,7 @@ the tree ──> ControllerThread ──> ourselves ──┐
 LeaderAndIsr, UpdateMetadata, StopReplica ────┘
 AlterPartition, ControlledShutdown ──> ControllerThread ──> answered
 markers, topics made on sight ──> channels to the brokers that they are for
+ISRs of what is led here ──> the controller, or the tree
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from odradek.net.metadata import Metadata
 from odradek.net.removals import Removals
 
 if TYPE_CHECKING:
+    from odradek.net.isr_changes import IsrChanges  # A broker that is alone has no followers.
     from odradek.net.peers import Peers  # A broker that is alone saves its time and memory.
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,7 @@ class ClusterMember:
         )
         tree.renewed = self._renewed
         self._peers = None if reaches is None else reaches(shell, broker, self._thread.tell)
+        self._isr_changes = None if self._peers is None else self._changes_of_isrs(self._peers)
         self._removals = Removals(shell, metadata, self._unless_closed, broker.shown)
         self._hearing = FromController(shell, broker, metadata, self._unless_closed, self._updated)
 
@@ -134,8 +137,20 @@ class ClusterMember:
         def ended(_: events.Ask[Any]) -> None:
             then(Refused(ask.error, "it is the controller no more") if ask.error else ask.answer or ())
 
+        self._ask_ourselves(ask, ended)
+
+    def _ask_ourselves(
+        self, ask: events.ShutDown | events.AlterPartitions, ended: Callable[[events.Ask[Any]], None]
+    ) -> None:
+        """Asks our own controller, without a socket."""
         self._asked[ask] = ended
         self._thread.tell(ask)
+
+    def _changes_of_isrs(self, peers: Peers) -> IsrChanges:
+        from odradek.net.isr_changes import IsrChanges
+
+        asks = peers.asks.alter_partitions, self._ask_ourselves
+        return IsrChanges(self._shell, self._broker, self._tree, self._unless_closed, *asks)
 
     def close(self) -> None:
         """Says and hears nothing more; the tree stays open."""
@@ -179,6 +194,8 @@ class ClusterMember:
             self._take_questions()
             self._peers.asks.take()
             self._peers.fetchers.take()
+        if self._isr_changes is not None:
+            self._isr_changes.take()
         if self._awaited.has_any:
             for changed in self._awaited.take(self._shell.now().steady):
                 self._removals.add(changed)
@@ -190,9 +207,8 @@ class ClusterMember:
         for told in self._asks.told.take():
             self._hearing.add(told.question, told.ended)
         for asked in self._asks.asked.take():
-            self._asked[asked.question] = asked.ended
             assert isinstance(asked.question, events.ShutDown | events.AlterPartitions)
-            self._thread.tell(asked.question)
+            self._ask_ourselves(asked.question, asked.ended)
 
     def forwards(self, change: Change) -> bool:
         """Has the controller make topics that a client named here; False if this broker is the one to change it.

@@ -5,13 +5,18 @@ public final class MetadataVersions {
     public static void main(String[] texts) {
         for (MetadataVersion version : MetadataVersion.VERSIONS) {
             System.out.printf(
-                    "%s %b %b %b %d %d%n",
+                    "%s %b %b %b %d %d %d %d %d %b %b%n",
                     version,
                     version.isFeatureVersioningSupported(),
                     version.isTopicIdsSupported(),
                     version.isLeaderRecoverySupported(),
                     version.offsetCommitValueVersion(false),
-                    version.groupMetadataValueVersion());
+                    version.groupMetadataValueVersion(),
+                    version.fetchRequestVersion(),
+                    version.listOffsetRequestVersion(),
+                    version.offsetForLeaderEpochRequestVersion(),
+                    version.isTruncationOnFetchSupported(),
+                    version.isAlterPartitionSupported());
         }
         for (String text : texts) {
             System.out.println(text + " = " + named(text));

@@ -417,3 +417,12 @@ def test_a_produce_is_judged_by_the_committed_isr_and_its_answer_by_the_maximal_
 def test_a_leader_that_is_not_in_its_isr_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         Leader(SECOND)
+
+
+def test_who_is_outside_may_be_waited_for() -> None:
+    assert not Leader(*REPLICAS).in_sync.has_outsiders
+    leader = Leader(LEADER, SECOND)
+    assert leader.in_sync.has_outsiders
+    leader.fetch(THIRD, EPOCH_START)
+    assert leader.expand(THIRD) is not None
+    assert not leader.in_sync.has_outsiders, "it is waited for until it is known not to join"

@@ -12,6 +12,12 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.inter_broker_protocol import CHANGES, OF_OURS_ALONE, InterBrokerProtocol, protocol, protocol_of
 from odradek.core.metadata_version import METADATA_VERSIONS, NEWEST, OLDEST, metadata_version
+from odradek.wire.messages.alter_partition import AlterPartitionRequest
+from odradek.wire.messages.fetch import FetchRequest
+from odradek.wire.messages.list_offsets import ListOffsetsRequest
+from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from odradek.wire.schema import schema_of
+from support.kafka_versions import KAFKAS, line_of
 
 KEY = "inter.broker.protocol.version"
 
@@ -44,6 +50,29 @@ def test_others_are_refused_with_a_sentence(text: str) -> None:
 def test_any_text_names_a_version_or_none(text: str) -> None:
     found = metadata_version(text)
     assert found is None or (found in METADATA_VERSIONS and text.startswith(found.name.partition("-")[0]))
+
+
+def test_each_version_brings_what_kafka_says() -> None:
+    assert list(map(line_of, METADATA_VERSIONS)) == KAFKAS
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("2.7-IV1", None), ("2.7", 0), ("3.1", 0), ("3.2", 1), ("3.3", 2), ("3.4", 2), ("3.5", 3)]
+)
+def test_a_leader_asks_what_the_oldest_release_can_read(text: str, version: int | None) -> None:
+    found = metadata_version(text)
+    assert found is not None and protocol(found).alter_partition == version
+
+
+def test_our_brokers_can_read_all_of_it() -> None:
+    newest = protocol(NEWEST)
+    asked = (
+        (FetchRequest, newest.fetch),
+        (ListOffsetsRequest, newest.list_offsets),
+        (OffsetForLeaderEpochRequest, newest.offset_for_leader_epoch),
+        (AlterPartitionRequest, newest.alter_partition),
+    )
+    assert all(version in schema_of(message).versions for message, version in asked)
 
 
 def test_each_version_brings_what_the_ones_before_it_have() -> None:

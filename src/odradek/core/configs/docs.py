@@ -178,6 +178,7 @@ _BROKER: dict[str, str] = {
         "Bytes a second that are copied of a partition that moves to another data directory."
     ),
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks and recovery points are saved.",
+    "replica.lag.time.max.ms": "A follower that has not caught up for this long leaves the in-sync replicas.",
     "reserved.broker.max.id": "Generated broker ids are greater than this.",
     "security.inter.broker.protocol": "The protocol that brokers speak with each other.",
     "socket.listen.backlog.size": "Connections the system keeps waiting to be accepted.",

@@ -120,7 +120,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "replica.fetch.min.bytes": "Bytes that a follower's fetch waits for, up to replica.fetch.wait.max.ms.",
     "replica.fetch.response.max.bytes": "The most that a follower fetches at a time; one batch is sent even if larger.",
     "replica.fetch.wait.max.ms": "How long a follower's fetch waits for data.",
-    "replica.lag.time.max.ms": "A follower that has not caught up for this long leaves the in-sync replicas.",
     "replica.selector.class": "The class that chooses which replica a consumer reads from.",
     "replica.socket.receive.buffer.bytes": "The system's receive buffer of a follower's connection.",
     "replica.socket.timeout.ms": "How long a follower waits for its leader's answer.",

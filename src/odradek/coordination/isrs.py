@@ -1,0 +1,84 @@
+"""ISRs as leaders write them to the tree, and how they tell the controller: before Kafka 2.7-IV2 (ReplicationUtils).
+
+Each state is written if its znode has the version that the leader knows, which is the partition epoch.  All calls
+block.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from odradek.base.units import TopicPartition
+from odradek.coordination import layout
+from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.tree import BadVersion, MultiFailed, NoNode, SetData, Stat, Tree
+from odradek.core.cluster import LeaderAndIsr
+
+_LOG = logging.getLogger(__name__)
+
+PARTITIONS_PER_NODE = 2_000  # Names are up to 249 bytes long, and a node has room for a megabyte.
+
+
+def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
+    """Writes states; returns what is there now of those that are still led in the same epoch.
+
+    That is what was written, with its new partition epoch, or what this leader has written before and had no answer to.
+    Partitions that have another leader or leader epoch by now are left out, and so are those that are gone.
+    """
+    written: dict[TopicPartition, LeaderAndIsr] = {}
+    left = dict(states)
+    while left:
+        paths = {one: layout.partition_state(*one) for one in left}
+        changes = [SetData(paths[one], _encoded(state), state.partition_epoch) for one, state in left.items()]
+        try:
+            results = tree.multi(changes)
+        except MultiFailed as failed:
+            if not isinstance(failed.error, BadVersion | NoNode):
+                raise failed.error from failed
+        else:
+            for (one, state), result in zip(left.items(), results, strict=True):
+                assert isinstance(result, Stat), "it was a SetData"
+                written[one] = state._replace(partition_epoch=result.version)
+            return written
+        # Nothing was written: at least one of them has another version by now, and the others are tried without it.
+        for (one, path), node in zip(paths.items(), tree.get_all(list(paths.values())), strict=True):
+            version = -1 if node is None else node[1].version
+            if version == left[one].partition_epoch:
+                continue
+            state = left.pop(one)
+            found = None if node is None else _decoded(path, node[0], version)
+            if found is not None and _is_led_on(found, state):
+                written[one] = found
+    return written
+
+
+def _is_led_on(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
+    """True if nobody but the leader itself has changed what it knew: the controller begins another leader epoch.
+
+    Not only if it is what was to be written: a leader that waited to be told of another state would wait for ever
+    (KAFKA-2729).  Who wrote it as the controller of which epoch is nobody's matter.
+    """
+    is_newer = found.partition_epoch > state.partition_epoch
+    return is_newer and (found.leader, found.leader_epoch) == (state.leader, state.leader_epoch)
+
+
+def _decoded(path: str, data: bytes, version: int) -> LeaderAndIsr | None:
+    try:
+        leader, epoch, controller_epoch, isr, recovery = layout.decode_partition_state(data)
+    except BadZnodeError as bad:
+        _LOG.error("%s can't be read: %s", path, bad)
+        return None
+    return LeaderAndIsr(leader, epoch, isr, recovery, controller_epoch, version)
+
+
+def _encoded(state: LeaderAndIsr) -> bytes:
+    value = layout.PartitionState(state.leader, state.leader_epoch, state.controller_epoch, state.isr, state.recovery)
+    return layout.encode_partition_state(value)
+
+
+def notify(tree: Tree, partitions: Sequence[TopicPartition]) -> None:
+    """Has the controller read the states of partitions, and tell all brokers; twice does no harm."""
+    for first in range(0, len(partitions), PARTITIONS_PER_NODE):
+        data = layout.encode_partitions(partitions[first : first + PARTITIONS_PER_NODE])
+        tree.create(f"{layout.ISR_CHANGES}/{layout.ISR_CHANGE_PREFIX}", data, sequential=True)
