@@ -35,6 +35,9 @@ ELECTION_UNDER_WAY = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
+# What a leader says that has not heard yet of the topic: the controller tells it after all replicas who leads.
+TOPIC_IS_NEW = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+NEW_TOPIC_MS, NEW_TOPIC_TRIES = 100, 10
 
 
 class Following:
@@ -60,6 +63,7 @@ class Following:
         self._backoff_ms = backoff_ms
         self._diverging_in_fetch = diverging_in_fetch
         self._is_fenced = False
+        self._tries_left = NEW_TOPIC_TRIES  # Before a topic that its leader does not know is news.
         self._told = ""  # What was logged last, so that it is not with each attempt.
         self._next: Ask = self._first_ask()
 
@@ -207,7 +211,10 @@ class Following:
     def _refused(self, error: ErrorCode) -> None:
         """Takes in that the leader answered with an error: the same is asked again later, but not once fenced."""
         self._is_fenced = error is ErrorCode.FENCED_LEADER_EPOCH
-        if error in ELECTION_UNDER_WAY:
+        if error in TOPIC_IS_NEW and self._tries_left:
+            self._tries_left -= 1
+            self.delay_ms = min(NEW_TOPIC_MS, self._backoff_ms)
+        elif error in ELECTION_UNDER_WAY:
             self.delay_ms = self._backoff_ms
         else:
             self._try_later(f"{error.name}, says its leader {self.leader} in epoch {self.epoch}")

@@ -25,7 +25,7 @@ from odradek.base.units import TopicPartition as Name
 from odradek.core.cluster import PartitionInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.follower_asks import EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
-from odradek.core.following import ELECTION_UNDER_WAY, Following
+from odradek.core.following import ELECTION_UNDER_WAY, NEW_TOPIC_MS, NEW_TOPIC_TRIES, Following
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
 from odradek.log.config import LogConfig
@@ -438,9 +438,7 @@ def test_a_range_that_has_the_logs_end_after_all_or_is_none_is_asked_for_again_l
 # What goes wrong.
 
 
-@pytest.mark.parametrize(
-    "error", [*ELECTION_UNDER_WAY, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR]
-)
+@pytest.mark.parametrize("error", [*ELECTION_UNDER_WAY, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_after_an_error_the_same_is_asked_again_later(error: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
     case = Case([(3, 5)])
     before = case.following.next
@@ -451,6 +449,17 @@ def test_after_an_error_the_same_is_asked_again_later(error: ErrorCode, caplog: 
     assert len(caplog.records) == (error not in ELECTION_UNDER_WAY)
     case.fetched(answer())
     assert case.following.delay_ms == 0
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_a_leader_may_hear_of_a_new_topic_a_moment_later(error: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
+    case = Case([(3, 5)])
+    for _ in range(NEW_TOPIC_TRIES):
+        case.fetched(refused(error))
+        assert case.following.delay_ms == NEW_TOPIC_MS
+    assert not caplog.records
+    case.fetched(refused(error))
+    assert (case.following.delay_ms, len(caplog.records)) == (BACKOFF_MS, 1)
 
 
 def test_errors_of_the_other_questions_are_asked_again_later_too() -> None:
