@@ -200,7 +200,11 @@ class OldKafka:
     def __enter__(self) -> OldKafka:
         if self._zookeeper is not None:
             self._zookeeper.__enter__()
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(

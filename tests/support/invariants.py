@@ -104,9 +104,11 @@ def check_producers(producers: Producers) -> None:
 
 @check.register
 def check_partition(partition: Partition) -> None:
-    for wanted in partition.watchers:
-        assert wanted._watched is partition.watchers, "who watches it watches nothing else"
-        assert wanted.session is not None, "who was forgotten would be told for ever"
+    for watchers in (partition.watchers, partition.end_watchers):
+        for wanted in watchers:
+            assert wanted._watched is watchers, "who watches it watches nothing else"
+            assert wanted.session is not None, "who was forgotten would be told for ever"
+            assert (wanted.session.follower >= 0) == (watchers is partition.end_watchers), "each is told what it reads"
     leading = partition.leading
     if leading is not None:
         assert partition.is_online, "who leads has the log"

@@ -7,7 +7,6 @@ from typing import cast
 
 from odradek.api.fetch_read import FetchRead, Read, size_of
 from odradek.api.parts import Parts
-from odradek.base.units import TopicPartition
 from odradek.core.fetch_sessions import Wanted
 from odradek.core.partition import Partition
 from odradek.wire.messages.fetch import PartitionData
@@ -22,13 +21,14 @@ class DelayedFetch:
     def __init__(self, fetch: FetchRead) -> None:
         self._fetch = fetch
         self._session = fetch.session
-        self._named: dict[TopicPartition, Wanted] = {}
+        self._named: dict[Hashable, Wanted] = {}
         self._sizes: dict[Wanted, int] = {}
         self._total = 0
         self._read: list[tuple[Wanted, Partition | None, PartitionData]] = []
 
     def watch(self, read: Read) -> Parts[DelayedFetch]:
         """Starts watching the partitions that were read, from what was found in them."""
+        self._fetch.waits()
         for wanted, data in read:
             partition = self._fetch.partition(wanted)
             if partition is not None:
@@ -41,9 +41,9 @@ class DelayedFetch:
 
     def _watch(self, wanted: Wanted, partition: Partition) -> None:
         if self._session is None:
-            self._named[partition.topic_partition] = wanted
+            self._named.update(dict.fromkeys(self._fetch.keys(partition), wanted))
         elif wanted.session is self._session:
-            wanted.watch(partition.watchers)
+            wanted.watch(self._fetch.watchers(partition))
 
     @property
     def keys(self) -> Iterable[Hashable]:
@@ -55,9 +55,7 @@ class DelayedFetch:
         for wanted, partition, data in read:
             has_changed = (
                 partition is None
-                or partition.leading is None
-                or partition.positions.high_watermark != data.high_watermark
-                or partition.last_stable_offset != data.last_stable_offset
+                or self._fetch.has_changed(partition, wanted, data)
                 or self._fetch.partition(wanted) is not partition
             )
             if has_changed and self._look_at(wanted):
@@ -69,7 +67,7 @@ class DelayedFetch:
         return not session.is_open or any(map(self._look_at, due_again))
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
-        if isinstance(key, TopicPartition):
+        if self._session is None:
             return self._look_at(self._named[key])
         return news is None or self._look_at(cast(Wanted, news))  # None: the session is over.
 

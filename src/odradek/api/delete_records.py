@@ -4,8 +4,9 @@ Offset -1 is the high watermark.  A partition that is named twice counts as its 
 v1: throttled after the answer (KIP-219).  v2: flexible.
 
 Order: a start is on the disk before the log begins there, and before anybody is told; Kafka's is written once a minute,
-and after kill -9 the deleted records are there again.  Segments below it go with the next retention.
-Differs from Kafka: the timeout is for the disk, and at least 5 s, as there are no followers to wait for.
+and after kill -9 the deleted records are there again.  Segments below it go with the next retention.  The answer waits
+for followers that live: the low watermark is the least of their log start offsets.
+Differs from Kafka: the timeout is at least 5 s, as it is for the disk, too.
 """
 
 from __future__ import annotations
@@ -107,15 +108,15 @@ def _response(call: Call, outcomes: Outcomes) -> Parts[DeleteRecordsResponse]:
 
 
 def _told(call: Call, topic: TopicName, index: int, outcome: Advance | Refused) -> DeleteRecordsPartitionResult:
-    """Returns one partition's answer; its topic may have been deleted meanwhile, and even made anew."""
+    """Returns one partition's answer; meanwhile its topic may have been made anew, or another broker have led it."""
     if isinstance(outcome, Refused):
         return _result(index, outcome.code)
     try:
         outcome.check()
-        partition = call.broker.leader(topic, index).partition
-        if partition is not outcome.partition:
+        leading = call.broker.leader(topic, index)
+        if leading is not outcome.leading:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return _result(index, ErrorCode.NONE, partition.log.start_offset)
+        return _result(index, ErrorCode.NONE, leading.low_watermark)
     except Refused as refused:
         return _result(index, refused.code)
 

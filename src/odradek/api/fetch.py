@@ -4,7 +4,8 @@ Whole batches come back as slices of files, undecoded; an offset inside a batch 
 records gets what lies below the last stable offset, and is told which transactions in it were aborted.  v5: log start
 offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v12: flexible, and
 logs that part are told where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).
-v16: the current leader for who asks the wrong broker (KIP-951).
+v16: the current leader for who asks the wrong broker (KIP-951).  A follower, which names its broker id, reads up to the
+end of the log, and its leader hears what it has: follower_fetch.py.
 
 A fetch of many partitions is done in slices, and what follows on its connection waits for it, as in Kafka.
 Differs from Apache Kafka: never a batch cut short at the end of an answer.
@@ -18,14 +19,16 @@ from typing import TypeAlias
 from odradek.api.call import Call
 from odradek.api.delayed_fetch import DelayedFetch
 from odradek.api.fetch_read import FetchRead, failed
+from odradek.api.follower_fetch import follower_of
 from odradek.api.gate import Admission
 from odradek.api.outcome import Short, Slices, Wait
 from odradek.api.parts import Parts, first_wait, nothing, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
-from odradek.base.units import NO_EPOCH
+from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId
 from odradek.base.uuids import Uuid
+from odradek.core.access import Operation, ResourceType
 from odradek.core.fetch_sessions import FetchKey, FetchRound, Rules, Wanted
 from odradek.core.parked import Parked
 from odradek.core.positions import ISOLATION_LEVELS
@@ -86,7 +89,7 @@ def _is_long(call: Call, body: FetchRequest) -> bool:
     """True if a slice is too short to look at all partitions; most that an incremental fetch names are due already."""
     session = call.broker.sessions.find(body.session_id)
     if session is not None:
-        is_as_before = session.rules == rules_of(call.admission, body.isolation_level)
+        is_as_before = session.rules == _rules(call, body)
         if len(session.due if is_as_before else session.wanted) > SLICE_ELEMENTS:
             return True
     count = sum(len(topic.partitions) for topic in body.topics)
@@ -128,6 +131,7 @@ def wanted_of(topic: FetchTopic, part: FetchPartition, by_id: bool) -> Wanted:
         part.partition_max_bytes,
         max(part.current_leader_epoch, NO_EPOCH),  # Any negative number means that no epoch is given.
         part.last_fetched_epoch,
+        part.log_start_offset,
     )
 
 
@@ -148,10 +152,16 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
             forgotten.append(FetchKey(named, index))
             yield
     begun = yield from call.broker.sessions.begin(
-        body.session_id, body.session_epoch, wanted, forgotten, uses_ids=by_id, steady=call.now.steady
+        body.session_id,
+        body.session_epoch,
+        wanted,
+        forgotten,
+        uses_ids=by_id,
+        steady=call.now.steady,
+        is_privileged=_is_privileged(call, body),
     )
     session = begun.session
-    if session is not None and session.rules != (rules := rules_of(call.admission, body.isolation_level)):
+    if session is not None and session.rules != (rules := _rules(call, body)):
         session.rules = rules
         for one in session.wanted.values():
             session.due[one] = None
@@ -159,5 +169,15 @@ def _begin(call: Call, body: FetchRequest) -> Parts[FetchRound]:
     return begun
 
 
-def rules_of(admission: Admission, isolation_level: int) -> Rules:
-    return Rules(admission.principal, admission.version, isolation_level)
+def _is_privileged(call: Call, body: FetchRequest) -> bool:
+    """True for a follower, whose session is worth more than a consumer's."""
+    return follower_of(body, call.version) is not None and call.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+
+
+def _rules(call: Call, body: FetchRequest) -> Rules:
+    follower = follower_of(body, call.version)
+    return rules_of(call.admission, body.isolation_level, NO_BROKER if follower is None else follower.broker)
+
+
+def rules_of(admission: Admission, isolation_level: int, follower: BrokerId = NO_BROKER) -> Rules:
+    return Rules(admission.principal, admission.version, isolation_level, follower)

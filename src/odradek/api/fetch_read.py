@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from typing import TypeAlias
 
 from odradek.api.call import Call
+from odradek.api.follower_fetch import follower_of, may_rest, take_in
 from odradek.api.outcome import Wait
 from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
-from odradek.base.units import TopicName, TopicPartition
+from odradek.base.units import NO_OFFSET, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
 from odradek.core.cold import Cold, Place
 from odradek.core.effects import DiskWait
-from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
+from odradek.core.fetch_sessions import FetchKey, FetchRound, LogEnd, Session, Wanted, Watchers
 from odradek.core.partition import Partition
 from odradek.core.positions import READ_COMMITTED
 from odradek.wire.messages.fetch import (
@@ -30,7 +31,6 @@ from odradek.wire.messages.fetch import (
 )
 from odradek.wire.schema import maker
 
-REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
 NO_RECORDS = b""
 WAITS_FOR_NOTHING_MAX = 4  # What was loaded may be gone again before it is read.
@@ -59,9 +59,10 @@ class FetchRead:
         self.min_bytes = body.min_bytes
         self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
         self._round = begun
-        self._read_committed = body.isolation_level == READ_COMMITTED
-        replica = body.replica_state.replica_id if call.version >= REPLICA_STATE_SINCE else body.replica_id
-        self._is_follower = replica >= 0
+        self._follower = follower_of(body, call.version)
+        self._read_committed = body.isolation_level == READ_COMMITTED and self._follower is None
+        self._now = call.now
+        self._takes_in = self._follower is not None  # What a follower has, until the fetch has to wait.
         self._rights = call.rights
         self._readable: dict[TopicName, bool] = {}
         self._size = 0  # Bytes of records in the last read.
@@ -79,12 +80,47 @@ class FetchRead:
         """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""
         if self.min_bytes > 1:
             return False
-        return wanted.fetch_offset < partition.readable_end(read_committed=self._read_committed)
+        return wanted.fetch_offset < self._end(partition)
+
+    def _end(self, partition: Partition) -> Offset:
+        """Returns where reading ends for now; -1 if a follower would get an error."""
+        if self._follower is None:
+            return partition.readable_end(read_committed=self._read_committed)
+        return NO_OFFSET if partition.leading is None else partition.log.end_offset
+
+    def watchers(self, partition: Partition) -> Watchers:
+        """Returns where to register for the changes of a partition."""
+        return partition.watchers if self._follower is None else partition.end_watchers
+
+    def keys(self, partition: Partition) -> tuple[Hashable, ...]:
+        """Returns what a fetch without a session is woken by."""
+        name = partition.topic_partition
+        return (name,) if self._follower is None else (name, LogEnd(name))
+
+    def waits(self) -> None:
+        """Called when the fetch has to wait: what is read later says nothing new of who fetches."""
+        self._takes_in = False
+
+    def has_changed(self, partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
+        """True if a partition may have more to tell than when `data` was read."""
+        if partition.leading is None or partition.positions.high_watermark != data.high_watermark:
+            return True
+        if self._follower is not None:
+            return partition.log.end_offset > wanted.fetch_offset
+        return partition.last_stable_offset != data.last_stable_offset
 
     def available(self, wanted: Wanted) -> int | None:
         """Returns how many bytes the fetch could get from one partition now; None if it would get an error."""
         data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
-        return None if _is_final(data) else size_of(data)
+        return None if self._has_new_start(wanted, data) or _is_final(data) else size_of(data)
+
+    def _has_new_start(self, wanted: Wanted, data: PartitionData) -> bool:
+        """True for a log start that a follower which waits was not told: who deletes records waits for it.
+
+        A high watermark it hears of with the next records; else each record would cost it two fetches.
+        """
+        is_told = self._follower is not None and self._round.session is not None
+        return is_told and data.log_start_offset != wanted.told_log_start
 
     def _name(self, key: FetchKey) -> TopicName | None:
         return self.broker.view.names.get(Uuid(key.topic)) if isinstance(key.topic, bytes) else TopicName(key.topic)
@@ -143,6 +179,9 @@ class FetchRead:
             size = size_of(data)
             left -= size
             self._size += size
+            if self._follower is not None and self._try_rest_of_follower(wanted, partition, data):
+                yield
+                continue
             self._has_final = self._has_final or _is_final(data)
             read.append((wanted, data))
             yield
@@ -151,7 +190,7 @@ class FetchRead:
     def _try_rest(self, wanted: Wanted, partition: Partition | None) -> bool:
         """Takes a session's partition that has nothing new off the due ones, unread; returns whether it did."""
         session = self.session
-        if session is None or wanted.session is not session or self._is_follower or self._max_bytes < 0:
+        if session is None or wanted.session is not session or self._follower is not None or self._max_bytes < 0:
             return False
         if partition is None or partition.leading is None:
             return False
@@ -171,6 +210,24 @@ class FetchRead:
         session.rest(wanted, partition.watchers)
         return True
 
+    def _try_rest_of_follower(self, wanted: Wanted, partition: Partition | None, data: PartitionData) -> bool:
+        """Does for a follower, after the read, what `_try_rest` does: it is answered at once if there is news.
+
+        A high watermark that it was not told is news (KIP-392); without a session nobody knows what it was told.
+        """
+        session, follower = self._round.session, self._follower
+        if session is None or follower is None or partition is None or _is_final(data):
+            return False
+        if wanted.is_news(data.high_watermark, data.log_start_offset):
+            self._has_final = True
+            return False
+        if session is not self.session or wanted.session is not session:
+            return False
+        if size_of(data) or not may_rest(partition, follower, wanted):
+            return False
+        session.rest(wanted, partition.end_watchers)
+        return True
+
     def _read(
         self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool, cached: bool = False
     ) -> PartitionData:
@@ -181,11 +238,17 @@ class FetchRead:
                 raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
             if partition is None:
                 raise self._nowhere(name, wanted.key)
-            if self._is_follower:
-                # No broker is a follower here, so far.
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the fetching broker is no replica")
             partition.check_leader(wanted.current_leader_epoch)
-            return _read_partition(partition, wanted, left, at_least_one, self._read_committed, cached)
+            follower = self._follower
+            if follower is not None:
+                partition.leader().follower(follower.broker, wanted.current_leader_epoch)
+            parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if parted is not None:
+                return _diverging(partition, wanted, parted, self._read_committed)
+            if follower is not None and self._takes_in:
+                take_in(self.broker, partition, follower, wanted, self._now)
+            to_end = follower is not None
+            return _read_partition(partition, wanted, left, at_least_one, self._read_committed, cached, to_end)
         except Refused as refused:
             data = failed(index, refused.code)
             if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
@@ -196,7 +259,7 @@ class FetchRead:
     def _allowed(self, key: FetchKey) -> TopicName | None:
         """Returns the topic's name, None if no topic has that id.  Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
         name = self._name(key)
-        if self._is_follower:
+        if self._follower is not None:
             is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         elif name is None:
             is_allowed = True
@@ -236,26 +299,40 @@ class FetchRead:
         return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
 
 
+def _diverging(
+    partition: Partition, wanted: Wanted, parted: tuple[LeaderEpoch, Offset], read_committed: bool
+) -> PartitionData:
+    epoch, end = parted
+    return PartitionData(
+        partition_index=wanted.key.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.positions.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+        aborted_transactions=[] if read_committed else None,
+        records=NO_RECORDS,
+    )
+
+
 def _read_partition(  # noqa: PLR0917
-    partition: Partition, wanted: Wanted, left: int, at_least_one: bool, read_committed: bool, cached: bool
+    partition: Partition,
+    wanted: Wanted,
+    left: int,
+    at_least_one: bool,
+    read_committed: bool,
+    cached: bool,
+    to_end: bool,
 ) -> PartitionData:
     index = wanted.key.partition
-    parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
-    if parted is not None:
-        epoch, end = parted
-        return PartitionData(
-            partition_index=index,
-            error_code=ErrorCode.NONE,
-            high_watermark=partition.positions.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.start_offset,
-            diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
-            aborted_transactions=[] if read_committed else None,
-            records=NO_RECORDS,
-        )
     max_bytes = min(wanted.max_bytes, left)
     readable = partition.read(
-        wanted.fetch_offset, max_bytes, at_least_one=at_least_one, read_committed=read_committed, cached=cached
+        wanted.fetch_offset,
+        max_bytes,
+        at_least_one=at_least_one,
+        read_committed=read_committed,
+        cached=cached,
+        to_end=to_end,
     )
     return _partition_data(
         partition_index=index,

@@ -3,8 +3,9 @@
 Times below zero are questions: -1 the end, -2 the start, -3 the record with the largest timestamp (v7, KIP-734), -4 the
 start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005), -6 the first offset not yet tiered
 (v11, KIP-1023).  Nothing is tiered here.  v2: isolation level: for who reads committed records the end is the last
-stable offset, and no time is found beyond it.  v4: leader epochs.  v6: flexible.  v10: a timeout,
-unused without remote storage.
+stable offset, and no time is found beyond it.  v4: leader epochs.  v5: OFFSET_NOT_AVAILABLE until a new leader's
+followers have fetched (KIP-207).  v6: flexible.  v10: a timeout, unused without remote storage.  The end that a broker
+is told, which names its replica id, is the log's.
 
 Order: what has to be read for an answer is looked up beside the loop; later requests of the connection may be carried
 out before, and are answered after.  Who leads the partition is looked at again when the answer comes.
@@ -39,10 +40,19 @@ from odradek.wire.schema import maker
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_SINCE = 4
+OFFSET_NOT_AVAILABLE_SINCE = 5
+CONSUMER = -1  # The replica id of who is no broker.
 _partition_found = maker(ListOffsetsPartitionResponse)
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 TimestampAndOffset = tuple[TimestampMs, Offset, int]
+
+
+class Reader(NamedTuple):
+    """Who asks: a consumer, maybe for committed records only, or a follower, whose log goes up to the leader's end."""
+
+    is_consumer: bool
+    committed: bool
 
 
 class Pending(NamedTuple):
@@ -50,7 +60,7 @@ class Pending(NamedTuple):
 
     part: ListOffsetsPartition
     question: Question
-    committed: bool
+    reader: Reader
 
 
 Part: TypeAlias = ListOffsetsPartitionResponse | Pending
@@ -69,12 +79,12 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
             count += 1
             if not count % CHEAP:
                 yield PAUSE
-    committed = body.isolation_level == READ_COMMITTED
+    reader = Reader(is_consumer=body.replica_id == CONSUMER, committed=body.isolation_level == READ_COMMITTED)
     topics: Topics = []
     questions: list[Question] = []
     call.leave((asked, topics, questions))
     for name, parts in asked.items():
-        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, committed, questions))))
+        topics.append((TopicName(name), (yield from _parts(call, TopicName(name), parts, reader, questions))))
     if not questions:
         return (yield from _response(call, topics))
     # Every lookup ends, so there is no deadline.
@@ -96,7 +106,7 @@ def _parts(
     call: Call,
     name: TopicName,
     asked: dict[int, list[ListOffsetsPartition]],
-    committed: bool,
+    reader: Reader,
     questions: list[Question],
 ) -> Parts[list[Part]]:
     """Looks at each partition once, as one that is named twice has no answer; adds the lookups to `questions`."""
@@ -108,7 +118,7 @@ def _parts(
         elif len(parts) > 1:
             found.append(_refused(index, ErrorCode.INVALID_REQUEST))
         else:
-            one = _partition(call, name, parts[0], committed)
+            one = _partition(call, name, parts[0], reader)
             found.append(one)
             if isinstance(one, Pending):
                 questions.append(one.question)
@@ -116,14 +126,14 @@ def _parts(
     return found
 
 
-def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, committed: bool) -> Part:
+def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Part:
     try:
         partition = _led_here(call, topic, part)
-        place = _place(call, partition, part.timestamp, committed)
+        place = _place(call, partition, part.timestamp, reader)
         if isinstance(place, Question):
             if not place.is_answered:
-                return Pending(part, place, committed)
-            place = _told(place, committed)
+                return Pending(part, place, reader)
+            place = _told(call, place, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found(call, part, place)
@@ -150,23 +160,24 @@ def _response(call: Call, topics: Topics) -> Parts[ListOffsetsResponse]:
 
 def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPartitionResponse:
     """Returns the answer of a finished lookup; the topic may have been deleted meanwhile, and even made anew."""
-    part, question, committed = pending
+    part, question, reader = pending
     try:
         if _led_here(call, topic, part) is not question.partition:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{part.partition_index} is another one by now")
-        place = _told(question, committed)
+        place = _told(call, question, reader)
     except Refused as refused:
         return _refused(part.partition_index, refused.code)
     return _found(call, part, place)
 
 
-def _told(question: Question, committed: bool) -> TimestampAndOffset:
+def _told(call: Call, question: Question, reader: Reader) -> TimestampAndOffset:
     """Returns what the lookup found.
 
     The record with the greatest timestamp is looked for among all records; raises Refused if it may not be read.
     """
     found = question.found
-    if found is None or (committed and found.offset >= question.partition.last_stable_offset):
+    if found is None or (reader.committed and found.offset >= question.partition.last_stable_offset):
+        _check_is_known(call, question.partition, reader)
         return NOWHERE
     return found
 
@@ -186,18 +197,32 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _place(call: Call, partition: Partition, asked: int, committed: bool) -> TimestampAndOffset | Question:
+def _place(call: Call, partition: Partition, asked: int, reader: Reader) -> TimestampAndOffset | Question:
     if call.version < SINCE.get(asked, 0) or asked < EARLIEST_PENDING_UPLOAD:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked} at version {call.version}")
     if asked == LATEST:
-        return NO_TIMESTAMP, partition.readable_end(read_committed=committed), partition.info.leader_epoch
+        _check_is_known(call, partition, reader)
+        readable = partition.readable_end(read_committed=reader.committed)
+        return NO_TIMESTAMP, readable if reader.is_consumer else partition.log.end_offset, partition.info.leader_epoch
     if asked in (EARLIEST, EARLIEST_LOCAL):
         return NO_TIMESTAMP, partition.log.start_offset, _epoch_at_start(partition)
     if asked in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
     if asked == MAX_TIMESTAMP:  # Of all visible records, as in Kafka; an uncommitted one is not told.
         return call.broker.lookups.ask(partition, None, read_committed=False)
-    return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=committed)
+    return call.broker.lookups.ask(partition, TimestampMs(asked), read_committed=reader.committed)
+
+
+def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
+    """Refuses a consumer where a new leader does not know yet how much is committed (KIP-207).
+
+    Its high watermark may be behind that of the leader before it, which the consumer has seen.
+    """
+    in_sync = partition.leader().in_sync
+    if reader.is_consumer and in_sync is not None and in_sync.epoch_start > partition.positions.high_watermark:
+        is_told = call.version >= OFFSET_NOT_AVAILABLE_SINCE
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if is_told else ErrorCode.LEADER_NOT_AVAILABLE
+        raise Refused(code, f"followers of {partition.topic_partition} have not fetched yet")
 
 
 def _epoch_at_start(partition: Partition) -> int:

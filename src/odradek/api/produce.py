@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from odradek.api import txn_verification
 from odradek.api.call import Call
 from odradek.api.outcome import PAUSE, Slices, Wait
-from odradek.api.parts import pauses
+from odradek.api.parts import Parts, pauses, whole
 from odradek.api.produce_parts import TOPIC_IDS_SINCE, is_transactional, join_together, topic_name
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import RECORD_ERRORS_MAX, SLICE_ELEMENTS
@@ -208,9 +208,7 @@ def _settled_in_slices(call: Call, body: ProduceRequest, response: ProduceRespon
         return None
     if waiting.pending:
         yield waiting.parked(None, call.now, body.timeout_ms)
-        for one in waiting.pending:
-            waiting.settle(one)
-            yield PAUSE
+        yield from waiting.settle()
     return response
 
 
@@ -466,7 +464,9 @@ class Acknowledgement:
 
     def parked(self, response: Response, now: Moment, timeout_ms: int) -> Parked[Response]:
         # The client's timeout is for replicas.  Without a floor a timeout of 0 would end before any sync can.
-        return Parked(self, now.steady + max(timeout_ms, SYNC_MS_MIN), lambda: self._settle(response))
+        if any(one.append.needs_sync or one.join is not None for one in self.pending):
+            timeout_ms = max(timeout_ms, SYNC_MS_MIN)
+        return Parked(self, now.steady + timeout_ms, lambda: self._settle(response))
 
     @property
     def keys(self) -> Iterable[TopicPartition]:
@@ -496,15 +496,20 @@ class Acknowledgement:
     def _settle(self, response: Response) -> Response:
         """Returns the response, when the last partition is settled or the time is over."""
         if response is not None:
-            for appended in self.pending:
-                self.settle(appended)
+            whole(self.settle())
         return response
 
-    def settle(self, appended: Appended) -> None:
-        """Puts the outcome, or that the time is over, into the partition's answer."""
-        if not self._try_settle(appended):
-            appended.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        _forget_place(appended)
+    def settle(self) -> Parts[None]:
+        """Puts the outcomes, or that the time is over, into the answer.
+
+        What was settled before stays so, as in Apache Kafka: the ISR may be another one by now.
+        """
+        left = len(self._left)
+        for number, appended in enumerate(self.pending):
+            if number < left and not self._try_settle(appended):
+                appended.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            _forget_place(appended)
+            yield
 
 
 def _forget_place(appended: Appended) -> None:

@@ -10,7 +10,7 @@ Each proposal has one attempt under way at a time: an answer that says "not appl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode
@@ -66,6 +66,11 @@ class AlterPartitionManager:
     def eligible(self) -> Eligible:
         """Who may join an ISR, by what this broker knows: under ZooKeeper nobody tells it others' broker epochs."""
         return dict.fromkeys(self._view.brokers, NO_BROKER_EPOCH)
+
+    @property
+    def alive(self) -> Container[BrokerId]:
+        """The brokers that live."""
+        return self._view.brokers
 
     def begin(self, leading: Leadership, info: PartitionInfo, end: Offset, now: Moment) -> InSync:
         """Returns what a leader knows of its followers as it begins; `end` is that of its log."""

@@ -30,7 +30,7 @@ from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Loaded
 from odradek.core.effects import Changed, Chore, Chores, Effect, Work
 from odradek.core.entropy import Entropy
-from odradek.core.fetch_sessions import FetchSessions
+from odradek.core.fetch_sessions import FetchSessions, LogEnd
 from odradek.core.flushes import Flushes, Synced
 from odradek.core.housekeeping import Housekeeping, high_watermarks
 from odradek.core.inter_broker_protocol import protocol_of
@@ -58,6 +58,8 @@ from odradek.record.batch import Batch
 
 if TYPE_CHECKING:
     from odradek.core.controller_asks import ControllerAsks
+
+MOVED_PER_SLICE = 1_000  # Partitions that nobody waits for.
 
 
 class Broker:
@@ -179,16 +181,31 @@ class Broker:
         staged, self._staged = self._staged, {}
         for leading, high_watermark in staged.items():
             leading.commit(now)
+            if leading.in_sync is not None:
+                self._written_before_followers(leading, high_watermark, now)
             # Above the high watermark nobody waits for records, and thousands may wait for the next sync.
-            if leading.positions.high_watermark != high_watermark or leading.ended is not None:
+            elif leading.positions.high_watermark != high_watermark or leading.ended is not None:
                 self.lot.happened(leading.name)
+
+    def _written_before_followers(self, leading: Leading, high_watermark: Offset, now: Moment) -> None:
+        """Wakes who waits for a partition that others follow: followers for the end of its log.
+
+        Its high watermark may have passed what was written long ago, as time has come for it.
+        """
+        self.lot.happened(LogEnd(leading.name))
+        if leading.positions.high_watermark != high_watermark or leading.ended is not None:
+            self.moved(leading.name, now)
 
     def arrived(self, leading: Leading, arrival: Arrival, now: Moment, *, all_replicas: bool) -> Append:
         """Completes a streaming append.  Raises Refused."""
+        high_watermark = leading.positions.high_watermark
         append = leading.arrived(arrival, now, all_replicas=all_replicas)
         if append.needs_sync:
             self.flushes.ask(leading.name)
-        self.lot.happened(leading.name)
+        if leading.in_sync is not None:
+            self._written_before_followers(leading, high_watermark, now)
+        else:
+            self.lot.happened(leading.name)
         return append
 
     # State of coordinators.
@@ -211,6 +228,7 @@ class Broker:
             return None
         leading = self.leader(*name)
         self.commit(now)
+        high_watermark = leading.positions.high_watermark
         try:
             append = leading.end_transaction(
                 marker.producer.id,
@@ -227,7 +245,10 @@ class Broker:
             self.flushes.ask(name)
         if name.topic == CONSUMER_OFFSETS:
             self.groups.ended(name.partition, marker.producer, is_commit=marker.is_commit)
-        self.lot.happened(name)
+        if leading.in_sync is not None:
+            self._written_before_followers(leading, high_watermark, now)
+        else:
+            self.lot.happened(name)
         return Written(append)
 
     # Beginning, and what happens.
@@ -302,12 +323,22 @@ class Broker:
         errors, deleted = yield from self.controlled.take_in(sent, overrides, now)
         if isinstance(sent.request, BecomeLeaderOrFollower):
             self.moves.resume(now)
+            yield from self._moved_by_replicas(sent.request, now)
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
         return errors
 
+    def _moved_by_replicas(self, asked: BecomeLeaderOrFollower, now: Moment) -> Generator[None, None, None]:
+        """Wakes who waits for partitions of which there are other replicas by now: fewer may be waited for."""
+        for number, name in enumerate(asked.partitions, 1):
+            partition, is_awaited = self.partitions.get(name), self.lot.is_awaited(name)
+            if partition is not None and partition.leading is not None:
+                self.moved(name, now)
+            if is_awaited or not number % MOVED_PER_SLICE:
+                yield
+
     def moved(self, name: TopicPartition, now: Moment) -> None:
-        """Wakes who waits for a partition that has its log elsewhere now, or none any more."""
+        """Wakes who waits for a partition: its high watermark or a log start has moved, or its log, or that is gone."""
         self.lot.happened(name)
         self._steps.moved(name, now)
 

@@ -12,6 +12,7 @@ more to tell than an answer holds.
      ^                                          │
      └───── named again, or it changed ─────────┘
 
+A follower's session goes by the end of the log, and by what a consumer's goes by: what it is told, it keeps.
 One change ends the watch, so that a session that nobody uses any more costs a busy partition next to nothing.
 """
 
@@ -27,7 +28,7 @@ from odradek.base.limits import (
     FETCH_SESSIONS_MAX,
     PARTITIONS_PER_FETCH_SESSION_MAX,
 )
-from odradek.base.units import INT32_MAX, MINUTE_MS
+from odradek.base.units import INT32_MAX, MINUTE_MS, NO_BROKER, BrokerId, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.core.access import Principal
 from odradek.core.parked import ParkingLot
@@ -49,19 +50,22 @@ class FetchKey(NamedTuple):
 class Wanted:
     """A partition of a fetch, cached in its session: what the client asked, and what it was last told."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         key: FetchKey,
         fetch_offset: int,
         max_bytes: int,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> None:
+        """`log_start_offset` is that of a follower's log; -1 for a consumer."""
         self.key = key
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
         self.told_high_watermark = -1
         self.told_log_start = -1
         self.session: Session | None = None  # None for a request without a session.
@@ -76,6 +80,7 @@ class Wanted:
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
 
     def is_news(self, high_watermark: int, log_start: int) -> bool:
         return high_watermark != self.told_high_watermark or log_start != self.told_log_start
@@ -111,13 +116,20 @@ class Wanted:
 Watchers: TypeAlias = dict[Wanted, None]
 
 
+class LogEnd(NamedTuple):
+    """What a follower's fetch without a session waits for: more in the log of a partition."""
+
+    name: TopicPartition
+
+
 class Session:
     """One client's fetch session.  A fetch of it that waits is parked with the session as key, a Wanted as news."""
 
-    def __init__(self, lot: ParkingLot, steady: int, *, uses_ids: bool) -> None:
+    def __init__(self, lot: ParkingLot, steady: int, *, uses_ids: bool, is_privileged: bool = False) -> None:
         self.id = SESSIONLESS  # Until FetchSessions has taken it in.
         self.lot = lot
         self.uses_ids = uses_ids
+        self.is_privileged = is_privileged
         self.epoch = 1
         self.last_used = steady
         self.wanted: dict[FetchKey, Wanted] = {}
@@ -127,6 +139,11 @@ class Session:
     @property
     def is_open(self) -> bool:
         return bool(self.wanted)
+
+    @property
+    def follower(self) -> BrokerId:
+        """The broker that fetches; NO_BROKER for a consumer's session."""
+        return NO_BROKER if self.rules is None else self.rules.follower
 
     def serve_last(self, wanted: Wanted) -> None:
         if wanted in self.due:
@@ -164,6 +181,7 @@ class Rules(NamedTuple):
     principal: Principal
     version: int  # The version of the rights of principals.
     isolation_level: int
+    follower: BrokerId = NO_BROKER
 
 
 class FetchRound(NamedTuple):
@@ -212,15 +230,20 @@ class FetchSessions:
         *,
         uses_ids: bool,
         steady: int,
+        is_privileged: bool = False,
     ) -> Generator[None, object, FetchRound]:
         """Merges a request into its session, and yields after each partition: others may have their turns there.
+
+        Where all sessions are taken, one that `is_privileged` takes the place of one that is not (KIP-227).
 
         Raises Refused: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the
         client answers each with a whole request.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._close(session_id)
-            session = None if epoch == FINAL_EPOCH else (yield from self._open(wanted, uses_ids, steady))
+            session = None
+            if epoch == INITIAL_EPOCH:
+                session = yield from self._open(wanted, uses_ids, steady, is_privileged)
             return FetchRound((yield from _listed(wanted)), session, is_incremental=False)
         session = self._continued(session_id, epoch, uses_ids)
         self.goes_on(session, steady)
@@ -251,16 +274,16 @@ class FetchSessions:
         return FetchRound([], session, is_incremental=True)
 
     def _open(
-        self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int
+        self, wanted: dict[FetchKey, Wanted], uses_ids: bool, steady: int, is_privileged: bool
     ) -> Generator[None, object, Session | None]:
         if len(wanted) > PARTITIONS_PER_FETCH_SESSION_MAX:
             return None
-        session = Session(self._lot, steady, uses_ids=uses_ids)
+        session = Session(self._lot, steady, uses_ids=uses_ids, is_privileged=is_privileged)
         for one in wanted.values():
             one.session = session
             session.due[one] = None
             yield
-        if not self._make_room(steady) or len(wanted) > self._room_in(session):
+        if not self._make_room(steady, is_privileged) or len(wanted) > self._room_in(session):
             session.due = {}  # Its partitions lead to it, and it to them.
             return None
         session.id = self._new_id()
@@ -301,12 +324,18 @@ class FetchSessions:
         in_all = FETCH_SESSION_PARTITIONS_MAX - self._partitions
         return min(in_all, PARTITIONS_PER_FETCH_SESSION_MAX - len(session.wanted))
 
-    def _make_room(self, steady: int) -> bool:
-        """Ends the least recently used session if need be; returns False if that was used too recently."""
+    def _make_room(self, steady: int, is_privileged: bool) -> bool:
+        """Ends the least recently used session if need be; returns False if that was used too recently.
+
+        A privileged one may end the least recently used of those that are not, however recently that was used.
+        """
         if len(self._sessions) < self._sessions_max:
             return True
         oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or steady - oldest.last_used < EVICTION_MS:
+        if oldest is not None and steady - oldest.last_used < EVICTION_MS:
+            others = (one for one in self._sessions.values() if not one.is_privileged)
+            oldest = next(others, None) if is_privileged else None
+        if oldest is None:
             return False
         self._close(oldest.id)
         return True

@@ -48,6 +48,15 @@ class Follower:
         self._last_fetch_ms = now
         self._last_fetch_leader_end = max(self._last_fetch_leader_end, leader_end)
 
+    def stayed(self, at: int) -> None:
+        """Takes in that it fetched at a time what it had fetched before, when the leader's log ended where it did then.
+
+        Fetches of a session do not name what has not moved: else a partition that nobody writes to would have been
+        caught up for the last time when somebody did.
+        """
+        if self._last_fetch_ms > NEVER_MS and self.log_end_offset >= self._last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, at)
+
     def check_broker_epoch(self, broker_epoch: int, eligible: Eligible) -> None:
         """Raises Refused for a fetch of the process that the broker was before it restarted (KIP-903)."""
         latest = max(self.broker_epoch, eligible.get(self.broker, NO_BROKER_EPOCH))

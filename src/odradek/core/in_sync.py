@@ -38,6 +38,14 @@ STATE_IS_OLD = frozenset(
 )
 
 
+def stranger_code(leader_epoch: int) -> ErrorCode:
+    """Returns the code for a fetch by a broker that is no replica.
+
+    Who names the right leader epoch may have heard of a reassignment first.
+    """
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
 class InSync:
     """Who is in sync with the leader of one partition, for as long as this broker leads it.
 
@@ -87,16 +95,33 @@ class InSync:
         Raises Refused for a broker that is no replica, and for one that has restarted since.
         """
         assert offset <= leader_end, "nothing is replicated that is not written"
-        known = self._followers.get(follower)
-        if known is None:
-            # Kafka's codes: who names the right leader epoch may have heard of a reassignment first.
-            says_epoch = leader_epoch != NO_EPOCH
-            code = ErrorCode.UNKNOWN_LEADER_EPOCH if says_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            raise Refused(code, f"broker {follower} is none of the replicas {self._replicas}")
+        known = self.replica(follower, leader_epoch)
         known.check_broker_epoch(broker_epoch, eligible)
         before = known.log_end_offset
         known.fetched(offset, log_start, leader_end, now, broker_epoch)
         return offset != before
+
+    def replica(self, follower: BrokerId, leader_epoch: int = NO_EPOCH) -> Follower:
+        """Returns a follower; `leader_epoch` is the one that it names.  Raises Refused if it is no replica."""
+        known = self._followers.get(follower)
+        if known is None:
+            raise Refused(stranger_code(leader_epoch), f"broker {follower} is none of the replicas {self._replicas}")
+        return known
+
+    def stayed(self, follower: BrokerId, at: int) -> None:
+        """Takes in that a follower went on fetching what it had fetched before; see Follower.stayed."""
+        known = self._followers.get(follower)
+        if known is not None:
+            known.stayed(at)
+
+    def is_in(self, follower: BrokerId) -> bool:
+        """True if a follower is in the ISR, and nobody has proposed another one: its fetches can't change that."""
+        return self.pending is None and follower in self.committed.isr
+
+    @property
+    def epoch_start(self) -> Offset:
+        """Where the log ended when the leader epoch began; a high watermark below it is older than its leader."""
+        return self._epoch_start
 
     def high_watermark(self, own_end: Offset, current: Offset, now: int, eligible: Eligible, min_isr: int) -> Offset:
         """Returns the high watermark, which is `current` or above; `own_end` is the leader's written or durable end.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_OFFSET, BrokerId, Offset, TopicPartition
+from odradek.base.units import NO_EPOCH, NO_OFFSET, BrokerId, Offset, TopicPartition
 from odradek.core.alter_partition import state_of
 from odradek.core.cluster import PartitionInfo
-from odradek.core.followers import NO_BROKER_EPOCH
-from odradek.core.in_sync import InSync
+from odradek.core.followers import NO_BROKER_EPOCH, Follower
+from odradek.core.in_sync import InSync, stranger_code
 from odradek.core.moment import Moment
 from odradek.core.positions import Positions
 from odradek.log.log import Log
@@ -82,22 +82,42 @@ class Leadership:
 
     # Commitment.
 
-    def fetched(
-        self, follower: BrokerId, offset: Offset, log_start: Offset, now: Moment, *, broker_epoch: int = NO_BROKER_EPOCH
-    ) -> bool:
-        """Takes in that a follower has all below `offset`; returns True if the high watermark has advanced.
+    def follower(self, follower: BrokerId, leader_epoch: int = NO_EPOCH) -> Follower:
+        """Returns what is known of a follower.  Raises Refused if it is no replica; `leader_epoch` is what it names."""
+        if self.in_sync is None:
+            raise Refused(stranger_code(leader_epoch), f"{self.name} has no replica on broker {follower}")
+        return self.in_sync.replica(follower, leader_epoch)
 
-        Its leader epoch was checked, and that its log does not part from ours.  Raises Refused if it is no replica, or
-        has restarted since.
+    def fetched(
+        self,
+        follower: BrokerId,
+        offset: Offset,
+        log_start: Offset,
+        now: Moment,
+        *,
+        broker_epoch: int = NO_BROKER_EPOCH,
+        leader_epoch: int = NO_EPOCH,
+    ) -> bool:
+        """Takes in that a follower has all from `log_start` up to `offset`.
+
+        Returns True if the high watermark has advanced, or its log begins further on: somebody may wait for that.  Its
+        leader epoch was checked, and that its log does not part from ours.  Raises Refused if it is no replica, or has
+        restarted since.
         """
+        started = self.follower(follower, leader_epoch).log_start_offset < log_start
         in_sync, manager, end = self.in_sync, self.partition.alter_partition, self.log.end_offset
-        if in_sync is None:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has no replica on broker {follower}")
+        assert in_sync is not None, "it has a follower"
         eligible = manager.eligible
         in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
         if in_sync.expand(follower, self.positions.high_watermark, eligible) is not None:
             manager.submit(self)
-        return self.advance(now)
+        return self.advance(now) or started
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The least log start offset of the live replicas; -1 if one is not known yet."""
+        start, alive = self.log.start_offset, self.partition.alter_partition.alive
+        return start if self.in_sync is None else self.in_sync.low_watermark(start, alive)
 
     def advance(self, now: Moment) -> bool:
         """Advances the high watermark as far as followers let it; returns True if it has advanced."""

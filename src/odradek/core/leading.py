@@ -217,6 +217,8 @@ class Leading(Leadership):
         # The twin of what `stage` promised: nobody else moved the log's end in between.
         assert self.log.end_offset == staging.end, "batches lie where who sent them is told"
         self.partition.has_told_full = False
+        if self.in_sync is not None:
+            self.partition.end_moved()
         self.committed(staging.visible_end, now)
 
     # Transactions.

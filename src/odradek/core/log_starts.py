@@ -1,6 +1,7 @@
 """Raising log start offsets, for DeleteRecords and retention: durable first, then told.
 
     ask ──> Advance, in a queue ──> take: WriteStarts, an effect ──> ended ──> the log begins there
+                                                     └──> followers do the same ──> DeleteRecords is answered
 
 One write of a data directory is under way at a time; what is asked for meanwhile shares the next one.
 """
@@ -34,6 +35,7 @@ class Advance:
         self.partition = partition
         self.offset = offset
         self.waiting = waiting  # The request it is for; None for retention.
+        self.leading = partition.leading
         self.is_ended = False
         self.refused: Refused | None = None  # Why the log does not begin there, once it has ended.
 
@@ -41,27 +43,52 @@ class Advance:
     def name(self) -> TopicPartition:
         return self.partition.topic_partition
 
+    @property
+    def has_followers(self) -> bool:
+        return self.leading is not None and self.leading.in_sync is not None
+
+    @property
+    def is_reached(self) -> bool:
+        """True if the logs of all replicas that live begin there; or if it failed, or another broker leads by now."""
+        if not self.is_ended or self.refused is not None:
+            return self.is_ended
+        return self.leading is None or self.leading.ended is not None or self.leading.low_watermark >= self.offset
+
     def check(self) -> None:
-        """Raises Refused if the log does not begin there, or not yet."""
+        """Raises Refused if the logs do not begin there, or not yet."""
         if not self.is_ended:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"the disk has not written yet where {self.name} begins")
         if self.refused is not None:
             raise Refused(self.refused.code, self.refused.detail)
+        if not self.is_reached:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"not all replicas of {self.name} begin there yet")
 
 
 class AllAdvanced:
-    """The condition of a request that waits for several advances."""
+    """The condition of a request that waits for several advances, and for the followers of their partitions."""
 
     def __init__(self) -> None:
         self.open = 0  # Advances that have not ended.
+        self._followed: dict[TopicPartition, None] = {}
+        self._left: list[Advance] = []  # Those with followers that were not reached when last looked at.
+
+    def add(self, advance: Advance) -> None:
+        if not advance.is_ended:
+            self.open += 1
+        if advance.has_followers:
+            self._followed[advance.name] = None
+            self._left.append(advance)
 
     @property
     def is_settled(self) -> bool:
-        return not self.open
+        left = self._left
+        while not self.open and left and left[-1].is_reached:
+            left.pop()
+        return not (self.open or left)
 
     @property
     def keys(self) -> Iterable[Hashable]:
-        return (self,)
+        return (self, *self._followed)
 
     def fulfilled_by(self, key: Hashable, news: object) -> bool:
         return self.is_settled
@@ -108,12 +135,14 @@ class LogStarts:
         advance = Advance(partition, offset, waiting)
         if offset <= partition.log.start_offset:
             advance.is_ended = True
+            if waiting is not None:
+                waiting.add(advance)
             return advance
         directory = self._storage.directory_of(name)
         if directory is None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} is offline")
         if waiting is not None:
-            waiting.open += 1
+            waiting.add(advance)
         self._asked.setdefault(directory, []).append(advance)
         return advance
 

@@ -81,6 +81,7 @@ class Partition:
         self.configs = configs
         self.leading: Leading | None = None
         self.watchers: Watchers = {}  # Partitions of fetch sessions, to be told once of a change.
+        self.end_watchers: Watchers = {}  # Those of followers, which an append is a change for, too.
         durable = log.recovery_point if log else Offset(0)
         visible = durable if high_watermark is None else high_watermark
         self.positions = Positions(high_watermark=visible, durable_end=durable)
@@ -164,6 +165,19 @@ class Partition:
             watchers.clear()
             for one in told:
                 one.changed()
+        if self.end_watchers:
+            self.end_moved()
+
+    def end_moved(self) -> None:
+        """Tells followers' fetches of a change, which may be one that no consumer sees: of the log's end."""
+        told = list(self.end_watchers)
+        self.end_watchers.clear()
+        in_sync = None if self.leading is None else self.leading.in_sync
+        for one in told:
+            session = one.session
+            if in_sync is not None and session is not None:
+                in_sync.stayed(session.follower, session.last_used)
+            one.changed()
 
     def expired_upto(self, now: TimestampMs) -> Offset | None:
         """Returns where the log is to begin by its retention; None if no segment may go.  Raises DiskFailed."""
@@ -246,17 +260,26 @@ class Partition:
         return self.leading is not None and self.leading.committed(end, now)
 
     def read(
-        self, offset: int, max_bytes: int, *, at_least_one: bool, read_committed: bool = False, cached: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        read_committed: bool = False,
+        cached: bool = False,
+        to_end: bool = False,
     ) -> Readable:
         """Returns whole batches from `offset` up to the high watermark, or last stable offset, within max_bytes.
 
-        With `at_least_one`, a first batch larger than max_bytes comes all the same (KIP-74).  With `cached` raises Cold
-        where the disk would have to be waited for.
+        With `to_end` up to where the log ends, as a follower reads.  With `at_least_one`, a first batch larger than
+        max_bytes comes all the same (KIP-74).  With `cached` raises Cold where the disk would have to be waited for.
         """
         log = self.log
         high_watermark = self.positions.high_watermark
         stable = self.last_stable_offset
         bound = stable if read_committed else high_watermark
+        if to_end:
+            bound = log.end_offset
         assert stable <= high_watermark <= log.end_offset, "what is stable is visible, and what is visible is written"
         if offset > bound and offset <= log.end_offset:
             # Records above the high watermark are read as if they had not been written.
@@ -302,7 +325,7 @@ class Partition:
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
         """Returns where our log parts from a reader's, if what it last read is not ours (KIP-595); None if it is.
 
-        Raises Refused for an epoch that is newer than the leader's.
+        Raises Refused for an epoch that is newer than the leader's, and below the log's start.
         """
         if last_fetched_epoch < 0:
             return None
@@ -310,6 +333,9 @@ class Partition:
         if end < 0:
             text = f"epoch {last_fetched_epoch}, last fetched before offset {fetch_offset}, is not known here"
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        start = self.log.start_offset
+        if fetch_offset < start:  # Told first, as in Apache Kafka: what parts lies before the log.
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{fetch_offset} is before {start}, where the log starts")
         if epoch < last_fetched_epoch or end < fetch_offset:
             return epoch, end
         return None

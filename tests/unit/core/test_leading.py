@@ -1,6 +1,6 @@
 """A leader and its followers: when records count, who is in sync, and what the controller is asked.
 
-The followers are what they fetch; the controller's answers are the test's.
+The followers are what they fetch; the controller's answers are the test's (support/led.py).
 """
 
 from __future__ import annotations
@@ -9,93 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import NO_BROKER, BrokerId, Offset, ProducerEpoch, ProducerId, TopicName
-from odradek.core.alter_partition import RETRY_MS, ProposedIsr
-from odradek.core.cluster import BrokerInfo, LeaderAndIsr
+from odradek.base.units import NO_BROKER, BrokerId, Offset, ProducerEpoch, ProducerId
+from odradek.core.alter_partition import RETRY_MS
 from odradek.core.coordinators.durable import Written
-from odradek.core.leading import Leading
-from odradek.core.parked import Parked
-from odradek.wire.messages.fetch import FetchResponse
-from odradek.wire.messages.produce import ProduceResponse
-from support.asking import ALL, FETCH, LEADER, PRODUCE, fetch_request, produce_request
+from support.asking import LEADER
 from support.controlling import OTHER, Controlling, name_of
-from support.in_memory import NOW_MS, US, Harness
-from support.invariants import check
-
-THIRD = BrokerId(3)
-ALL_THREE = (US, OTHER, THIRD)
-LAG_MS_MAX = 10_000
-
-
-class Led:
-    """A partition of three replicas that is led here."""
-
-    def __init__(self, directory: Path, **overrides: str) -> None:
-        self.harness = Harness(directory, replica_lag_time_max_ms=str(LAG_MS_MAX))
-        self.controller = Controlling(self.harness)
-        view = self.harness.broker.view
-        view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER), THIRD: BrokerInfo(THIRD)}
-        self.controller.overrides[TopicName("t")] = {key.replace("_", "."): value for key, value in overrides.items()}
-        assert self.controller.leads("t", replicas=ALL_THREE, is_new=True) == {}
-        self.controller.tells({"t": 1}, brokers=ALL_THREE)
-        self.state = LeaderAndIsr(US, self.leading.epoch, ALL_THREE)
-
-    @property
-    def leading(self) -> Leading:
-        return self.harness.broker.leader(TopicName("t"), 0)
-
-    @property
-    def high_watermark(self) -> int:
-        return self.leading.positions.high_watermark
-
-    def produce(self, value: bytes = b"a", acks: int = ALL) -> Encoded | Parked[Encoded]:
-        return self.harness.send(produce_request("t", value, acks=acks, timestamp_ms=NOW_MS), PRODUCE)
-
-    def produced(self, outcome: Encoded | Parked[Encoded]) -> tuple[ErrorCode, int]:
-        answer = self.harness.decoded(self.harness.finished(outcome), PRODUCE, ProduceResponse)
-        part = answer.responses[0].partition_responses[0]
-        return ErrorCode(part.error_code), part.base_offset
-
-    def is_waiting(self, outcome: Encoded | Parked[Encoded]) -> bool:
-        self.harness.settle()
-        self.harness._completed += self.harness.broker.lot.take_completed()
-        return isinstance(outcome, Parked) and outcome not in self.harness._completed
-
-    def visible(self) -> int:
-        """How many bytes a consumer gets."""
-        outcome = self.harness.send(fetch_request("t", 0, wait_ms=0), FETCH)
-        answer = self.harness.decoded(self.harness.finished(outcome), FETCH, FetchResponse)
-        return len(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
-
-    def fetches(self, *followers: BrokerId, offset: int | None = None, broker_epoch: int = -1) -> None:
-        """Followers ask for what lies at an offset, the log's end by default."""
-        leading, now = self.leading, self.harness.now
-        at = leading.log.end_offset if offset is None else Offset(offset)
-        for follower in followers:
-            if leading.fetched(follower, at, Offset(0), now, broker_epoch=broker_epoch):
-                self.harness.broker.moved(leading.name, now)
-        check(self.harness.broker)
-
-    def time_passes(self, ms: int, *followers: BrokerId) -> None:
-        """Meanwhile these go on fetching."""
-        for _ in range(ms // 1000):
-            self.harness.pass_time(1000)
-            self.fetches(*followers)
-            self.harness.keep_house()
-
-    def proposed(self) -> ProposedIsr:
-        (asked,) = self.harness.broker.alter_partition.take()
-        return asked
-
-    def answers(self, asked: ProposedIsr, error: ErrorCode = ErrorCode.NONE) -> None:
-        if error is ErrorCode.NONE:
-            epoch = asked.proposal.partition_epoch + 1
-            self.state = asked.proposal._replace(partition_epoch=epoch)
-        state = self.state if error is ErrorCode.NONE else None
-        self.harness.broker.alter_partition.ended(asked, error, state, self.harness.now)
-        check(self.harness.broker)
+from support.in_memory import US, Harness
+from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
 
 
 @pytest.fixture

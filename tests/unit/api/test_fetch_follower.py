@@ -1,0 +1,344 @@
+"""Fetch by a follower: what a leader hears from it, what it is told, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.gate import Admission
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, Offset
+from odradek.core.access import ANONYMOUS, NO_CLUSTER_ACTION
+from odradek.core.coordinators.durable import Written
+from odradek.core.parked import Parked
+from odradek.record.batch import Batch
+from odradek.record.builder import encode_batch
+from support.asking import ALL, FETCH, LEADER, fetch_request
+from support.controlling import OTHER
+from support.fetching_follower import FetchingFollower, is_parked, offsets_of
+from support.in_memory import NOW_MS, US
+from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
+
+WAIT_MS = 500
+
+
+@pytest.fixture
+def led(tmp_path: Path) -> Led:
+    return Led(tmp_path)
+
+
+@pytest.fixture
+def other(led: Led) -> FetchingFollower:
+    return FetchingFollower(led, OTHER)
+
+
+@pytest.fixture
+def third(led: Led) -> FetchingFollower:
+    return FetchingFollower(led, THIRD)
+
+
+def error_of(follower: FetchingFollower, offset: int, partition: int = 0) -> ErrorCode:
+    return ErrorCode(follower.fetch({partition: offset})[partition].error_code)
+
+
+# What is told.
+
+
+@pytest.mark.parametrize("version", [4, 6, 9, 12, 13, 15, 17])
+def test_a_follower_reads_what_no_consumer_sees_yet(led: Led, version: int) -> None:
+    follower = FetchingFollower(led, OTHER, version=version, has_session=version >= 7)
+    led.produce(acks=LEADER)
+    led.produce(acks=LEADER)
+    told = follower.fetch({0: 0})[0]
+    assert (told.error_code, told.high_watermark, offsets_of(told)) == (ErrorCode.NONE, 0, [0, 1])
+    assert led.visible() == 0
+
+
+def test_the_answer_has_the_high_watermark_that_the_fetch_has_raised(
+    led: Led, other: FetchingFollower, third: FetchingFollower
+) -> None:
+    led.produce(acks=LEADER)
+    assert other.fetch({0: 1})[0].high_watermark == 0
+    told = third.fetch({0: 1})[0]
+    assert (told.high_watermark, told.log_start_offset, offsets_of(told)) == (1, 0, [])
+    assert led.visible() > 0
+
+
+def test_who_waits_for_a_record_is_woken_by_the_last_of_those_in_sync(
+    led: Led, other: FetchingFollower, third: FetchingFollower
+) -> None:
+    other.catch_up()
+    third.catch_up()
+    producer = led.produce(acks=ALL)
+    consumer = led.harness.send(fetch_request("t", 0, wait_ms=60_000), FETCH)
+    coordinator: list[str] = []
+    batch = Batch.checked(memoryview(encode_batch([(None, b"b", (), NOW_MS)])))
+    append = led.harness.broker._append_state(led.leading, batch, led.harness.now)
+    led.harness.broker._steps.when_safe(Written(append), lambda now: coordinator.append("went on"), led.harness.now)
+    other.fetch({0: 2})
+    assert led.is_waiting(producer) and is_parked(led, consumer) and not coordinator
+    third.fetch({0: 2})
+    assert not led.is_waiting(producer) and not is_parked(led, consumer) and coordinator
+    assert led.produced(producer) == (ErrorCode.NONE, 0)
+
+
+def test_it_reads_uncommitted_whatever_it_asks(led: Led, other: FetchingFollower) -> None:
+    led.produce(acks=LEADER)
+    request = other.request({0: 0})
+    request.isolation_level = 1
+    told = other.told(led.harness.send(request, other.version))[0]
+    assert told.aborted_transactions is None
+    assert offsets_of(told) == [0]
+
+
+# Who is refused.
+
+
+def test_who_is_no_replica_is_told_so_by_what_it_names(led: Led) -> None:
+    stranger = FetchingFollower(led, BrokerId(9))
+    assert error_of(stranger, 7) is ErrorCode.UNKNOWN_LEADER_EPOCH, "before its offset is looked at"
+    stranger.leader_epoch = -1
+    assert error_of(stranger, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_nobody_follows_a_partition_of_one_replica(led: Led) -> None:
+    assert led.controller.leads("t", epoch=1, replicas=(US,)) == {}
+    follower = FetchingFollower(led, OTHER)
+    follower.leader_epoch = 1
+    assert error_of(follower, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_its_leader_epoch_comes_first(led: Led, other: FetchingFollower) -> None:
+    assert led.controller.leads("t", epoch=3, replicas=ALL_THREE) == {}
+    assert error_of(other, 7) is ErrorCode.FENCED_LEADER_EPOCH
+    other.leader_epoch = 4
+    assert error_of(other, 7) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert led.controller.leads("t", leader=OTHER, epoch=5, replicas=ALL_THREE) == {
+        "t-0": ErrorCode.KAFKA_STORAGE_ERROR
+    }
+    other.leader_epoch = 5
+    assert error_of(other, 7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_only_who_may_act_for_the_cluster_follows(led: Led, other: FetchingFollower) -> None:
+    led.produce(acks=LEADER)
+    led.harness.peer.admission = Admission(ANONYMOUS, NO_CLUSTER_ACTION)
+    assert error_of(other, 1) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert led.leading.follower(OTHER).log_end_offset == -1, "nothing is believed of it"
+
+
+def test_an_offset_that_is_not_in_the_log_is_out_of_range_and_not_taken_in(led: Led, other: FetchingFollower) -> None:
+    for _ in range(3):
+        led.produce(acks=LEADER)
+    assert error_of(other, 4) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert error_of(other, -1) is ErrorCode.OFFSET_OUT_OF_RANGE
+    led.fetches(OTHER, THIRD)
+    led.leading.partition.advance_start(Offset(2))
+    assert error_of(other, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
+    other.last_fetched_epoch = 0
+    assert error_of(other, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert led.leading.follower(OTHER).log_end_offset == 3
+
+
+def test_a_log_that_parts_is_told_where_and_not_taken_in(led: Led, other: FetchingFollower) -> None:
+    """Beyond the leader's end too, if the epoch there is told (KIP-595)."""
+    led.produce(acks=LEADER)
+    assert led.controller.leads("t", epoch=4, replicas=ALL_THREE) == {}
+    led.produce(acks=LEADER)
+    other.leader_epoch, other.last_fetched_epoch = 4, 0
+    for offset in (2, 9):
+        told = other.fetch({0: offset})[0]
+        diverging = told.diverging_epoch
+        assert (told.error_code, diverging.epoch, diverging.end_offset) == (ErrorCode.NONE, 0, 1)
+    other.last_fetched_epoch = 3
+    assert other.fetch({0: 1})[0].diverging_epoch.epoch == 0, "epoch 3 is of another leader that was gone before"
+    other.last_fetched_epoch = 5
+    assert error_of(other, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert led.leading.follower(OTHER).log_end_offset == -1
+
+
+def test_a_fetch_of_the_process_before_is_refused(led: Led, other: FetchingFollower) -> None:
+    ghost = FetchingFollower(led, OTHER)
+    other.broker_epoch, ghost.broker_epoch = 7, 6
+    other.catch_up()
+    led.produce(acks=LEADER)
+    assert error_of(ghost, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert led.leading.follower(OTHER).log_end_offset == 0
+
+
+# When it is told.
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_it_waits_for_the_end_of_the_log_and_no_consumer_does(led: Led, *, has_session: bool) -> None:
+    follower = FetchingFollower(led, OTHER, has_session=has_session)
+    follower.catch_up()
+    fetch = follower.send({0: 0}, wait=WAIT_MS)
+    consumers = [led.harness.send(fetch_request("t", 0, wait_ms=60_000), FETCH)]
+    assert is_parked(led, fetch)
+    led.produce(acks=LEADER)
+    assert not is_parked(led, fetch)
+    assert is_parked(led, consumers[0])
+    told = follower.told(fetch)[0]
+    assert (offsets_of(told), told.high_watermark) == ([0], 0)
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_it_waits_for_as_many_bytes_as_it_wants(led: Led, *, has_session: bool) -> None:
+    follower = FetchingFollower(led, OTHER, has_session=has_session)
+    follower.catch_up()
+    follower.min_bytes = 100
+    fetch = follower.send({0: 0}, wait=WAIT_MS)
+    led.produce(acks=LEADER)
+    assert is_parked(led, fetch)
+    led.produce(b"b" * 50, acks=LEADER)
+    assert not is_parked(led, fetch)
+    assert offsets_of(follower.told(fetch)[0]) == [0, 1]
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_one_that_waits_hears_of_the_leader_s_end(led: Led, *, has_session: bool) -> None:
+    follower = FetchingFollower(led, OTHER, has_session=has_session)
+    follower.catch_up()
+    fetch = follower.send({0: 0}, wait=WAIT_MS)
+    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    assert not is_parked(led, fetch)
+    assert follower.told(fetch)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_high_watermark_that_it_was_not_told_is_told_at_once(
+    led: Led, other: FetchingFollower, third: FetchingFollower
+) -> None:
+    other.catch_up()
+    third.catch_up()
+    led.produce(acks=LEADER)
+    waiting = other.send({0: 1}, wait=WAIT_MS)
+    assert is_parked(led, waiting)
+    last = third.send({0: 1}, wait=WAIT_MS)
+    assert not isinstance(last, Parked)
+    assert third.told(last)[0].high_watermark == 1
+    assert is_parked(led, waiting), "it hears of it with the next records"
+    led.harness.pass_time(WAIT_MS)
+    assert other.told(waiting)[0].high_watermark == 1
+    assert is_parked(led, other.send({}, wait=WAIT_MS))
+
+
+def test_without_a_session_nobody_knows_what_it_was_told(led: Led) -> None:
+    follower = FetchingFollower(led, OTHER, has_session=False)
+    led.produce(acks=LEADER)
+    led.fetches(THIRD)
+    follower.catch_up()
+    assert led.high_watermark == 1
+    assert is_parked(led, follower.send({0: 1}, wait=WAIT_MS)), "or it would ask again and again"
+
+
+def test_a_new_log_start_is_told_at_once(led: Led, other: FetchingFollower) -> None:
+    led.produce(acks=LEADER)
+    led.fetches(THIRD)
+    other.catch_up()
+    fetch = other.send({}, wait=WAIT_MS)
+    led.leading.partition.advance_start(Offset(1))
+    assert not is_parked(led, fetch)
+    assert other.told(fetch)[0].log_start_offset == 1
+
+
+# Sessions.
+
+
+def test_what_nothing_has_happened_to_is_not_read(tmp_path: Path) -> None:
+    """A request reads what is due."""
+    count, active = 5_000, [*range(0, 5_000, 50)]
+    led = Led(tmp_path, partitions=count)
+    follower = FetchingFollower(led, OTHER)
+    follower.catch_up(*range(count))
+    session = led.harness.broker.sessions.find(follower.session_id)
+    assert session is not None and not session.due
+    for index in active:
+        led.produce(acks=LEADER, partition=index)
+    assert [one.key.partition for one in session.due] == active
+    assert [*follower.fetch({})] == active
+    assert sorted(one.key.partition for one in session.due) == active
+    assert follower.fetch(dict.fromkeys(active, 1)) == {}
+    assert not session.due, "they are at the end of the log"
+    assert is_parked(led, follower.send({}, wait=WAIT_MS))
+    assert not session.due
+
+
+def test_what_is_not_named_goes_on_being_in_sync(tmp_path: Path) -> None:
+    """A partition that nobody has written to for long: its followers have not lagged when somebody does."""
+    led = Led(tmp_path, partitions=2)
+    followers = [FetchingFollower(led, one) for one in (OTHER, THIRD)]
+    for follower in followers:
+        follower.catch_up(0, 1)
+    for _ in range(3 * LAG_MS_MAX // 1000):
+        waiting = [follower.send({}, wait=WAIT_MS) for follower in followers]
+        led.harness.pass_time(1000)
+        assert [follower.told(one) for follower, one in zip(followers, waiting, strict=True)] == [{}, {}]
+    led.produce(acks=LEADER)
+    led.harness.keep_house()
+    assert led.harness.broker.alter_partition.take() == []
+    led.harness.pass_time(LAG_MS_MAX + 1000)
+    led.harness.keep_house()
+    assert led.proposed().proposal.isr == (US,), "but those that do not come any more"
+
+
+def test_a_change_without_a_record_does_not_make_it_lag(tmp_path: Path) -> None:
+    led = Led(tmp_path)
+    followers = [FetchingFollower(led, one) for one in (OTHER, THIRD)]
+    led.produce(acks=LEADER)
+    for follower in followers:
+        follower.catch_up()
+    followers[0].catch_up()
+    for _ in range(3 * LAG_MS_MAX // 1000):
+        led.harness.pass_time(1000)
+        for follower in followers:
+            follower.fetch({})
+    led.leading.partition.advance_start(Offset(1))
+    led.produce(acks=LEADER)
+    led.harness.keep_house()
+    assert led.harness.broker.alter_partition.take() == []
+
+
+def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: FetchingFollower) -> None:
+    """It has all there is, and what it waits for is the controller: no fetch names the partition any more."""
+    assert led.controller.leads("t", epoch=1, replicas=ALL_THREE) == {}
+    led.produce(acks=LEADER)
+    led.time_passes(LAG_MS_MAX + 2000)
+    led.answers(led.proposed())
+    other.leader_epoch = 1
+    other.catch_up()
+    led.answers(led.proposed(), ErrorCode.INELIGIBLE_REPLICA)
+    assert other.fetch({}) == {}
+    asked = led.proposed()
+    assert asked.proposal.isr == (US, OTHER)
+    led.answers(asked)
+    other.fetch({})
+    session = led.harness.broker.sessions.find(other.session_id)
+    assert session is not None and not session.due
+
+
+def test_a_session_of_a_follower_takes_the_place_of_a_consumer_s(tmp_path: Path) -> None:
+    led = Led(tmp_path)
+    sessions = led.harness.broker.sessions
+    sessions._sessions_max = 2
+    consumers = [FetchingFollower(led, BrokerId(-1)) for _ in range(3)]
+    for consumer in consumers:
+        consumer.fetch({0: 0})
+    assert [one.session_id != 0 for one in consumers] == [True, True, False]
+    followers = [FetchingFollower(led, one) for one in (OTHER, THIRD, OTHER)]
+    for follower in followers:
+        follower.fetch({0: 0})
+    assert [one.session_id != 0 for one in followers] == [True, True, False]
+    assert sessions.find(consumers[0].session_id) is None and sessions.find(consumers[1].session_id) is None
+
+
+def test_who_may_not_follow_has_no_better_session(led: Led) -> None:
+    sessions = led.harness.broker.sessions
+    sessions._sessions_max = 1
+    consumer = FetchingFollower(led, BrokerId(-1))
+    consumer.fetch({0: 0})
+    led.harness.peer.admission = Admission(ANONYMOUS, NO_CLUSTER_ACTION)
+    follower = FetchingFollower(led, OTHER)
+    follower.fetch({0: 0})
+    assert (follower.session_id, len(sessions)) == (0, 1)

@@ -1,0 +1,279 @@
+"""What a leader with followers answers to others: producers, who asks for offsets, and who deletes records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api import large_produce
+from odradek.api.gate import Admission
+from odradek.api.list_offsets import EARLIEST, LATEST
+from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER
+from odradek.core.access import ANONYMOUS, Operation, ResourceType
+from odradek.core.parked import Parked
+from odradek.record.builder import encode_batch
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.connection import Connection
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.wire.request import Request
+from support.asking import ALL, LEADER, PRODUCE, produce_request
+from support.controlling import OTHER
+from support.fetching_follower import FetchingFollower, is_parked, offsets_of
+from support.in_memory import CLIENT, NOW_MS, US, frame_of
+from support.led import ALL_THREE, THIRD, Led
+from support.rights import Granted, on, on_cluster
+
+WAIT_MS = 500
+NOT_KNOWN = {4: ErrorCode.LEADER_NOT_AVAILABLE, 5: ErrorCode.OFFSET_NOT_AVAILABLE}
+
+
+@pytest.fixture
+def led(tmp_path: Path) -> Led:
+    return Led(tmp_path)
+
+
+@pytest.fixture
+def other(led: Led) -> FetchingFollower:
+    return FetchingFollower(led, OTHER)
+
+
+@pytest.fixture
+def third(led: Led) -> FetchingFollower:
+    return FetchingFollower(led, THIRD)
+
+
+# Producers.
+
+
+def test_a_producer_of_a_partition_with_followers_waits_as_long_as_it_says(led: Led) -> None:
+    request = produce_request("t", b"a", timestamp_ms=NOW_MS)
+    request.timeout_ms = 100
+    waiting = led.harness.send(request, PRODUCE)
+    assert led.is_waiting(waiting)
+    led.harness.pass_time(100)
+    assert not led.is_waiting(waiting)
+    assert led.produced(waiting) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+def is_known(led: Led, acks: int) -> bool:
+    """True if the next such request matches a template."""
+    (asked,) = Connection().receive_data(
+        frame_of(produce_request("t", b"a", acks=acks, timestamp_ms=NOW_MS), PRODUCE, 1, CLIENT)
+    )
+    peer = led.harness.peer
+    return peer.produce_templates.find(asked, peer.admission.produce_templates) is not None
+
+
+def test_a_request_that_is_like_one_before_waits_for_followers_too(
+    led: Led, other: FetchingFollower, third: FetchingFollower
+) -> None:
+    led.produce(acks=LEADER)
+    waiting = [led.produce(acks=ALL)]
+    assert is_known(led, LEADER) and is_known(led, ALL)
+    waiting.append(led.produce(acks=ALL))
+    assert led.produced(led.produce(acks=LEADER)) == (ErrorCode.NONE, 3)
+    assert led.visible() == 0, "also what is answered at once"
+    third.catch_up()
+    other.fetch({0: 2})
+    assert [led.is_waiting(one) for one in waiting] == [False, True]
+    other.fetch({0: 4})
+    assert [led.produced(one) for one in waiting] == [(ErrorCode.NONE, 1), (ErrorCode.NONE, 2)]
+    assert led.high_watermark == 4
+
+
+def test_a_large_request_waits_for_followers_too(led: Led, other: FetchingFollower, third: FetchingFollower) -> None:
+    """Its batch is written while it is received; followers hear of it at its end."""
+    led.produce(acks=ALL)
+    for follower in (other, third, other):  # The first hears what is committed by then.
+        follower.catch_up()
+    fetches = [follower.send({0: 1}, wait=WAIT_MS) for follower in (other, third)]
+    body = produce_request("t", b"a" * 900_000, acks=ALL, timestamp_ms=NOW_MS)
+    (request,) = Connection().receive_data(frame_of(body, PRODUCE, 1, CLIENT))
+    front = Request(ApiKey.PRODUCE, PRODUCE, 1, CLIENT, request.body[:65_536], 0, 0)
+    large = large_produce.begin(led.harness.broker, led.harness.peer, front, len(request.body), led.harness.now)
+    assert large is not None
+    assert all(is_parked(led, one) for one in fetches)
+    start = len(request.body) - large.tail_bytes - large.arrival.batch.size
+    begun = 65_536 - start
+    rest = bytes(request.body[65_536 : len(request.body) - large.tail_bytes])
+    assert begun + len(rest) == large.arrival.batch.size
+    large.arrival.file.write(large.arrival.position, rest)
+    staged = large.finish(large.arrival.batch.crc, b"\0", led.harness.now)
+    assert staged is not None
+    outcome = staged.finish()
+    assert isinstance(outcome, Parked)
+    led.harness.broker.lot.park(outcome)
+    for follower, fetch in zip((other, third), fetches, strict=True):
+        assert not is_parked(led, fetch)
+        assert offsets_of(follower.told(fetch)[0]) == [1]
+    assert led.is_waiting(outcome)
+    other.fetch({0: 2})
+    third.fetch({0: 2})
+    assert not led.is_waiting(outcome)
+    answer = led.harness.decoded(outcome.then(), PRODUCE, ProduceResponse).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+
+
+def test_what_was_committed_once_stays_so_while_the_rest_of_the_request_waits(tmp_path: Path) -> None:
+    led = Led(tmp_path, partitions=2, min_insync_replicas="2")
+    followers = [FetchingFollower(led, one) for one in (OTHER, THIRD)]
+    for follower in followers:
+        follower.catch_up(0, 1)
+    batch = encode_batch([(None, b"a", (), NOW_MS)])
+    parts = [PartitionProduceData(index=index, records=bytes(batch)) for index in (0, 1)]
+    request = ProduceRequest(acks=ALL, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
+    waiting = led.harness.send(request, PRODUCE)
+    for follower in followers:
+        follower.fetch({1: 1})
+    assert led.is_waiting(waiting)
+    assert led.controller.leads("t", 1, epoch=1, replicas=(US,)) == {}
+    led.fetches(OTHER, THIRD)
+    assert not led.is_waiting(waiting)
+    answer = led.harness.decoded(led.harness.finished(waiting), PRODUCE, ProduceResponse)
+    told = [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
+    assert told == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
+
+
+def test_a_write_waits_no_longer_for_who_is_no_replica_any_more(led: Led, other: FetchingFollower) -> None:
+    """The controller says so, and nothing else happens."""
+    other.catch_up()
+    waiting = led.produce()
+    other.fetch({0: 1})
+    assert led.is_waiting(waiting)
+    assert led.controller.leads("t", epoch=1, replicas=(US, OTHER)) == {}
+    assert not led.is_waiting(waiting)
+    assert led.produced(waiting) == (ErrorCode.NONE, 0)
+
+
+# Other APIs.
+
+
+def offset_told(led: Led, timestamp: int, *, broker: int = -1, version: int = 5) -> tuple[ErrorCode, int]:
+    part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=broker, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+    (told,) = led.harness.ask(request, version, ListOffsetsResponse).topics[0].partitions
+    return ErrorCode(told.error_code), told.offset
+
+
+def test_a_broker_is_told_the_log_s_end_and_a_consumer_what_is_committed(led: Led) -> None:
+    led.produce(acks=LEADER)
+    assert offset_told(led, LATEST, broker=OTHER) == (ErrorCode.NONE, 1)
+    assert offset_told(led, LATEST) == (ErrorCode.NONE, 0)
+    assert offset_told(led, EARLIEST, broker=OTHER) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.parametrize(("version", "code"), NOT_KNOWN.items())
+def test_a_new_leader_does_not_know_how_much_is_committed(led: Led, version: int, code: ErrorCode) -> None:
+    """Its high watermark is older than what its predecessor has shown (KIP-207)."""
+    led.produce(acks=LEADER)
+    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert led.controller.leads("t", epoch=2, replicas=ALL_THREE) == {}
+    assert offset_told(led, LATEST, version=version) == (code, -1)
+    assert offset_told(led, NOW_MS + 1, version=version) == (code, -1)
+    assert offset_told(led, EARLIEST, version=version) == (ErrorCode.NONE, 0)
+    assert offset_told(led, LATEST, broker=OTHER, version=version) == (ErrorCode.NONE, 1)
+    led.fetches(OTHER, THIRD)
+    assert offset_told(led, LATEST, version=version) == (ErrorCode.NONE, 1)
+    assert offset_told(led, NOW_MS + 1, version=version) == (ErrorCode.NONE, -1)
+
+
+@pytest.mark.parametrize("broker", [-1, OTHER])
+def test_the_end_of_an_epoch_is_told_to_brokers_and_to_who_may_describe(led: Led, broker: int) -> None:
+    led.produce(acks=LEADER)
+    parts = [OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=0)]
+    request = OffsetForLeaderEpochRequest(replica_id=broker, topics=[OffsetForLeaderTopic(topic="t", partitions=parts)])
+    for rules in (on_cluster(Operation.CLUSTER_ACTION), on(ResourceType.TOPIC, "t", may=[Operation.DESCRIBE])):
+        led.harness.peer.admission = Admission(ANONYMOUS, Granted([*rules]))
+        (part,) = led.harness.ask(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
+        assert (part.error_code, part.leader_epoch, part.end_offset) == (ErrorCode.NONE, 0, 1)
+    led.harness.peer.admission = Admission(ANONYMOUS, Granted())
+    (part,) = led.harness.ask(request, 4, OffsetForLeaderEpochResponse).topics[0].partitions
+    assert part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+# Deleting records.
+
+
+def delete_below(led: Led, offset: int) -> Encoded | Parked[Encoded]:
+    parts = [DeleteRecordsPartition(partition_index=0, offset=offset)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=60_000)
+    return led.harness.send(request, 2)
+
+
+def deleted(led: Led, outcome: Encoded | Parked[Encoded]) -> tuple[ErrorCode, int]:
+    answer = led.harness.decoded(led.harness.finished(outcome), 2, DeleteRecordsResponse)
+    (part,) = answer.topics[0].partitions
+    return ErrorCode(part.error_code), part.low_watermark
+
+
+@pytest.fixture
+def with_records(led: Led, other: FetchingFollower, third: FetchingFollower) -> Led:
+    for _ in range(3):
+        led.produce(acks=LEADER)
+    other.catch_up()
+    third.catch_up()
+    other.catch_up()
+    assert led.high_watermark == 3
+    return led
+
+
+def test_records_are_deleted_once_all_that_live_have_deleted_them(
+    with_records: Led, other: FetchingFollower, third: FetchingFollower
+) -> None:
+    led = with_records
+    fetch = other.send({}, wait=WAIT_MS)
+    outcome = delete_below(led, 2)
+    assert led.is_waiting(outcome)
+    assert other.told(fetch)[0].log_start_offset == 2, "it need not wait for its time"
+    other.log_start = 2
+    other.fetch({0: 3})
+    assert led.is_waiting(outcome)
+    third.log_start = 3
+    third.fetch({0: 3})
+    assert not led.is_waiting(outcome)
+    assert deleted(led, outcome) == (ErrorCode.NONE, 2)
+    again = delete_below(led, 1)
+    assert deleted(led, again) == (ErrorCode.NONE, 2), "what is gone is gone"
+
+
+def test_who_is_dead_is_not_waited_for(with_records: Led, other: FetchingFollower) -> None:
+    led = with_records
+    outcome = delete_below(led, 2)
+    led.controller.tells({"t": 1}, brokers=(US, OTHER))
+    other.log_start = 2
+    other.fetch({0: 3})
+    assert deleted(led, outcome) == (ErrorCode.NONE, 2)
+
+
+def test_followers_that_do_not_come_keep_it_from_being_done(with_records: Led) -> None:
+    assert deleted(with_records, delete_below(with_records, 2)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert with_records.leading.log.start_offset == 2
+
+
+def test_another_leader_ends_the_wait(with_records: Led) -> None:
+    outcome = delete_below(with_records, 2)
+    assert with_records.is_waiting(outcome)
+    assert with_records.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert not with_records.is_waiting(outcome)
+    assert deleted(with_records, outcome)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
