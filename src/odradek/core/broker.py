@@ -44,7 +44,7 @@ from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.core.replica_fetchers import ReplicaFetchers
+from odradek.core.replica_fetchers import FETCHERS_PER_LEADER, ReplicaFetchers
 from odradek.core.replicas import Errors, Replicas
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
@@ -86,7 +86,6 @@ class Broker:
             replication_factor_default=configs.int("default.replication.factor"),
             random_int31=entropy.random_int31,
             new_uuid=entropy.new_uuid if self.protocol.has_topic_ids else _no_topic_id,
-            replicas_max=1,  # Nobody is followed yet.
         )
         self.log_starts = LogStarts(storage, self.lot)
         self._housekeeping = Housekeeping(storage, self.log_starts, configs)
@@ -102,7 +101,7 @@ class Broker:
         )
         self.fetchers = ReplicaFetchers(
             self.timers,
-            per_leader=configs.int("num.replica.fetchers"),
+            per_leader=FETCHERS_PER_LEADER,
             backoff_ms=configs.int("replica.fetch.backoff.ms"),
             diverging_in_fetch=self.protocol.truncates_on_fetch,
         )

@@ -34,6 +34,7 @@ SESSION_IS_OVER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+FETCHERS_PER_LEADER = 1  # num.replica.fetchers
 COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffsets.
 
 
@@ -302,7 +303,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetchers:
-    """The fetchers of one broker, `per_leader` for each leader (num.replica.fetchers)."""
+    """The fetchers of one broker, `per_leader` for each leader."""
 
     def __init__(self, timers: Timers, *, per_leader: int, backoff_ms: int, diverging_in_fetch: bool) -> None:
         """`backoff_ms` is replica.fetch.backoff.ms; `diverging_in_fetch`: the leaders speak Fetch 12 (Kafka 2.7)."""

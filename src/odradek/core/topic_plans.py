@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import INT32_MAX, BrokerId, LeaderEpoch, TopicName
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName
 from odradek.base.uuids import Uuid
 from odradek.core import assignment, topic_names
 from odradek.core.cluster import ClusterView, PartitionInfo, TopicInfo
@@ -38,7 +38,6 @@ class Planner(NamedTuple):
     replication_factor_default: int
     random_int31: Callable[[], int]
     new_uuid: Callable[[], Uuid]
-    replicas_max: int = INT32_MAX
 
     def new_topic(self, spec: TopicSpec, view: ClusterView) -> TopicInfo:
         """Returns the topic to be written.  Raises Refused with the client's error code and message."""
@@ -69,7 +68,7 @@ class Planner(NamedTuple):
             if spec.partitions != UNSET or spec.replication_factor != UNSET:
                 text = "a manual assignment takes neither a partition count nor a replication factor"
                 raise Refused(ErrorCode.INVALID_REQUEST, text)
-            return self._allowed(assignment.checked_manual(spec.assignments, racks))
+            return assignment.checked_manual(spec.assignments, racks)
         partitions = self.partitions_default if spec.partitions == UNSET else spec.partitions
         factor = self.replication_factor_default if spec.replication_factor == UNSET else spec.replication_factor
         if partitions <= 0:
@@ -78,15 +77,7 @@ class Planner(NamedTuple):
             text = f"{partitions} partitions at once; at most {PARTITIONS_PER_REQUEST_MAX} can be made by one request"
             raise Refused(ErrorCode.INVALID_PARTITIONS, text)
         start, shift = self.random_int31(), self.random_int31()
-        return self._allowed(assignment.spread(racks, partitions, factor, start=start, shift=shift))
-
-    def _allowed(self, replicas: list[tuple[BrokerId, ...]]) -> list[tuple[BrokerId, ...]]:
-        """Returns the replicas if there are not too many of any partition.  Raises Refused."""
-        most = max(map(len, replicas), default=0)
-        if most > self.replicas_max:
-            text = f"{most} replicas of a partition are more than the {self.replicas_max} that can be kept yet"
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-        return replicas
+        return assignment.spread(racks, partitions, factor, start=start, shift=shift)
 
     def more_partitions(
         self, topic: TopicInfo, count: int, assignments: Sequence[Sequence[int]] | None, view: ClusterView
@@ -106,7 +97,7 @@ class Planner(NamedTuple):
             text = f"{count - present} partitions are added and {len(assignments)} assigned"
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         _check_added(count - present)
-        return _led_by_first(self._allowed(assignment.checked_manual(list(enumerate(assignments)), racks)))
+        return _led_by_first(assignment.checked_manual(list(enumerate(assignments)), racks))
 
 
 def _racks(view: ClusterView) -> assignment.Racks:

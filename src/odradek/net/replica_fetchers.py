@@ -13,7 +13,14 @@ from odradek.api.follower_ask import EARLIEST, LATEST, FetchSettings
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicPartition
 from odradek.core.broker import Broker
-from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, OffsetsRequested, ReplicaFetcher, Request
+from odradek.core.replica_fetchers import (
+    FETCHERS_PER_LEADER,
+    EpochsRequested,
+    FetchRequested,
+    OffsetsRequested,
+    ReplicaFetcher,
+    Request,
+)
 from odradek.net.broker_channels import BrokerChannels
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
@@ -44,7 +51,7 @@ class FetcherConnections:
         self._slices = Slices(shell.loop, shell.settle)  # Records are not to wait for what else takes long.
         self._channels = [
             BrokerChannels(shell.loop, f"broker-{broker.id}-fetcher-{number}", broker.view, listener, tls)
-            for number in range(configs.int("num.replica.fetchers"))
+            for number in range(FETCHERS_PER_LEADER)
         ]
 
     def take(self) -> None:

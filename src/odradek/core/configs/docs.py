@@ -177,6 +177,13 @@ _BROKER: dict[str, str] = {
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "Bytes a second that are copied of a partition that moves to another data directory."
     ),
+    "replica.fetch.backoff.ms": "How long a follower waits after a fetch that failed.",
+    "replica.fetch.max.bytes": (
+        "The most that a follower fetches of each partition at a time; one batch is sent even if larger."
+    ),
+    "replica.fetch.min.bytes": "Bytes that a follower's fetch waits for, up to replica.fetch.wait.max.ms.",
+    "replica.fetch.response.max.bytes": "The most that a follower fetches at a time; one batch is sent even if larger.",
+    "replica.fetch.wait.max.ms": "How long a follower's fetch waits for data.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks and recovery points are saved.",
     "replica.lag.time.max.ms": "A follower that has not caught up for this long leaves the in-sync replicas.",
     "reserved.broker.max.id": "Generated broker ids are greater than this.",

@@ -113,13 +113,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "remote.log.storage.manager.class.path": "Where that class is loaded from.",
     "remote.log.storage.manager.impl.prefix": "The prefix of the keys that are handed to that class.",
     "remote.log.storage.system.enable": "Whether there is remote storage for topics that ask for it.",
-    "replica.fetch.backoff.ms": "How long a follower waits after a fetch that failed.",
-    "replica.fetch.max.bytes": (
-        "The most that a follower fetches of each partition at a time; one batch is sent even if larger."
-    ),
-    "replica.fetch.min.bytes": "Bytes that a follower's fetch waits for, up to replica.fetch.wait.max.ms.",
-    "replica.fetch.response.max.bytes": "The most that a follower fetches at a time; one batch is sent even if larger.",
-    "replica.fetch.wait.max.ms": "How long a follower's fetch waits for data.",
     "replica.selector.class": "The class that chooses which replica a consumer reads from.",
     "replica.socket.receive.buffer.bytes": "The system's receive buffer of a follower's connection.",
     "replica.socket.timeout.ms": "How long a follower waits for its leader's answer.",

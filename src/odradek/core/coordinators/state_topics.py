@@ -28,7 +28,7 @@ def spec(name: TopicName, configs: BrokerConfigs) -> TopicSpec:
 
 
 def _replicas(key: str, configs: BrokerConfigs) -> int:
-    """Returns the replication factor: the one that is set, else 1, since no broker follows another yet."""
+    """Returns the replication factor: the one that is set, else 1, so far."""
     return configs.int(key) if key in configs.names_set() else 1
 
 
