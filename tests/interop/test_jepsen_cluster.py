@@ -18,6 +18,7 @@ from workload.settings import BROKER_SETTINGS
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
 
+STATE_REPLICAS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 BETWEEN_SECONDS = (0.7, 2.0)
 CONTROLLER, FIRST_PROCESS = "controller", "first process"
 
@@ -66,11 +67,11 @@ class OneAfterTheOther:
         return found
 
 
-def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -> None:
+def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka", *, replicas: int = 1) -> None:
     history = folder / "history.jsonl"
     program = built(client) if client in PROGRAMS else []
-    with ServingCluster(folder, configs=BROKER_SETTINGS) as cluster:
-        create_topics(cluster.address, TOPICS)
+    with ServingCluster(folder, configs=BROKER_SETTINGS | dict.fromkeys(STATE_REPLICAS, str(replicas))) as cluster:
+        create_topics(cluster.address, TOPICS, replicas)
         with workload(cluster.address, history, seconds, seed, program):
             kills = kill_for(seconds, OneAfterTheOther(cluster), BETWEEN_SECONDS, seed)
     check_history(history, kills, seconds)
@@ -80,6 +81,16 @@ def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -
 
 def test_brokers_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:
     crash(tmp_path, 12, 16)
+
+
+def test_replicas_keep_what_kafka_promises(tmp_path: Path) -> None:
+    crash(tmp_path, 12, 18, replicas=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
+    crash(tmp_path, 60, seed, replicas=3)
 
 
 @pytest.mark.parametrize("client", [parameter(name) for name in ("java-4.3.0", "franz-go")])

@@ -210,7 +210,9 @@ class Following:
 
     def _refused(self, error: ErrorCode) -> None:
         """Takes in that the leader answered with an error: the same is asked again later, but not once fenced."""
-        self._is_fenced = error is ErrorCode.FENCED_LEADER_EPOCH
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._is_fenced = True
+            return
         if error in TOPIC_IS_NEW and self._tries_left:
             self._tries_left -= 1
             self.delay_ms = min(NEW_TOPIC_MS, self._backoff_ms)

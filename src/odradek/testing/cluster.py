@@ -35,8 +35,8 @@ class Cluster(Lifetime):
     """Brokers 1, 2, 3 and so on in this process, each on a thread of its own; for `with`, or `async with`.
 
     All have the same configuration, which is given as to Broker.  Their data lies in a folder for each, below a
-    `directory` that is kept, or a temporary one; the metadata they share is beside them.  Topics have one replica:
-    while a broker is down, nobody leads its partitions.
+    `directory` that is kept, or a temporary one; the metadata they share is beside them.  While a
+    broker is down, nobody leads the partitions that have no other replica.
 
     Methods block, and may be called from any thread.  If a broker comes to an end by a failure of its own, the next
     method that is called raises BrokerFailed, and the end of the `with` does.

@@ -31,8 +31,11 @@ def broker(name: str, folder: Path) -> Iterator[Serving | KafkaBroker]:
             yield kafka
 
 
-def create_topics(address: str, topics: dict[str, int]) -> None:
-    """By name, with so many partitions."""
+def create_topics(address: str, topics: dict[str, int], replicas: int = 1) -> None:
+    """By name, with so many partitions; of several replicas all but one have to be in sync."""
+    configs = {"min.insync.replicas": str(max(1, replicas - 1))}
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    for made in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
+    for made in admin.create_topics(
+        [NewTopic(name, count, replicas, config=configs) for name, count in topics.items()]
+    ).values():
         made.result(CREATE_SECONDS_MAX)
