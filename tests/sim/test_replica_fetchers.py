@@ -165,6 +165,24 @@ def test_all_is_fetched_in_the_end(seed: int) -> None:
         assert world.partitions[name].positions.high_watermark == world.leader.ends[name]
 
 
+def test_what_a_leader_has_fenced_is_followed_again() -> None:
+    """One after the other, while a fetcher that has none left gives way to another one for the same leader."""
+    world = World(Random(2))
+    for name in NAMES:
+        world.toggle(name)
+    ((fetcher, asked),) = world.fetchers.take()
+    assert isinstance(asked, FetchRequested)
+    fenced = Fetched(ErrorCode.FENCED_LEADER_EPOCH, memoryview(b""))
+    for _ in fetcher.fetched(asked, SESSIONLESS, [(name, fenced) for name in NAMES], world.now):
+        pass
+    assert not world.fetchers.take()
+    for name in NAMES:
+        world.fetchers.follow(world.partitions[name], world.now)
+    ((_, asked),) = world.fetchers.take()
+    assert isinstance(asked, FetchRequested)
+    assert [one.name for one in asked.named] == NAMES
+
+
 def test_an_idle_session_names_nothing() -> None:
     random = Random(1)
     world = World(random)

@@ -332,11 +332,13 @@ class ReplicaFetchers:
     def forget(self, name: TopicPartition) -> None:
         """Has a partition fetched no more."""
         fetcher = self._of.pop(name, None)
-        if fetcher is not None:
-            fetcher.forget(name)
-            if not fetcher:
-                del self._fetchers[fetcher.leader, fetcher.number]
-                self._due.pop(fetcher, None)
+        if fetcher is None:
+            return
+        fetcher.forget(name)
+        key = fetcher.leader, fetcher.number
+        if not fetcher and self._fetchers.get(key) is fetcher:  # It gives up by itself what its leader has fenced.
+            del self._fetchers[key]
+            self._due.pop(fetcher, None)
 
     def _is_due(self, fetcher: ReplicaFetcher) -> None:
         self._due[fetcher] = None
