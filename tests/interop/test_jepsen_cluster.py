@@ -13,12 +13,11 @@ from test_jepsen import TOPICS, check_history, workload
 from workload.brokers import create_topics
 from workload.nemesis import kill_for
 from workload.programs import PROGRAMS, built
-from workload.settings import BROKER_SETTINGS
+from workload.settings import BROKER_SETTINGS, STATE_REPLICAS
 
 from support.serving_cluster import ServingCluster
 from support.waiting import SECONDS_MAX, until
 
-STATE_REPLICAS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 BETWEEN_SECONDS = (0.7, 2.0)
 CONTROLLER, FIRST_PROCESS = "controller", "first process"
 

@@ -14,7 +14,7 @@ from test_jepsen import TOPICS, check_history, workload
 from workload.brokers import create_topics
 from workload.nemesis import kill_for
 from workload.programs import PROGRAMS, built
-from workload.settings import BROKER_SETTINGS, GroupProtocol
+from workload.settings import BROKER_SETTINGS, STATE_REPLICAS, GroupProtocol
 
 from support.serving import Serving
 
@@ -51,16 +51,17 @@ class OneAfterTheOther:
         self._killed.start()
 
 
-def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -> None:
+def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka", *, replicas: int = 1) -> None:
     history = folder / "history.jsonl"
     program = built(client) if client in PROGRAMS else []
     with ExitStack() as stack:
         ensemble = stack.enter_context(ZooKeeper(folder / "zookeeper"))
         connect = f"127.0.0.1:{ensemble.port}/odradek"
-        made = {number: broker(folder, number, connect, BROKER_SETTINGS) for number in BROKERS}
+        settings = BROKER_SETTINGS | dict.fromkeys(STATE_REPLICAS, str(replicas))
+        made = {number: broker(folder, number, connect, settings) for number in BROKERS}
         brokers = {number: stack.enter_context(one) for number, one in made.items()}
         nemesis = OneAfterTheOther(brokers, ensemble)
-        create_topics(nemesis.address, TOPICS)
+        create_topics(nemesis.address, TOPICS, replicas)
         with workload(nemesis.address, history, seconds, seed, program, newest=NEWEST):
             kills = kill_for(seconds, nemesis, BETWEEN_SECONDS, seed)
     check_history(history, kills, seconds)
@@ -71,6 +72,16 @@ def crash(folder: Path, seconds: float, seed: int, client: str = "librdkafka") -
 
 def test_brokers_and_zookeeper_that_are_killed_keep_what_kafka_promises(tmp_path: Path) -> None:
     crash(tmp_path, 12, 21)
+
+
+def test_replicas_keep_what_kafka_promises(tmp_path: Path) -> None:
+    crash(tmp_path, 12, 23, replicas=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+def test_replicas_for_long(tmp_path: Path, seed: int) -> None:
+    crash(tmp_path, 60, seed, replicas=3)
 
 
 @pytest.mark.parametrize("client", [parameter("java-4.3.0")])

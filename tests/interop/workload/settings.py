@@ -13,6 +13,7 @@ SESSION_SECONDS = 3.0
 Config = dict[str, str | int | float | bool]
 
 # For the broker: sessions may be as short as the clients want them, and what is left open ends soon.
+STATE_REPLICAS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 BROKER_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
