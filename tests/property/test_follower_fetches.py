@@ -14,7 +14,7 @@ import pytest
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, Offset, TopicName
-from odradek.core.alter_partition import ProposedIsr
+from odradek.core.alter_partition import LOOKS_PER_LAG, ProposedIsr
 from odradek.core.cluster import LeaderAndIsr
 from odradek.core.fetch_sessions import FINAL_EPOCH
 from odradek.core.in_sync import InSync
@@ -192,6 +192,7 @@ class Story:
         self.led.harness.pass_time(self.random.choice((1, 100, WAIT_MS, 3000, 6000)))
 
     def keep_house(self) -> None:
+        self.led.harness.pass_time(LAG_MS_MAX // LOOKS_PER_LAG)  # So that ISRs are due to be looked at.
         self.led.harness.keep_house()
         for model in self.models:
             model.in_sync.shrink(model.end, self.now)
