@@ -40,6 +40,7 @@ class Model:
     def __init__(self, leading: Leading, now: int) -> None:
         self.leading = leading
         self.high_watermark = 0
+        self.looked_at = -1
         state = LeaderAndIsr(US, leading.epoch, ALL_THREE)
         self.in_sync = InSync(US, state, ALL_THREE, Offset(0), now, lag_ms_max=LAG_MS_MAX)
 
@@ -62,6 +63,7 @@ class Model:
     def check(self, now: int) -> None:
         ours = self.leading.in_sync
         assert ours is not None
+        self._wait_for_look(ours, now)
         assert self.leading.positions.high_watermark == self.high_watermark
         assert ours.committed == self.in_sync.committed
         assert ours.pending == self.in_sync.pending
@@ -70,6 +72,17 @@ class Model:
             assert one.log_end_offset == other.log_end_offset
             args = (self.end, now, LAG_MS_MAX)
             assert one.is_caught_up(*args) == other.is_caught_up(*args), "who does not say so goes on being there"
+
+    def _wait_for_look(self, ours: InSync, now: int) -> None:
+        """Goes back to what the leader knows where time alone has moved it: it finds out when it looks at its ISRs.
+
+        Time has an effect where a follower that is not in sync is not about to join any more.
+        """
+        known = self.leading.positions.high_watermark
+        if known < self.high_watermark and ours.has_outsiders and now != self.looked_at:
+            eligible = self.leading.partition.alter_partition.eligible
+            assert ours.high_watermark(self.end, known, now, eligible, 1) == self.high_watermark
+            self.high_watermark = known
 
 
 class Replica:
@@ -195,6 +208,7 @@ class Story:
         self.led.harness.pass_time(LAG_MS_MAX // LOOKS_PER_LAG)  # So that ISRs are due to be looked at.
         self.led.harness.keep_house()
         for model in self.models:
+            model.looked_at = self.now
             model.in_sync.shrink(model.end, self.now)
             model.advance(self.now)
 
