@@ -2,7 +2,8 @@
 
 It is asked again, after a pause, as long as something is left that another broker could take.  Where no partition here
 has a replica elsewhere nobody is asked, so that the stop is as short as can be.  A pause is over as soon as another
-broker has gone or is the controller: brokers that are stopped at once would wait for each other.
+broker has gone or is the controller, and a broker that has gone since is not waited for: brokers that are stopped at
+once would wait for each other.
 """
 
 from __future__ import annotations
@@ -37,16 +38,26 @@ async def hand_over(broker: Broker, ask: AskController) -> None:
         return
     pause_seconds = broker.configs.int("controlled.shutdown.retry.backoff.ms") / SECOND_MS
     tries = broker.configs.int("controlled.shutdown.max.retries")
+    alive_at_first = frozenset(broker.view.brokers)
     while tries and has_heirs(broker.view, broker.id):
         controller, brokers = broker.view.controller, broker.view.brokers.keys()
         answer = await _answer(ask)
-        if not answer and not isinstance(answer, Refused):
+        if not isinstance(answer, Refused) and not any(_is_hoped_for(broker, one, alive_at_first) for one in answer):
             return
         why = str(answer) if isinstance(answer, Refused) else f"{len(answer)} partitions are still led here"
         _LOG.warning("the controller was asked to have others lead before the stop: %s", why)
         tries -= 1
         if tries and await _is_changed(broker.view, controller, brokers, pause_seconds):
             tries += 1  # It was not in vain, as far as is known.
+
+
+def _is_hoped_for(broker: Broker, name: TopicPartition, alive_at_first: AbstractSet[BrokerId]) -> bool:
+    """True if another broker may come to lead the partition: it lives, or was away before and may come back."""
+    topic = broker.view.topics.get(name.topic)
+    if topic is None or name.partition >= len(topic.partitions):
+        return False
+    others = {*topic.partitions[name.partition].replicas} - {broker.id}
+    return not others <= alive_at_first - broker.view.brokers.keys()
 
 
 async def _is_changed(view: ClusterView, controller: BrokerId, brokers: AbstractSet[BrokerId], seconds: float) -> bool:
