@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from odradek.api.follower_fetch import REPLICA_STATE_SINCE
 from odradek.base.errors import ErrorCode, error_code
 from odradek.base.units import NO_OFFSET, BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
@@ -35,8 +36,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-SESSIONS_SINCE, BY_ID_SINCE, REPLICA_STATE_SINCE = 7, 13, 15
-EARLIEST, LATEST = -2, -1  # What ListOffsets takes instead of a time.
+LAST_FETCHED_EPOCH_SINCE, BY_ID_SINCE = 12, 13
 NO_RECORDS = memoryview(b"")
 
 
@@ -73,14 +73,13 @@ def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) 
                 partition=name.partition,
                 current_leader_epoch=one.following.epoch,
                 fetch_offset=one.ask.offset,
-                last_fetched_epoch=one.ask.last_fetched_epoch if version >= 12 else -1,
+                last_fetched_epoch=one.ask.last_fetched_epoch if version >= LAST_FETCHED_EPOCH_SINCE else -1,
                 log_start_offset=one.log_start,
                 partition_max_bytes=settings.partition_max_bytes,
             )
         )
     says_state = version >= REPLICA_STATE_SINCE
     state = ReplicaState(replica_id=settings.broker, replica_epoch=settings.broker_epoch)
-    has_sessions = version >= SESSIONS_SINCE
     return FetchRequest(
         replica_id=-1 if says_state else settings.broker,
         replica_state=state if says_state else ReplicaState(),
@@ -90,7 +89,7 @@ def fetch_message(asked: FetchRequested, settings: FetchSettings, version: int) 
         session_id=asked.session_id,
         session_epoch=asked.session_epoch,
         topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(asked.forgotten) if has_sessions else [],
+        forgotten_topics_data=_forgotten(asked.forgotten),  # Of a session, which a leader before v7 has not.
     )
 
 

@@ -6,15 +6,29 @@ Unknown fields are ignored: a newer Kafka may have written them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from odradek.base.units import INT32_MAX, INT64_MAX
 
+_LOG = logging.getLogger(__name__)
+
 Json = Mapping[str, object]
+T = TypeVar("T")
 
 
 class BadZnodeError(ValueError):
     """Raised for a znode whose content is not what Kafka writes there."""
+
+
+def readable(path: str, decode: Callable[[bytes], T], data: bytes) -> T | None:
+    """Returns the content of a znode; None, and says so, if it can't be read: that stops only what depends on it."""
+    try:
+        return decode(data)
+    except BadZnodeError as bad:
+        _LOG.error("%s can't be read: %s", path, bad)
+        return None
 
 
 def encode(value: Json) -> bytes:

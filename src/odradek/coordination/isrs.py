@@ -6,16 +6,15 @@ block.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from odradek.base.units import TopicPartition
 from odradek.coordination import layout
-from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.fields import readable
+from odradek.coordination.partition_states import decoded, encoded
 from odradek.coordination.tree import BadVersion, MultiFailed, NoNode, SetData, Stat, Tree
 from odradek.core.cluster import LeaderAndIsr
-
-_LOG = logging.getLogger(__name__)
 
 PARTITIONS_PER_NODE = 2_000  # Names are up to 249 bytes long, and a node has room for a megabyte.
 
@@ -30,7 +29,7 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
     left = dict(states)
     while left:
         paths = {one: layout.partition_state(*one) for one in left}
-        changes = [SetData(paths[one], _encoded(state), state.partition_epoch) for one, state in left.items()]
+        changes = [SetData(paths[one], encoded(state), state.partition_epoch) for one, state in left.items()]
         try:
             results = tree.multi(changes)
         except MultiFailed as failed:
@@ -47,7 +46,7 @@ def write(tree: Tree, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[Top
             if version == left[one].partition_epoch:
                 continue
             state = left.pop(one)
-            found = None if node is None else _decoded(path, node[0], version)
+            found = None if node is None else readable(path, partial(decoded, version=version), node[0])
             if found is not None and _is_led_on(found, state):
                 written[one] = found
     return written
@@ -61,20 +60,6 @@ def _is_led_on(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
     """
     is_newer = found.partition_epoch > state.partition_epoch
     return is_newer and (found.leader, found.leader_epoch) == (state.leader, state.leader_epoch)
-
-
-def _decoded(path: str, data: bytes, version: int) -> LeaderAndIsr | None:
-    try:
-        leader, epoch, controller_epoch, isr, recovery = layout.decode_partition_state(data)
-    except BadZnodeError as bad:
-        _LOG.error("%s can't be read: %s", path, bad)
-        return None
-    return LeaderAndIsr(leader, epoch, isr, recovery, controller_epoch, version)
-
-
-def _encoded(state: LeaderAndIsr) -> bytes:
-    value = layout.PartitionState(state.leader, state.leader_epoch, state.controller_epoch, state.isr, state.recovery)
-    return layout.encode_partition_state(value)
 
 
 def notify(tree: Tree, partitions: Sequence[TopicPartition]) -> None:

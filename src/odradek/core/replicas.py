@@ -166,15 +166,13 @@ class Replicas:
         """Has the partition take the role that its state says; who waits for what it was is told."""
         led = partition.leading
         name = partition.topic_partition
+        self._fetchers.forget(name)
         if info.leader == self._id:
-            self._fetchers.forget(name)
             partition.lead(info, now)
         else:
             partition.follow(info)
             if info.leader != NO_BROKER and partition.is_online:
                 self._fetchers.follow(partition, now)
-            else:
-                self._fetchers.forget(name)
         if led is not None and partition.leading is not led:
             self._is_lost(name, now)
         return partition

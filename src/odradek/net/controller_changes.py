@@ -7,14 +7,15 @@ elected.  Any may be done twice, since its answer can be lost: what is done alre
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from odradek.base.units import TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.coordination import layout
-from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.fields import readable
+from odradek.coordination.partition_states import encoded
 from odradek.coordination.tree import (
     BadVersion,
     Check,
@@ -173,15 +174,6 @@ def _portions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
         yield some
 
 
-def readable(path: str, decode: Callable[[bytes], T], data: bytes) -> T | None:
-    """Returns the content of a znode; None, and says so, if it can't be read: that stops only what depends on it."""
-    try:
-        return decode(data)
-    except BadZnodeError as bad:
-        _LOG.error("%s can't be read: %s", path, bad)
-        return None
-
-
 def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
     """Yields the partitions that have a node.  Of a new topic none has: one question instead of many."""
     of_topic: dict[TopicName, list[TopicPartition]] = {}
@@ -194,7 +186,5 @@ def with_folders(tree: Tree, partitions: Iterable[TopicPartition]) -> Iterator[T
 
 def _written(partition: TopicPartition, state: LeaderAndIsr, *, creates: bool) -> Operation:
     path = layout.partition_state(*partition)
-    data = layout.encode_partition_state(
-        layout.PartitionState(state.leader, state.leader_epoch, state.controller_epoch, state.isr, state.recovery)
-    )
+    data = encoded(state)
     return Create(path, data) if creates else SetData(path, data, state.partition_epoch)

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.coordination import claims, layout
-from odradek.coordination.fields import BadZnodeError
+from odradek.coordination.fields import BadZnodeError, readable
+from odradek.coordination.partition_states import decoded
 from odradek.coordination.tree import (
     BadVersion,
     MultiFailed,
@@ -51,7 +52,7 @@ from odradek.core.controller.steps import (
     Steps,
     WriteStates,
 )
-from odradek.net.controller_changes import ControllerChanges, readable, with_folders
+from odradek.net.controller_changes import ControllerChanges, with_folders
 
 _LOG = logging.getLogger(__name__)
 
@@ -192,10 +193,10 @@ class ControllerTree:
         asked = list(with_folders(self._tree, step.partitions))
         paths = [layout.partition_state(*partition) for partition in asked]
         for partition, path, node in zip(asked, paths, self._tree.get_all(paths), strict=True):
-            found = None if node is None else readable(path, layout.decode_partition_state, node[0])
-            if node is not None and found is not None:
-                leader, epoch, controller_epoch, isr, recovery = found
-                states[partition] = LeaderAndIsr(leader, epoch, isr, recovery, controller_epoch, node[1].version)
+            if node is not None:
+                found = readable(path, partial(decoded, version=node[1].version), node[0])
+                if found is not None:
+                    states[partition] = found
         step.result = states
 
     @carry_out.register

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from odradek.api import follower_ask
-from odradek.api.follower_ask import EARLIEST, LATEST, FetchSettings
+from odradek.api.follower_ask import FetchSettings
+from odradek.api.list_offsets import EARLIEST, LATEST
 from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicPartition
 from odradek.core.broker import Broker
