@@ -123,6 +123,7 @@ class AlterPartitionManager:
             in_sync = leading.in_sync
             if leading.ended is None and in_sync is not None:
                 if in_sync.shrink(leading.log.end_offset, now.steady) is not None:
+                    leading.partition.end_moved()  # Who is left out joins by a fetch: none of a session rests.
                     self.submit(leading)
                 if in_sync.has_outsiders:  # Who was about to join may have fallen behind, too.
                     self._look_at(leading, now)

@@ -104,11 +104,14 @@ class Leadership:
         leader epoch was checked, and that its log does not part from ours.  Raises Refused if it is no replica, or has
         restarted since.
         """
-        started = self.follower(follower, leader_epoch).log_start_offset < log_start
+        known = self.follower(follower, leader_epoch)
+        before, started = known.log_end_offset, known.log_start_offset < log_start
         in_sync, manager, end = self.in_sync, self.partition.alter_partition, self.log.end_offset
         assert in_sync is not None, "it has a follower"
         eligible = manager.eligible
         in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
+        if offset < before:  # By another process than that of its session, maybe: who is there still says so again.
+            self.partition.end_moved()
         if in_sync.expand(follower, self.positions.high_watermark, eligible) is not None:
             manager.submit(self)
         return self.advance(now) or started

@@ -316,6 +316,42 @@ def test_who_is_not_in_sync_yet_is_asked_after_until_it_is(led: Led, other: Fetc
     assert session is not None and not session.due
 
 
+def test_who_gives_himself_out_for_a_follower_is_not_believed_for_long(led: Led, other: FetchingFollower) -> None:
+    """Without authentication anybody may; the follower's own session is asked again, though nothing is new for it."""
+    led.produce(acks=LEADER)
+    third = FetchingFollower(led, THIRD)
+    for one in (other, third, other):
+        one.catch_up()
+    session = led.harness.broker.sessions.find(other.session_id)
+    assert session is not None and not session.due
+    in_sync = led.leading.in_sync
+    assert in_sync is not None
+    impostor = FetchingFollower(led, OTHER, has_session=False)
+    impostor.fetch({0: 0})
+    assert in_sync.replica(OTHER).log_end_offset == 0
+    other.fetch({})
+    assert in_sync.replica(OTHER).log_end_offset == led.end()
+
+
+def test_who_was_left_out_for_another_s_fetches_joins_again(led: Led, other: FetchingFollower) -> None:
+    led.produce(acks=LEADER)
+    third = FetchingFollower(led, THIRD)
+    for one in (other, third, other):
+        one.catch_up()
+    session = led.harness.broker.sessions.find(other.session_id)
+    assert session is not None and not session.due
+    impostor = FetchingFollower(led, OTHER, has_session=False)
+    for _ in range(LAG_MS_MAX // 1000 + 2):
+        led.harness.pass_time(1000)
+        impostor.fetch({0: 0})
+        led.harness.keep_house()
+    asked = led.proposed()
+    assert asked.proposal.isr == (US, THIRD)
+    led.answers(asked)
+    other.fetch({})
+    assert led.proposed().proposal.isr == (US, THIRD, OTHER)
+
+
 def test_a_session_of_a_follower_takes_the_place_of_a_consumer_s(tmp_path: Path) -> None:
     led = Led(tmp_path)
     sessions = led.harness.broker.sessions
