@@ -202,6 +202,8 @@ class ReplicaFetcher:
                 name: None for name in self._followings if name not in self._waiting and name not in self._comparing
             }
             self._forgotten.clear()
+        for name in [name for name in self._changed if self._followings[name].next is None]:
+            self.forget(name)  # Its log has gone offline meanwhile.
         named = [self._named(name) for name in self._changed]
         self._changed.clear()
         forgotten = [one for one in self._forgotten if one.name not in self._session or self._is_another(one)]
