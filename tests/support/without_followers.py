@@ -5,4 +5,6 @@ from odradek.core.alter_partition import AlterPartitionManager
 from odradek.core.cluster import ClusterView
 from odradek.core.timers import Timers
 
-MANAGER = AlterPartitionManager(BrokerId(1), ClusterView("alone"), 30_000, Timers(), lambda name, now: None)
+MANAGER = AlterPartitionManager(
+    BrokerId(1), ClusterView("alone"), 30_000, Timers(), lambda name, now: None, sync=lambda name: None
+)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.api.gate import InterBrokerGate
 from odradek.app.adoption import Adoption
+from odradek.app.boots import may_have_lost, this_boot
 from odradek.app.config import Settings
 from odradek.app.data_dirs import report
 from odradek.app.listeners import INTER_BROKER_LISTENER, inter_broker_listener
@@ -24,7 +25,7 @@ from odradek.app.opening import (
     random_int31,
     topic_configs,
 )
-from odradek.base.units import TimestampMs
+from odradek.base.units import BrokerId, TimestampMs, TopicPartition
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker import Broker
@@ -44,6 +45,7 @@ from odradek.net.lone_metadata import LoneMetadata
 from odradek.net.metadata import AnotherBroker, Membership, Metadata
 from odradek.net.metadata_changes import MetadataChanges
 from odradek.net.shell import Shell
+from odradek.net.unclean_start import await_replacement
 
 if TYPE_CHECKING:
     from odradek.core.controller.events import Event
@@ -74,6 +76,8 @@ def open_broker(
         watch.begin()
         begin_configs(settings, changes, listeners, unready)
         storage, view = _opened(settings, disk, metadata, membership, now=shell.now().wall, undoing=undoing)
+        if settings.is_member and may_have_lost(storage, this_boot()):
+            await_replacement(tree, membership.broker_id, _replicas(view, membership.broker_id), 4 * timeout_ms)
         info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
@@ -91,6 +95,15 @@ def open_broker(
         shell.member.start()
         undoing.pop_all()
     return tree
+
+
+def _replicas(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, index)
+        for topic in view.topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if broker in partition.replicas
+    ]
 
 
 def _claimed(settings: Settings, disk: RealDisk, metadata: Metadata) -> Membership:

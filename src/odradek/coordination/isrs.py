@@ -6,10 +6,10 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from odradek.base.units import TopicPartition
+from odradek.base.units import BrokerId, TopicPartition
 from odradek.coordination import layout
 from odradek.coordination.fields import readable
 from odradek.coordination.partition_states import decoded, encoded
@@ -60,6 +60,24 @@ def _is_led_on(found: LeaderAndIsr, state: LeaderAndIsr) -> bool:
     """
     is_newer = found.partition_epoch > state.partition_epoch
     return is_newer and (found.leader, found.leader_epoch) == (state.leader, state.leader_epoch)
+
+
+def relied_on(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Returns those whose ISR has the broker and others: it may be elected for what these have.
+
+    Not those of topics that are being deleted, whose ISRs nobody changes any more.
+    """
+    marked = set(tree.children(layout.DELETE_TOPICS))
+    names = [one for one in partitions if one.topic not in marked]
+    found = []
+    for one, node in zip(names, tree.get_all([layout.partition_state(*one) for one in names]), strict=True):
+        if node is None:
+            continue
+        decode = partial(decoded, version=node[1].version)
+        state = readable(layout.partition_state(*one), decode, node[0])
+        if state is not None and broker in state.isr and len(state.isr) > 1:
+            found.append(one)
+    return found
 
 
 def notify(tree: Tree, partitions: Sequence[TopicPartition]) -> None:

@@ -50,13 +50,16 @@ class AlterPartitionManager:
         lag_ms_max: int,
         timers: Timers,
         advanced: Callable[[TopicPartition, Moment], None],
+        *,
+        sync: Callable[[TopicPartition], None],
     ) -> None:
-        """`advanced` hears of partitions whose high watermark has advanced by an answer."""
+        """`advanced` hears of partitions whose high watermark has advanced by an answer, `sync` flushes a log."""
         self._broker = broker
         self._view = view
         self._lag_ms_max = lag_ms_max
         self._timers = timers
         self._advanced = advanced
+        self._sync = sync
         self._leading: dict[Leadership, None] = {}
         self._asked: list[ProposedIsr] = []
         self._under_way: dict[Leadership, ProposedIsr] = {}
@@ -85,8 +88,9 @@ class AlterPartitionManager:
     def submit(self, leading: Leadership) -> None:
         """Has the controller asked for what is pending, unless it is being asked."""
         in_sync = leading.in_sync
-        if in_sync is None or in_sync.pending is None:
+        if in_sync is None or in_sync.pending is None or leading.ended is not None:
             return
+        self.sync_if_alone(leading)
         under_way = self._under_way.get(leading)
         if under_way is None or under_way.proposal is not in_sync.pending:
             attempt = ProposedIsr(leading, in_sync.pending, in_sync.pending_epochs)
@@ -112,6 +116,7 @@ class AlterPartitionManager:
             return
         if in_sync.altered(asked.proposal, error, state):
             self._timers.at(now.steady + RETRY_MS, lambda _: self.submit(leading))
+        self.sync_if_alone(leading)
         self._look_at(leading, now)
 
     def shrink(self, now: Moment) -> Iterator[None]:
@@ -129,6 +134,11 @@ class AlterPartitionManager:
                     self._look_at(leading, now)
             if number % LOOKED_AT_PER_SLICE == 0:
                 yield
+
+    def sync_if_alone(self, leading: Leadership) -> None:
+        """Has a log flushed whose leader has become the only one in sync: what was written counts on its disk now."""
+        if leading.waits_for_disk and leading.positions.durable_end < leading.log.end_offset:
+            self._sync(leading.name)
 
     def _look_at(self, leading: Leadership, now: Moment) -> None:
         if leading.advance(now):

@@ -97,7 +97,12 @@ class Broker:
         self.moves = Moves(self)
         self.cleaner = LogCleaner(configs, entropy.new_uuid, self.lot, self.log_starts, self.flushes)
         self.alter_partition = AlterPartitionManager(
-            broker_id, view, configs.int("replica.lag.time.max.ms"), self.timers, self.moved
+            broker_id,
+            view,
+            configs.int("replica.lag.time.max.ms"),
+            self.timers,
+            self.moved,
+            sync=self.flushes.ask,
         )
         self.fetchers = ReplicaFetchers(
             self.timers,

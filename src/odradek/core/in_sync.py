@@ -222,6 +222,15 @@ class InSync:
         return True
 
     @property
+    def is_alone(self) -> bool:
+        """True if nobody else is in the ISR, or may not be: a record that this broker loses may be lost for good.
+
+        Who is about to join has the record, and is not elected before it has joined.
+        """
+        pending = self.pending
+        return len(self.committed.isr) == 1 or (pending is not None and len(pending.isr) == 1)
+
+    @property
     def has_outsiders(self) -> bool:
         """True if a follower is not in the maximal ISR: as time goes on the high watermark may stop to wait for it."""
         return len(self.maximal_isr) <= len(self._followers)

@@ -69,6 +69,7 @@ class Leadership:
         else:
             self.in_sync.told(state_of(info), info.replicas, self.log.end_offset, now.steady)
             manager.submit(self)
+        manager.sync_if_alone(self)
         self.advance(now)
 
     def end(self, code: ErrorCode) -> None:
@@ -129,14 +130,23 @@ class Leadership:
     def committed(self, visible_end: Offset, now: Moment) -> bool:
         """Advances the high watermark: with followers as far as the ISR has come, without to `visible_end`.
 
-        The one rule of commitment.  With followers a record counts once it is written on all that may be elected.
+        The one rule of commitment.  With followers a record counts once it is written on all that may be elected; if
+        that is the leader alone, as without followers.
         """
         if self.in_sync is not None:
             manager, current = self.partition.alter_partition, self.positions.high_watermark
             min_isr = self.partition.configs.min_insync_replicas
             end = self.log.end_offset
+            if self.waits_for_disk:
+                end = max(visible_end, self.positions.durable_end, current)
             visible_end = self.in_sync.high_watermark(end, current, now.steady, manager.eligible, min_isr)
         return self.partition.advance_high_watermark(visible_end)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """True if a record counts for acks=all only once it is durable here, as there is no other replica in sync."""
+        is_alone = self.in_sync is None or self.in_sync.is_alone
+        return is_alone and self.partition.configs.flush.before_acknowledging
 
     def check_min_isr(self, in_sync: InSync) -> None:
         min_isr = self.partition.configs.min_insync_replicas

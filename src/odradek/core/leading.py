@@ -123,8 +123,7 @@ class Leading(Leadership):
     def _again(self, place: DuplicateBatch, *, all_replicas: bool) -> Append:
         """Returns the place of a batch that came before; if that is only staged, both are written or refused."""
         is_safe = place.end <= self.positions.durable_end
-        flush = self.partition.configs.flush
-        needs_sync = all_replicas and flush.before_acknowledging and self.in_sync is None and not is_safe
+        needs_sync = all_replicas and self.waits_for_disk and not is_safe
         append = written_before(self, place, needs_sync=needs_sync)
         if self._staging is not None and place.end > self.log.end_offset:
             self._staging.add_again(append)
@@ -133,8 +132,7 @@ class Leading(Leadership):
     def _needs_sync(self, staging: Staging, batch: Batch, *, all_replicas: bool) -> bool:
         flush = self.partition.configs.flush
         end = staging.end + batch.last_offset_delta + 1
-        waits = all_replicas and flush.before_acknowledging and self.in_sync is None
-        return waits or flush.is_due(end - self.positions.durable_end)
+        return (all_replicas and self.waits_for_disk) or flush.is_due(end - self.positions.durable_end)
 
     def begin_arrival(self, batch: Batch, now: TimestampMs) -> Arrival | None:
         """Begins a streaming append as the leader; returns None if the batch should rather be staged when complete."""

@@ -3,7 +3,7 @@
     log start ≤ high watermark ≤ end,  durable end ≤ end
 
 `end` is one past the last record written.  `durable_end` is what a sync has covered.  The high watermark bounds what
-consumers see.  On a partition without followers, records written with acks=all become visible once they are durable:
+consumers see.  Where no other replica is in sync, records written with acks=all become visible once they are durable:
 a consumer that had read a record before a power failure took it away would keep an offset that later names another
 record.  Records written with acks 0 or 1 are visible at once, as in Apache Kafka, and with them whatever lies before.
 """

@@ -39,8 +39,11 @@ class Append:
     @property
     def is_safe(self) -> bool:
         """True once all that were to have it do: what a new leader has is what acks=all was answered for."""
-        positions = self.leading.positions
-        return self.end <= (positions.durable_end if self.needs_sync else positions.high_watermark)
+        leading, end = self.leading, self.end
+        positions = leading.positions
+        if self.needs_sync or (leading.in_sync is not None and leading.waits_for_disk):  # Alone since, maybe.
+            return end <= positions.durable_end and end <= positions.high_watermark
+        return end <= positions.high_watermark
 
     @property
     def failure(self) -> ErrorCode | None:

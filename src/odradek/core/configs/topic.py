@@ -34,7 +34,7 @@ SEGMENT_BYTES_MIN = 14
 class FlushPolicy:
     """The settings that say when a log is synced to disk.
 
-    `before_acknowledging`: an answer to acks=all on a partition without other replicas waits until its data is synced.
+    `before_acknowledging`: an answer to acks=all waits until its data is synced if no other replica is in sync.
     True unless the topic or the broker sets one of Kafka's flush settings: whoever does has said when to flush.
     """
 

@@ -1,0 +1,44 @@
+"""A broker that may have lost records to a power failure is there again only once nobody relies on it.
+
+The ISRs that it is in were written when it had all that they promise.  A controller that sees it gone takes it out of
+those that have others, and elects one of these; one that does not see that would have it lead on, and others cut off
+what it lacks (KIP-966 tells the controllers of KRaft).  So it registers after that.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from odradek.base.units import SECOND_MS, BrokerId, TopicPartition
+from odradek.coordination import layout
+from odradek.coordination.isrs import relied_on
+from odradek.coordination.tree import Tree
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+
+
+def await_replacement(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPartition], patience_ms: int) -> None:
+    """Waits until no ISR has the broker beside others; all calls block.
+
+    Not if no other broker is there: one of those that were lost together has to be the first.  Nor longer than
+    `patience_ms`: a controller takes out who is gone once its session has ended, and only if there is none nobody does.
+    """
+    until = time.monotonic() + patience_ms / SECOND_MS
+    left = relied_on(tree, broker, partitions)
+    if left and has_others(tree, broker):
+        text = "broker %d may have lost records since it was not stopped cleanly: it waits until others lead, or are in"
+        _LOG.warning(f"{text} sync without it, in %d partitions, as %s", broker, len(left), left[0])
+    while left and has_others(tree, broker):
+        if time.monotonic() > until:
+            _LOG.warning("nobody takes broker %d out of the ISRs of %d partitions: it starts", broker, len(left))
+            return
+        time.sleep(LOOK_SECONDS)
+        left = relied_on(tree, broker, left)
+
+
+def has_others(tree: Tree, broker: BrokerId) -> bool:
+    return any(name != str(broker) for name in tree.children(layout.BROKER_IDS))

@@ -1,0 +1,78 @@
+"""A broker that may have lost records waits until no ISR has it beside others, if somebody is there to change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from odradek.coordination import layout
+from odradek.coordination.sqlite import SqliteTree
+from odradek.coordination.tree import ensure_paths
+from odradek.net import unclean_start
+from odradek.net.unclean_start import await_replacement
+
+US, OTHER = BrokerId(1), BrokerId(2)
+NAMES = [TopicPartition(TopicName("t"), index) for index in range(2)]
+GONE = TopicPartition(TopicName("gone"), 0)
+PATIENCE_MS = 600_000
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[SqliteTree]:
+    tree = SqliteTree(tmp_path / "metadata.sqlite", durable=False)
+    layout.ensure_startup_paths(tree)
+    ensure_paths(tree, [layout.broker(OTHER)])
+    yield tree
+    tree.close()
+
+
+def in_sync(tree: SqliteTree, name: TopicPartition, *isr: BrokerId) -> None:
+    data = layout.encode_partition_state(layout.PartitionState(isr[0], LeaderEpoch(0), 0, isr, 0))
+    ensure_paths(tree, [layout.partition_state(*name)])
+    tree.set(layout.partition_state(*name), data)
+
+
+def test_it_waits_for_each_partition(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        in_sync(tree, name, US, OTHER)
+    looks = iter(NAMES)
+    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: in_sync(tree, next(looks), OTHER))
+    await_replacement(tree, US, [*NAMES, GONE], PATIENCE_MS)
+    assert next(looks, None) is None, "it looked until the last had changed"
+
+
+def never(_: float) -> None:
+    raise AssertionError("it waits")
+
+
+@pytest.mark.parametrize("isr", [(US,), (OTHER,)])
+def test_it_does_not_wait_where_it_counts_alone_or_not_at_all(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch, isr: tuple[BrokerId, ...]
+) -> None:
+    in_sync(tree, NAMES[0], *isr)
+    monkeypatch.setattr(unclean_start.time, "sleep", never)
+    await_replacement(tree, US, NAMES, PATIENCE_MS)
+
+
+def test_it_does_not_wait_for_what_is_being_deleted(tree: SqliteTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    ensure_paths(tree, [layout.delete_topic(NAMES[0].topic)])
+    monkeypatch.setattr(unclean_start.time, "sleep", never)
+    await_replacement(tree, US, NAMES, PATIENCE_MS)
+
+
+def test_the_first_of_those_that_were_lost_together_does_not_wait(
+    tree: SqliteTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    monkeypatch.setattr(unclean_start.time, "sleep", lambda _: tree.delete(layout.broker(OTHER)))
+    await_replacement(tree, US, NAMES, PATIENCE_MS)
+
+
+def test_it_starts_all_the_same_if_nobody_does_anything(tree: SqliteTree, caplog: pytest.LogCaptureFixture) -> None:
+    in_sync(tree, NAMES[0], US, OTHER)
+    await_replacement(tree, US, NAMES, patience_ms=0)
+    assert "nobody takes broker 1 out of the ISRs of 1 partitions: it starts" in caplog.messages
