@@ -35,6 +35,8 @@ CONFIGS = BrokerConfigs.parse({})
 class SimControlled(SimMember):
     """A member with a broker."""
 
+    cluster: ControlledCluster
+
     def __init__(self, cluster: SimCluster, broker: BrokerId) -> None:
         super().__init__(cluster, broker)
         self.disk = SimDisk()
@@ -50,14 +52,14 @@ class SimControlled(SimMember):
             self._now(),
             broker_id=self.id,
             cluster_id="cluster",
-            config_of=lambda _: log_config(CONFIGS.for_topic({})),
+            config_of=lambda _: log_config(self.cluster.configs.for_topic({})),
         )
         entropy = Entropy(
             lambda: self.cluster.random.randrange(INT32_MAX),
             lambda: Uuid((self.id << 96 | self.starts << 64 | next(uuids)).to_bytes(16)),
         )
         view = ClusterView("cluster", self.id, {self.id: BrokerInfo(self.id)})
-        self.broker = Broker(self.id, view, Storage([logs]), CONFIGS, entropy)
+        self.broker = Broker(self.id, view, Storage([logs]), self.cluster.configs, entropy)
         self.broker.start(self.node.now())
 
     def kill(self) -> None:
@@ -134,6 +136,7 @@ class ControlledCluster(SimCluster):
 
     def __init__(self, seed: int, brokers: int = 3) -> None:
         super().__init__(seed, brokers)
+        self.configs = CONFIGS
         self.members = {id: SimControlled(self, id) for id in self.members}
         self._numbers = itertools.count()
         self.acknowledged: dict[tuple[Uuid, TopicPartition], list[bytes]] = {}
@@ -155,7 +158,7 @@ class ControlledCluster(SimCluster):
         for member in self.members.values():
             if member.is_alive:
                 member.check()
-                self._check_logs(member, topics.keys())
+                self.check_logs(member, topics.keys())
         for (topic_id, partition), values in self.acknowledged.items():
             topic, state = topics.get(partition.topic), self.state(*partition)
             if topic is None or topic.topic_id != topic_id or state is None or state.leader not in self.members:
@@ -164,7 +167,7 @@ class ControlledCluster(SimCluster):
                 continue  # Its replicas are deleted one after the other.
             assert self.members[state.leader].values(partition) == values, f"{partition} on {state.leader}"
 
-    def _check_logs(self, member: SimControlled, topics: Container[TopicName]) -> None:
+    def check_logs(self, member: SimControlled, topics: Container[TopicName]) -> None:
         names = {name for directory in member.broker.storage for name in directory.logs}
         strange = {name for name in names if name.topic not in topics}
         assert not strange, f"{member.id} has {strange}, whose topics are gone"

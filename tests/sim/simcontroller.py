@@ -109,6 +109,9 @@ class SimMember:
             return
         path = layout.broker(self.id)
         try:
+            if not self.may_register():
+                self.node.after(100 * MILLISECOND_US, lambda: self._register(tree))
+                return
             tree.create(path, layout.encode_broker(BrokerInfo(self.id), self._now()), ephemeral=True)
         except NodeExists:  # Its own, of the session before.
             self.node.after(100 * MILLISECOND_US, lambda: self._register(tree))
@@ -122,6 +125,10 @@ class SimMember:
         assert stat is not None
         self.epoch = stat.czxid
         self.tell(events.ControllerChanged())
+
+    def may_register(self) -> bool:
+        """Returns False while it has to wait.  Raises as the tree does."""
+        return True
 
     def _session_is(self, tree: SimTree, state: SessionState) -> None:
         if state is SessionState.EXPIRED:

@@ -1,0 +1,249 @@
+"""Clients of the replicated cluster: each value is written once, and what they are told is remembered for ever."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER, BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.net.channel_requests import RequestBuilder
+from odradek.record.batch import iter_batches
+from odradek.record.builder import encode_batch
+from odradek.record.records import decode
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from sim.simclock import MILLISECOND_US
+from sim.simreplicated import ReplicatedCluster
+from sim.simrequests import CLIENTS
+
+T = TypeVar("T")
+
+ALL, LEADER = -1, 1
+PRODUCE, FETCH = 13, 17  # By topic id.
+MIB = 1 << 20
+BREAK_US = 100 * MILLISECOND_US
+
+
+# What a retry may help against; others say that something acknowledged is gone.
+RETRIABLE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+IDEMPOTENT = 3  # Of the producers.
+
+
+class SimReplicaClients:
+    """All clients of one cluster."""
+
+    def __init__(self, cluster: ReplicatedCluster) -> None:
+        self.cluster = cluster
+        self.random = cluster.random
+        self._numbers = itertools.count()
+        self._leaders: dict[tuple[Uuid, TopicPartition], tuple[int, BrokerId]] = {}  # With their epochs.
+        self.waits_for_all = self.random.random() < 0.5
+        self.are_done = False
+        self.acknowledged = 0
+        self.read = 0
+
+    def partitions(self) -> list[tuple[Uuid, TopicPartition]]:
+        marked = self.cluster.admin.children("/admin/delete_topics")
+        return [
+            (topic.topic_id, TopicPartition(name, index))
+            for name, topic in self.cluster.topics().items()
+            if name not in marked and topic.topic_id != ZERO_UUID
+            for index in topic.partitions
+        ]
+
+    def leader(self, topic_id: Uuid, partition: TopicPartition) -> BrokerId | None:
+        """Returns who leads a partition, as one of the brokers has it; nothing older than what was heard before."""
+        alive = [member for member in self.cluster.members.values() if member.is_alive]
+        told = self.random.choice(alive).metadata.get(partition) if alive else None
+        known = self._leaders.get((topic_id, partition), (-1, NO_BROKER))
+        if told is not None and told.state.leader_epoch >= known[0]:
+            known = self._leaders[topic_id, partition] = told.state.leader_epoch, told.state.leader
+        return known[1] if known[1] in self.cluster.members else None
+
+    def begin(self) -> None:
+        self.go_on()
+        self.producers = [IdempotentProducer(self, ProducerId(1000 + number)) for number in range(IDEMPOTENT)]
+
+    # What they do.
+
+    def go_on(self) -> None:
+        """Does one thing after the other."""
+        if self.are_done:
+            return
+        if self.random.random() < 0.6:
+            self.produce()
+        else:
+            self.consume()
+        self.cluster.clients.after(self.random.randrange(1, BREAK_US), self.go_on)
+
+    def produce(self) -> None:
+        """Somebody writes some records to some partition, and waits for all replicas, or for the leader."""
+        found = self.partitions()
+        if found:
+            acks = ALL if self.waits_for_all else self.random.choice((ALL, LEADER))
+            self.write(*self.random.choice(found), acks=acks)
+
+    def write(
+        self,
+        topic_id: Uuid,
+        partition: TopicPartition,
+        acks: int = ALL,
+        then: Callable[[ErrorCode | None], None] = lambda _: None,
+    ) -> None:
+        values = [b"%d" % next(self._numbers) for _ in range(self.random.randint(1, 3))]
+        records = encode_batch([(None, value, (), self.time()) for value in values])
+        self.send(topic_id, partition, values, records, acks, then)
+
+    def send(  # noqa: PLR0917
+        self,
+        topic_id: Uuid,
+        partition: TopicPartition,
+        values: Sequence[bytes],
+        records: bytearray,
+        acks: int,
+        then: Callable[[ErrorCode | None], None],
+    ) -> None:
+        """Sends one batch to who seems to lead; `then` gets the error, None if there is no answer."""
+        leader = self.leader(topic_id, partition)
+        if leader is None:
+            then(None)
+            return
+        data = PartitionProduceData(index=partition.partition, records=records)
+        topics = [TopicProduceData(topic_id=topic_id, partition_data=[data])]
+        request = ProduceRequest(acks=acks, timeout_ms=800, topic_data=topics)
+
+        def answered(response: ProduceResponse | None) -> None:
+            if response is None:
+                then(None)
+                return
+            (part,) = response.responses[0].partition_responses
+            if part.error_code == ErrorCode.NONE and acks == ALL:
+                self.acknowledged += 1
+                for number, value in enumerate(values):
+                    self._know(topic_id, partition, part.base_offset + number, value)
+            then(ErrorCode(part.error_code))
+
+        self._ask(leader, request, ProduceResponse, PRODUCE, answered)
+
+    def consume(self) -> None:
+        """Somebody reads some partition from somewhere on."""
+        found = self.partitions()
+        if not found:
+            return
+        topic_id, partition = self.random.choice(found)
+        leader = self.leader(topic_id, partition)
+        if leader is None:
+            return
+        known = self.cluster.known.get((topic_id, partition), {})
+        offset = self.random.randint(0, max(known, default=0) + 1)
+        asked = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)]
+        topics = [FetchTopic(topic_id=topic_id, partitions=asked)]
+        wait = self.random.choice((0, 200))
+        request = FetchRequest(max_wait_ms=wait, min_bytes=1, max_bytes=MIB, topics=topics, forgotten_topics_data=[])
+        self._ask(leader, request, FetchResponse, FETCH, lambda answer: self._consumed(topic_id, partition, answer))
+
+    def _consumed(self, topic_id: Uuid, partition: TopicPartition, response: FetchResponse | None) -> None:
+        for topic in response.responses if response is not None else ():
+            for part in topic.partitions:
+                assert isinstance(part.records, bytes | bytearray | memoryview | None)
+                for batch in iter_batches(memoryview(part.records or b"")):
+                    for number, record in enumerate(decode(batch)):
+                        self.read += 1
+                        self._know(topic_id, partition, batch.base_offset + number, record.value or b"")
+
+    def check(self) -> None:
+        """What a producer has had acknowledged is there once, in its order."""
+        for producer in self.producers:
+            if producer.at is not None and producer.at in self.partitions():
+                producer.check(self.cluster)
+
+    def _know(self, topic_id: Uuid, partition: TopicPartition, offset: int, value: bytes) -> None:
+        known = self.cluster.known.setdefault((topic_id, partition), {})
+        if topic_id in self.cluster.unsafe:
+            return
+        assert known.get(offset, value) == value, f"{partition} has {value!r} at {offset}, where {known[offset]!r} was"
+        known[offset] = value
+
+    def _ask(
+        self, broker: BrokerId, message: object, kind: type[T], version: int, then: Callable[[T | None], None]
+    ) -> None:
+        self.cluster.request(CLIENTS, broker, RequestBuilder.of(message, kind, version), then)
+
+    def time(self) -> int:
+        return self.cluster.clients.now().wall
+
+
+class IdempotentProducer:
+    """A producer that writes to one partition, one batch after the other, each until it is acknowledged."""
+
+    def __init__(self, clients: SimReplicaClients, producer_id: ProducerId) -> None:
+        self._clients = clients
+        self._id = producer_id
+        self._sequence = 0
+        self.at: tuple[Uuid, TopicPartition] | None = None
+        self.acknowledged: list[bytes] = []
+        self._next()
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self._clients.cluster.clients.after(self._clients.random.randrange(1, BREAK_US), action)
+
+    def _next(self) -> None:
+        clients = self._clients
+        if clients.are_done:
+            return
+        if self.at is None:
+            found = [(id, name) for id, name in clients.partitions() if id not in clients.cluster.unsafe]
+            if not found:
+                self._later(self._next)
+                return
+            self.at = clients.random.choice(found)
+        count = clients.random.randint(1, 3)
+        values = [b"%d of %d" % (self._sequence + number, self._id) for number in range(count)]
+        records = encode_batch(
+            [(None, value, (), clients.time()) for value in values],
+            producer_id=self._id,
+            producer_epoch=ProducerEpoch(0),
+            base_sequence=self._sequence,
+        )
+        self._sequence += count
+        self._send(values, records)
+
+    def _send(self, values: Sequence[bytes], records: bytearray) -> None:
+        assert self.at is not None
+        if self.at not in self._clients.partitions():
+            return  # The topic is gone.
+
+        def ended(error: ErrorCode | None) -> None:
+            if error is ErrorCode.NONE:
+                self.acknowledged += values
+                self._later(self._next)
+                return
+            assert error is None or error in RETRIABLE or self.at not in self._clients.partitions(), f"{error}"
+            self._later(lambda: self._send(values, records))
+
+        self._clients.send(*self.at, values, records, ALL, ended)
+
+    def check(self, cluster: ReplicatedCluster) -> None:
+        assert self.at is not None
+        partition = self.at[1]
+        state = cluster.state(*partition)
+        if state is None or state.leader not in cluster.members:
+            return
+        ours = b" of %d" % self._id
+        found = [value for value in cluster.members[state.leader].contents(partition).values() if value.endswith(ours)]
+        kept = found[: len(self.acknowledged)]  # The last batch may be there without an answer.
+        assert kept == self.acknowledged, f"{partition} has {found}, acknowledged were {self.acknowledged}"
+        assert len({*found}) == len(found), f"{partition} has twice what was written once: {found}"

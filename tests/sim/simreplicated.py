@@ -1,0 +1,311 @@
+"""Members of the simulated cluster that follow each other: real fetchers, real ISRs, real requests between them.
+
+What clients do with them is in simreplicaclients.py; what holds at any time, and when all is calm, is checked here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
+from typing import TypeVar, cast
+
+from odradek.api.alter_partition_ask import Altered, from_event, to_event
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.base.uuids import Uuid
+from odradek.coordination import layout
+from odradek.coordination.isrs import relied_on
+from odradek.core.alter_partition import ProposedIsr
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.controller import events
+from odradek.core.controller.requests import ToBroker
+from odradek.core.moment import Moment
+from odradek.core.replica_fetchers import ReplicaFetcher, Request
+from odradek.net.channel_requests import RequestBuilder
+from odradek.net.from_controller import Shell
+from odradek.net.isr_changes import IsrChanges, Then
+from odradek.net.replica_fetchers import FetcherConnections
+from odradek.net.unclean_start import has_others
+from odradek.record.batch import iter_batches
+from odradek.record.records import decode
+from odradek.wire.client import decode_response
+from sim.simclock import MILLISECOND_US, SimNode
+from sim.simcontrolled import ControlledCluster, SimControlled
+from sim.simcontroller import SimMember
+from sim.simrequests import Lines, SimServer
+from support.in_memory import frame_of
+
+T = TypeVar("T")
+
+LAG_MS_MAX = 1_000
+AGAIN_US = 100 * MILLISECOND_US  # Before a controller sends again what has no answer.
+
+Values = dict[int, bytes]  # By their offsets.
+
+
+class SimShell:
+    """What net/ sees of a process here: it settles, and knows the time."""
+
+    loop = cast("asyncio.AbstractEventLoop", None)
+
+    def __init__(self, member: SimReplicated) -> None:
+        self._member = member
+
+    def now(self) -> Moment:
+        return self._member.node.now()
+
+    def settle(self) -> None:
+        self._member.server.settle()
+
+
+class SimFetchers(FetcherConnections):
+    """Fetchers whose requests go over the simulated network."""
+
+    def __init__(self, shell: Shell, member: SimReplicated) -> None:
+        super().__init__(shell, member.broker, "PLAINTEXT", None)
+        self._member = member
+
+    def _ask(
+        self, fetcher: ReplicaFetcher, asked: Request, builder: RequestBuilder[T], answered: Callable[[T], None]
+    ) -> None:
+        def ended(response: T | None) -> None:
+            if response is None:
+                self._failed(fetcher, asked, ErrorCode.NETWORK_EXCEPTION)
+            else:
+                answered(response)
+            self._member.server.settle()
+
+        self._member.cluster.request(self._member.id, fetcher.leader, builder, ended)
+
+    def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
+        for _ in work:
+            pass
+
+
+class SimReplicated(SimControlled):
+    """A member whose broker follows others, and is followed."""
+
+    cluster: ReplicatedCluster
+    may_have_lost = has_lost_power = False
+
+    def start(self) -> None:
+        self.asked: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
+        super().start()
+        shell = cast("Shell", SimShell(self))
+        self.fetchers = SimFetchers(shell, self)
+        self.isr_changes = IsrChanges(shell, self.broker, self.tree, _now, self._ask_other, self._ask_ourselves)
+        self.server = SimServer(self.broker, self.node, self.cluster.delay_us, self._take)
+
+    def join(self) -> None:
+        """Joins anew; whoever still waits for this controller hears that it is none any more."""
+        for ask in list(self.asked):
+            if ask.answer is None:
+                ask.error = ErrorCode.NOT_CONTROLLER
+            self.cluster.altered(ask)
+        super().join()
+
+    def _take(self) -> None:
+        self.fetchers.take()
+        self.isr_changes.take()
+
+    def lose_power(self) -> None:
+        """Dies, and its disk forgets of what was not synced as much as it likes."""
+        self.kill()
+        self.disk = self.disk.crash(self.cluster.random)
+        self.may_have_lost = self.has_lost_power = True
+
+    def may_register(self) -> bool:
+        """As net/unclean_start.py has it."""
+        if not self.may_have_lost:
+            return True
+        topics = self.cluster.topics()
+        names = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
+        if relied_on(self.tree, self.id, names) and has_others(self.tree, self.id):
+            return False
+        self.may_have_lost = False
+        return True
+
+    def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
+        errors = super().take(sent)
+        self.server.settle()
+        return errors
+
+    def fail_directory(self, *partitions: TopicPartition) -> None:
+        super().fail_directory(*partitions)
+        self.server.settle()
+
+    # ISRs, as the controller changes them.
+
+    def _ask_other(self, controller: BrokerId, proposed: Sequence[ProposedIsr], then: Then) -> None:
+        ask = to_event(proposed, self.id, self.broker.controlled.broker_epoch)
+
+        def serve(member: SimReplicated, answer: Callable[[events.AlterPartitions], None]) -> None:
+            member.asked[ask] = answer
+            member.tell(ask)
+
+        def ended(answer: events.AlterPartitions | None) -> None:
+            failed = Altered(ErrorCode.NETWORK_EXCEPTION)
+            then([failed] * len(proposed) if answer is None else self._altered(proposed, ask))
+
+        if controller in self.cluster.members:
+            self.cluster.lines.ask(self.id, controller, serve, ended)
+        else:
+            self.node.soon(partial(then, [Altered(ErrorCode.BROKER_NOT_AVAILABLE)] * len(proposed)))
+
+    def _ask_ourselves(self, ask: events.AlterPartitions, then: Callable[[object], None]) -> None:
+        def ended(answer: events.AlterPartitions) -> None:
+            self._remember(answer)
+            then(answer)
+
+        self.asked[ask] = lambda answer: void(self.node.soon(lambda: ended(answer)))
+        self.tell(ask)
+
+    def _altered(self, proposed: Sequence[ProposedIsr], ask: events.AlterPartitions) -> list[Altered]:
+        self._remember(ask)
+        return from_event(proposed, ask)
+
+    def _remember(self, ask: events.AlterPartitions) -> None:
+        """Keeps for the checks what the answer says, as it says it to the broker."""
+        for partition, answer in (ask.answer or {}).items():
+            known = self.states.get(partition)
+            if answer.state is None or known is None:
+                continue
+            if answer.state.partition_epoch > known.state.partition_epoch:
+                self.states[partition] = known._replace(state=answer.state)
+
+    # What is in its logs.
+
+    def contents(self, partition: TopicPartition) -> Values:
+        log = self.broker.partitions[partition].log
+        found: Values = {}
+        offset = log.start_offset
+        while offset < log.end_offset:
+            records = log.read(offset, 1 << 20, log.end_offset).read()
+            for batch in iter_batches(memoryview(records)):
+                if not batch.is_control:
+                    found |= {batch.base_offset + number: one.value or b"" for number, one in enumerate(decode(batch))}
+                offset = Offset(batch.next_offset)
+        return found
+
+
+def _now(call: Callable[..., None], *arguments: object) -> None:
+    call(*arguments)
+
+
+def void(_: object) -> None: ...
+
+
+class ReplicatedCluster(ControlledCluster):
+    """A cluster of such members, the network between them, and what clients know of their records."""
+
+    members: dict[BrokerId, SimReplicated]  # type: ignore[assignment]
+
+    def __init__(self, seed: int, brokers: int = 3) -> None:
+        super().__init__(seed, brokers)
+        configs = {
+            "replica.lag.time.max.ms": str(LAG_MS_MAX),
+            "replica.fetch.wait.max.ms": "300",
+            "replica.fetch.backoff.ms": "100",
+            "min.insync.replicas": str(self.random.choice((1, 1, 2))),
+        }
+        self.configs = BrokerConfigs.parse(configs)
+        self.members = {id: SimReplicated(self, id) for id in self.members}
+        self.clients = SimNode(self.clock, "clients", self.random)
+        self.lines = Lines(self.members, self.clients, self.delay_us)
+        self._ways: dict[tuple[BrokerId, BrokerId], deque[tuple[int, ToBroker]]] = {}
+        # By topic id and partition: what was acknowledged, and what anybody has ever read.
+        self.known: dict[tuple[Uuid, TopicPartition], Values] = {}
+        self.unsafe: set[Uuid] = set()  # Topics that an unclean leader may lead.
+
+    # What holds when all is calm.
+
+    def check_logs(self, member: SimControlled, topics: Container[TopicName]) -> None:
+        """Deleted logs may be back after a power failure; a start of the whole broker sets them aside."""
+        if not isinstance(member, SimReplicated) or not member.has_lost_power:
+            super().check_logs(member, topics)
+
+    def check(self) -> None:
+        super().check()
+        marked = self.admin.children(layout.DELETE_TOPICS)
+        for name, topic in self.topics().items():
+            for index, replicas in topic.partitions.items():
+                if name not in marked:
+                    self._check_replicas(topic.topic_id, TopicPartition(name, index), replicas)
+
+    def _check_replicas(self, topic_id: Uuid, partition: TopicPartition, replicas: Sequence[BrokerId]) -> None:
+        """All replicas that can be reached are in sync, have the same, and have what clients were told of."""
+        state = self.state(*partition)
+        if state is None or state.leader not in self.members:
+            return
+        online = {one for one in replicas if self.members[one].is_alive and partition not in self.members[one].failed}
+        assert {*state.isr} == online, f"{partition}: {state}, online {online}"
+        leader = self.members[state.leader].broker.partitions[partition]
+        values = self.members[state.leader].contents(partition)
+        for one in online:
+            here = self.members[one].broker.partitions[partition]
+            assert self.members[one].contents(partition) == values, f"{partition} on {one} and {state.leader}"
+            assert here.log.end_offset == leader.log.end_offset, f"{partition} on {one}"
+            epochs, its = list(here.log.epochs.entries), list(leader.log.epochs.entries)
+            assert epochs == its, f"{partition} has the epochs {epochs} on {one}, {its} on {state.leader}"
+        if len(online) >= min(self.configs.int("min.insync.replicas"), len(replicas)):
+            assert leader.positions.high_watermark == leader.log.end_offset, f"{partition} is not committed"
+        lost = {at: value for at, value in self.known.get((topic_id, partition), {}).items() if values.get(at) != value}
+        assert not lost, f"{partition} on {state.leader} lacks {lost}"
+
+    def request(
+        self, sender: BrokerId, receiver: BrokerId, builder: RequestBuilder[T], then: Callable[[T | None], None]
+    ) -> None:
+        """Has a broker asked over the network; `then` gets the response, or None."""
+        version = builder.latest_allowed
+        frame = frame_of(builder.build(version), version, 1, "sim")
+
+        def ended(answer: bytes | None) -> None:
+            then(None if answer is None else decode_response(builder.response, version, answer)[1])
+
+        self.lines.ask(sender, receiver, lambda member, answer: member.server.serve(frame, answer), ended)
+
+    def altered(self, ask: events.AlterPartitions) -> None:
+        for member in self.members.values():
+            answer = member.asked.pop(ask, None) if member.is_alive else None
+            if answer is not None:
+                answer(ask)
+
+    # The controller's requests: one after the other to each broker, again until there is an answer.
+
+    def send(self, sender: SimMember, request: ToBroker) -> None:
+        way = (sender.id, request.broker)
+        waiting = self._ways.setdefault(way, deque())
+        if waiting and waiting[0][0] != sender.node.life:
+            waiting.clear()
+        waiting.append((sender.node.life, request))
+        if len(waiting) == 1:
+            self.clock.after(self.lines.delay_us(), lambda: self._deliver(sender, waiting, *waiting[0]))
+
+    def _deliver(self, sender: SimMember, waiting: deque[tuple[int, ToBroker]], life: int, request: ToBroker) -> None:
+        receiver = self.members[request.broker]
+        if not waiting or waiting[0][1] is not request:
+            return
+        again = partial(self._deliver, sender, waiting, life, request)
+
+        def arrived() -> None:
+            errors = receiver.take(request) if receiver.is_alive else None
+            if not self.lines.loses(receiver.id, sender.id):
+                self.clock.after(self.lines.delay_us(), lambda: answered(errors))
+
+        def answered(errors: dict[TopicPartition, ErrorCode] | None) -> None:
+            if not waiting or waiting[0][1] is not request:
+                return
+            waiting.popleft()
+            if errors is not None and sender.is_alive and sender.node.life == life:
+                sender.tell(events.Answered(request, errors))
+            if waiting:
+                self.clock.after(self.lines.delay_us(), lambda: waiting and self._deliver(sender, waiting, *waiting[0]))
+
+        if not self.lines.loses(sender.id, receiver.id):
+            receiver.node.soon(arrived)
+        if sender.node.life == life:
+            self.clock.after(AGAIN_US, again)
+        else:
+            waiting.clear()

@@ -1,0 +1,209 @@
+"""Requests to a simulated broker: as bytes through its conversations, over a network that loses and delays.
+
+    Lines.ask ──> a while ──> the broker that is there by then ──> its answer ──> a while ──> who asked
+                     └── the way is cut, or nobody is there ──> nothing, until the time is over
+
+Who asks hears once, be it of the answer or that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek.api.call import Peer
+from odradek.api.conversation import Conversation
+from odradek.api.gate import Admission
+from odradek.base.units import BrokerId
+from odradek.core.broker import Broker
+from odradek.core.cleaning import Clean
+from odradek.core.cluster import Endpoint
+from odradek.core.coordinators.shards import Load
+from odradek.core.effects import Chores, Effect, Work
+from odradek.core.flushes import Sync
+from odradek.core.log_starts import WriteStarts
+from odradek.core.lookups import Lookup
+from odradek.core.moment import Moment
+from odradek.log.disk import FileSlice
+from odradek.wire.connection import Connection
+from sim.simclock import MILLISECOND_US, SECOND_US, SimNode
+from support.in_memory import AsItIs, InMemoryHost
+
+if TYPE_CHECKING:
+    from sim.simreplicated import SimReplicated
+
+T = TypeVar("T")
+
+ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+TIMEOUT_US = SECOND_US  # request.timeout.ms, which is 30 s elsewhere
+LOST, LATE, LATEST_US = 0.02, 0.03, 400 * MILLISECOND_US
+CLIENTS = BrokerId(-1)  # Where all clients are.
+
+
+class SimServer:
+    """One process of a broker: what it is asked, and what it does beside that.  All of a moment is done at once."""
+
+    def __init__(self, broker: Broker, node: SimNode, delay_us: Callable[[], int], take: Callable[[], None]) -> None:
+        """`take` begins what the broker asks of others; what works on files takes as long as `delay_us` says."""
+        self.broker = broker
+        self._node = node
+        self._delay_us = delay_us
+        self._take = take
+        self._host = InMemoryHost(broker, AsItIs())
+        self._peer = Peer("PLAINTEXT", ENDPOINT, None, "127.0.0.1:50000")
+        self._peer.admission = Admission()
+        self._talks: dict[Conversation, Callable[[bytes], None]] = {}
+        self._is_settling = False
+        self._wakes_at: int | None = None
+        self._keep_house()
+
+    def now(self) -> Moment:
+        return self._node.now()
+
+    def serve(self, frame: bytes, answer: Callable[[bytes], None]) -> None:
+        """Takes a request, on a connection of its own."""
+        talk = Conversation(self._host, self._peer, Connection(), lambda: None)
+        self._talks[talk] = answer
+        talk.receive_data(frame)
+        self._go_on(talk)
+        self.settle()
+
+    def _go_on(self, talk: Conversation) -> None:
+        now = self.now()
+        while talk.step(now, 0):
+            pass
+        talk.commit(now, 0)
+        assert talk.ending is None, f"{talk.ending and talk.ending.reason!r}"
+        chunks = talk.data_to_send()
+        if chunks:
+            frame = b"".join(one.read() if isinstance(one, FileSlice) else bytes(one) for one in chunks)  # type: ignore[arg-type]
+            self._talks.pop(talk)(frame[4:])
+
+    def settle(self) -> None:
+        """Does what has become possible, until there is nothing more."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        while self._settle_once():
+            pass
+        self._take()
+        while self._settle_once():
+            pass
+        self._is_settling = False
+        self._wake()
+
+    def _settle_once(self) -> bool:
+        broker, now = self.broker, self.now()
+        effects, works = broker.take_effects(), broker.works.copy()
+        broker.works.clear()
+        for effect in (*effects, *works):
+            self._carry_out(effect)
+        completed = broker.lot.take_completed()
+        for parked in completed:
+            talk = parked.owner
+            assert isinstance(talk, Conversation)
+            talk.answer_parked(parked, now)
+            self._go_on(talk)
+        for talk in list(self._talks):
+            if talk.can_go_on(now):
+                self._go_on(talk)
+        return bool(effects or works or completed)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Work):
+            effect.run()
+            effect.ended()
+        else:
+            self._node.after(self._delay_us(), lambda: self._run(effect))
+
+    def _run(self, effect: Effect) -> None:
+        broker, now = self.broker, self.now()
+        match effect:
+            case Sync():
+                broker.synced(effect.run(), now)
+            case Chores():
+                effect.run()
+                broker.chores_ended(now)
+            case Load():
+                broker.loaded(effect.run(), now)
+            case Lookup():
+                broker.looked_up(effect.run())
+            case Clean():
+                broker.cleaned(effect.run(lambda _: None), now)
+            case WriteStarts():
+                for _ in broker.wrote_starts(effect.run(), now):
+                    pass
+            case _:
+                raise AssertionError(f"nobody asked for {effect}")
+        self.settle()
+
+    # Time.
+
+    def _wake(self) -> None:
+        due = self.broker.next_due()
+        if due is not None and (self._wakes_at is None or due < self._wakes_at):
+            self._wakes_at = due
+            self._node.after(max(0, due - self.now().steady) * 1000, self._woken)
+
+    def _woken(self) -> None:
+        self._wakes_at = None
+        self.broker.tick(self.now())
+        self.settle()
+
+    def _keep_house(self) -> None:
+        for _ in self.broker.keep_house(self.now()):
+            pass
+        self.settle()
+        self._node.after(SECOND_US // 4, self._keep_house)
+
+
+class Lines:
+    """The network between brokers, and from clients to them."""
+
+    def __init__(self, members: dict[BrokerId, SimReplicated], node: SimNode, delay_us: Callable[[], int]) -> None:
+        """`node` is where clients are."""
+        self._members = members
+        self._clients = node
+        self._delay_us = delay_us
+        self.loses_some = True
+        self.cuts: set[tuple[BrokerId, BrokerId]] = set()  # From whom nothing comes to whom.
+
+    def delay_us(self) -> int:
+        """Returns how long something is on its way, now and then very long."""
+        random = self._clients.random
+        is_late = self.loses_some and random.random() < LATE
+        return random.randrange(LATEST_US) if is_late else self._delay_us()
+
+    def loses(self, sender: BrokerId, receiver: BrokerId) -> bool:
+        """True if what is sent now does not arrive."""
+        is_lost = self.loses_some and self._clients.random.random() < LOST
+        return is_lost or (sender, receiver) in self.cuts
+
+    def ask(
+        self,
+        sender: BrokerId,
+        receiver: BrokerId,
+        serve: Callable[[SimReplicated, Callable[[T], None]], None],
+        then: Callable[[T | None], None],
+    ) -> None:
+        """Has `serve` called with the receiver and who takes its answer; `then` gets that answer, or None."""
+        node = self._clients if sender == CLIENTS else self._members[sender].node
+        life, is_over = node.life, False
+
+        def ended(answer: T | None) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                then(answer)
+
+        def answered(answer: T) -> None:
+            if node.life == life and not self.loses(receiver, sender):
+                node.after(self.delay_us(), lambda: ended(answer))
+
+        def arrived() -> None:
+            member = self._members[receiver]
+            if member.is_alive and not self.loses(sender, receiver):
+                member.node.soon(lambda: serve(member, answered))
+
+        node.after(TIMEOUT_US, lambda: ended(None))
+        node.clock.after(self.delay_us(), arrived)
