@@ -53,7 +53,10 @@ SETTINGS = {
     "broker.id": "1",
     "zookeeper.session.timeout.ms": "18000",  # Nobody comes back here.
     "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 # What differs from broker to broker, and from second to second.
@@ -139,7 +142,8 @@ def seen(port: int, connect: str) -> Seen:
         found = {
             path: data for top in ("/brokers/ids", "/brokers/topics", "/controller") for path, data in znodes(tree, top)
         }
-        found |= dict(znodes(tree, "/config/topics/flights"))
+        for topic in ("flights", *STATE_TOPICS):
+            found |= dict(znodes(tree, f"/config/topics/{topic}"))
     finally:
         tree.close()
     versions = {one.api_key: one.max_version for one in answer.api_keys if one.api_key in OF_TRANSACTIONS}

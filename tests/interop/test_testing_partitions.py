@@ -235,7 +235,9 @@ def test_a_topic_made_on_sight_waits_for_the_controller(cluster: Cluster) -> Non
     assert consume(cluster.address, "orders", 1) == [b"one"]
 
 
+@pytest.mark.parametrize("cluster", [{"transaction_state_log_replication_factor": 1}], indirect=True, ids=[""])
 def test_the_markers_of_a_transaction_wait(cluster: Cluster) -> None:
+    """The decision has no followers, which would have to reach the coordinator, too."""
     cluster.create_topic("orders", partitions=3)
     producer = Producer({"bootstrap.servers": cluster.address, "transactional.id": "orders"})
     producer.init_transactions(SECONDS_MAX)

@@ -17,6 +17,7 @@ from random import Random
 
 from odradek.base.units import BrokerId, TopicName
 from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.coordinators.state_topics import ALONE
 from sim.checks import problems
 from sim.faults import Faults
 from sim.history import History, failure
@@ -68,7 +69,7 @@ class World:
             self.node(BROKER),
             self.network,
             self.tree,
-            BrokerConfigs.parse(self._configs() | self.cleaning.broker_configs),
+            BrokerConfigs.parse(self._configs() | self.cleaning.broker_configs, defaults=ALONE),
             session_dies_with_process=self.random.random() < 0.7,
             prepare=prepare,
         )

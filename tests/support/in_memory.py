@@ -27,6 +27,7 @@ from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
 from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators.shards import Load
+from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.effects import (
     AlterConfigs,
     Altered,
@@ -95,7 +96,8 @@ class Harness:
         self.opening_ms = 0  # How long it takes to open all logs.
         self.is_told_at_once = True  # What there is, when it starts.
         self.disk = RealDisk()
-        self.configs = BrokerConfigs.parse({key.replace("_", "."): value for key, value in configs.items()})
+        texts = {key.replace("_", "."): value for key, value in configs.items()}
+        self.configs = BrokerConfigs.parse(texts, defaults=ALONE)
         numbers = itertools.count(1)
         self._entropy = Entropy(lambda: next(numbers), lambda: Uuid(next(numbers).to_bytes(16, "big")))
         self._blocks = itertools.count()

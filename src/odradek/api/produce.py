@@ -130,7 +130,7 @@ def handle(call: Call, body: ProduceRequest) -> PendingProduce | ProduceResponse
     wrong = _wrong_as_a_whole(call, body, transactional)
     if wrong is not None:
         return refuse(call, body, wrong)
-    if transactional and txn_verification.asks_elsewhere(call, body, transactional):
+    if transactional and txn_verification.asks_first(call, body, transactional):
         return _after_asking(call, body, transactional)
     _join(call, body, transactional)
     return _staged(call, body)
@@ -143,7 +143,7 @@ def _staged(call: Call, body: ProduceRequest, verified: Verification | None = No
 
 
 def _after_asking(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> Slices:
-    """As `handle`, once the transaction's coordinator, which is another broker, has answered."""
+    """As `handle`, once the transaction's coordinator has answered."""
     verified = yield from txn_verification.asked(call, body, transactional)
     if not _takes_long(call, body):  # A topic's configuration may have changed meanwhile.
         return _staged(call, body, verified)
@@ -407,7 +407,7 @@ def admit(  # noqa: PLR0917
 ) -> Written | None:
     """Raises Refused if the version (check_allowed) or the transaction does not allow the batch.
 
-    `verified` is the answer of a coordinator on another broker, if one had to be asked.  Returns the write that makes
+    `verified` is the answer of the coordinator, if it had to be asked first.  Returns the write that makes
     the partition part of the transaction, if it is not safe yet.
     """
     check_allowed(version, transactional_id, batch)

@@ -137,12 +137,14 @@ def _commit(
 def _verified(
     call: Call, body: TxnOffsetCommitRequest, shard: GroupShard, producer: ProducerIdAndEpoch
 ) -> Generator[Wait, Any, Verification | None]:
-    """Asks the transaction's coordinator if that is another broker; None if it has not to be asked."""
+    """Asks the transaction's coordinator; None if it has not to be asked first."""
     transactions, leading = call.broker.transactions, shard.log.leading
     transactional_id, adds = body.transactional_id, call.version >= JOINS_SINCE
-    if not transactional_id or transactions.shards.elsewhere(transactional_id) is None:
+    if not transactional_id or not transactions.verifies(adds=adds):
         return None
-    if not transactions.verifies(adds=adds) or transactions.is_sure(leading, transactional_id, producer):
+    if transactions.is_sure(leading, transactional_id, producer) or not transactions.asks_first(
+        leading, transactional_id
+    ):
         return None
     question = Question(transactional_id, producer, adds)
     verification = Verification(question)

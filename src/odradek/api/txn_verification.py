@@ -1,4 +1,4 @@
-"""Asks the coordinator of a transaction, if it is another broker, before anything is written in that transaction.
+"""Asks the coordinator of a transaction before anything is written in that transaction, where it has to be asked first.
 
 A request waits for the answer, and what follows on its connection waits behind it, as in Apache Kafka.
 """
@@ -26,16 +26,19 @@ from odradek.record.batch import BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest
 
 
-def asks_elsewhere(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> bool:
-    """True if another broker has to be asked before the transactional batches of the request may be staged."""
+def asks_first(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> bool:
+    """True if the coordinator has to have answered before the transactional batches of the request may be staged."""
     transactions, transactional_id = call.broker.transactions, body.transactional_id
-    if not transactional_id or transactions.shards.elsewhere(transactional_id) is None:
+    if not transactional_id:
         return False
     question = _question(call, body, transactional)
     if question is None or not transactions.verifies(adds=question.adds):
         return False
-    producer = question.producer
-    return not all(transactions.is_sure(leading, transactional_id, producer) for leading, _ in _written_to(call, body))
+    return any(
+        not transactions.is_sure(leading, transactional_id, question.producer)
+        and transactions.asks_first(leading, transactional_id)
+        for leading, _ in _written_to(call, body)
+    )
 
 
 def asked(
@@ -43,7 +46,7 @@ def asked(
 ) -> Generator[Wait, Any, Verification | None]:
     """Asks about all partitions of a Produce at once, and waits for the answer; None if there is nothing to ask."""
     question = _question(call, body, transactional)
-    if question is None or not asks_elsewhere(call, body, transactional):
+    if question is None or not asks_first(call, body, transactional):
         return None
     verification = Verification(question)
     for leading, part in _written_to(call, body):

@@ -5,6 +5,8 @@
                               each port counts up by one a broker; port 0 stays 0
     log.dirs                  a folder of the broker's own in each: data/broker1, data/broker2
     metadata.log.dir          common to all, where a lone broker has it
+    state topics              three replicas, two of which have what is acknowledged of transactions; fewer where there
+                              are fewer brokers, so that one of two may be down
 
 Ids are given, not generated: the name of a broker's folder has to be known before the tree is open.  Those from 1 on
 lie below the ones that the tree generates (above reserved.broker.max.id), and are what Kafka's examples have.
@@ -27,10 +29,13 @@ from odradek.app.config import METRICS_LISTENER, Settings, load
 from odradek.app.listeners import Endpoint
 from odradek.app.logs import TEXT, parse_levels
 from odradek.base.units import INT32_MAX, BrokerId
+from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
+from odradek.core.coordinators.state_topics import OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR
 
 BROKERS_MAX = 64  # Each is a process of some 40 MB.
 FIRST_ID = BrokerId(1)
+STATE_REPLICAS = 3  # Kafka's default.
 PORT_MAX = 65_535
 _META_PROPERTIES = "meta.properties"  # The first process does without log/.
 _EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
@@ -71,8 +76,20 @@ def brokers_of(
         f"--log-format={log_format}",
         *(f"--log-level={level}" for level in log_levels),
         *(f"--override={override}" for override in overrides),
+        *(f"--override={key}={value}" for key, value in replicas_of_state(count, settings.configs).items()),
     ]
     return [_broker(BrokerId(first + i), i, settings, common) for i in range(count)]
+
+
+def replicas_of_state(count: int, configs: BrokerConfigs) -> dict[str, str]:
+    """Returns the replication factors of the state topics of `count` brokers, and a min ISR, where they are not set."""
+    is_set = frozenset(configs.names_set())
+    factor = str(min(STATE_REPLICAS, count))
+    found = {key: factor for key in (OFFSETS_FACTOR, TRANSACTIONS_FACTOR) if key not in is_set}
+    if TRANSACTIONS_MIN_ISR not in is_set:
+        replicas = int(found.get(TRANSACTIONS_FACTOR) or configs.int(TRANSACTIONS_FACTOR))
+        found[TRANSACTIONS_MIN_ISR] = str(max(1, min(STATE_REPLICAS, replicas) - 1))
+    return found
 
 
 def _check_directories(settings: Settings) -> None:

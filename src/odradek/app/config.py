@@ -2,7 +2,8 @@
 
 The names, types and rules are Kafka's (core/configs); this file reads them from text, derives what the shell needs and
 says which of the keys in use change nothing here yet.  Three defaults are not Kafka's: the listener is on loopback, the
-data lies in ./odradek-data instead of /tmp/kafka-logs, and there is no rebalance protocol `streams`.
+data lies in ./odradek-data instead of /tmp/kafka-logs, and there is no rebalance protocol `streams`.  Where no
+`zookeeper.connect` says that there may be other brokers, state topics have one replica.
 
 `python -m odradek.app.config` prints docs/CONFIGURATION.md.
 """
@@ -27,6 +28,7 @@ from odradek.app.properties import read_properties
 from odradek.base.units import BrokerId
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
+from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 # No key of Kafka's: so it is in no table, and no client is told of it.
 METRICS_LISTENER = "metrics.listener"
+CONNECT = "zookeeper.connect"
 PROTOCOLS, STREAMS = "group.coordinator.rebalance.protocols", "streams"
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
@@ -96,7 +99,8 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     """Returns the settings of a broker configured with these texts.  Raises ConfigError."""
     metrics = _metrics(texts.get(METRICS_LISTENER, ""), insecure)
     texts = {name: text for name, text in texts.items() if name != METRICS_LISTENER}
-    configs = BrokerConfigs.parse(texts, defaults=DEFAULTS)
+    defaults = DEFAULTS if texts.get(CONNECT, "").strip() else DEFAULTS | ALONE
+    configs = BrokerConfigs.parse(texts, defaults=defaults)
     listeners = parse_listeners(configs)
     tls = parse_tls(configs, listeners)
     _check_promises(configs)
@@ -127,7 +131,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         without_effect=tuple(_without_effect(configs, tls)),
         metrics=metrics,
         insecure=insecure,
-        is_member=bool(configs.optional_str("zookeeper.connect")),
+        is_member=bool(configs.optional_str(CONNECT)),
     )
 
 

@@ -86,9 +86,9 @@ class AlterPartitionManager:
         self._under_way.pop(leading, None)
 
     def submit(self, leading: Leadership) -> None:
-        """Has the controller asked for what is pending, unless it is being asked."""
+        """Has the controller asked for what is pending, unless it is being asked, or the leadership has ended."""
         in_sync = leading.in_sync
-        if in_sync is None or in_sync.pending is None or leading.ended is not None:
+        if leading.ended is not None or in_sync is None or in_sync.pending is None:
             return
         self.sync_if_alone(leading)
         under_way = self._under_way.get(leading)

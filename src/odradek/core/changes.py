@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.cluster import ClusterView
+from odradek.core.cluster import ClusterView, TopicInfo
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import AlterConfigs, Change, CreateTopics
@@ -38,16 +38,25 @@ class Changes:
         return change
 
     def state_topic(self, name: TopicName) -> Change | None:
-        """Returns the change that makes a state topic; None if it is there.  Raises Refused if it can't be made."""
+        """Returns the change that makes a state topic; None if it is there.
+
+        Raises Refused(COORDINATOR_NOT_AVAILABLE) if it can't be made: too few brokers live, or its znode can't be read.
+        """
         if name in self._view.topics:
             return None
         if name in self._view.unreadable:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._view.unreadable[name])
         making = self._making.get(name)
         if making is None:
-            topic = self._planner.new_topic(state_topics.spec(name, self._configs), self._view)
+            topic = self._planned(name)
             making = self._making[name] = self.ask(lambda token: CreateTopics(token, (topic,)))
         return making
+
+    def _planned(self, name: TopicName) -> TopicInfo:
+        try:
+            return self._planner.new_topic(state_topics.spec(name, self._configs), self._view)
+        except Refused as refused:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} can't be made: {refused.detail}") from refused
 
     def ended(self, token: int) -> None:
         """Takes in that a change has ended: a state topic that it did not make may be asked for again."""

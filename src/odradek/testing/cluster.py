@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from odradek.app.brokers import replicas_of_state
 from odradek.app.config import settings
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
@@ -60,7 +61,8 @@ class Cluster(Lifetime):
         self._directory: Path | None = self._given_directory
         self._brokers: tuple[Member, ...] = ()
         self._network = Network(brokers)
-        settings(self._texts)  # What is wrong with the configuration is said here.
+        checked = settings(self._texts)  # What is wrong with the configuration is said here.
+        self._texts |= replicas_of_state(brokers, checked.configs)
 
     # Its brokers.
 

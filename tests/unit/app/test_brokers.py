@@ -11,6 +11,7 @@ from odradek.app.commands.serve import parse
 from odradek.app.config import Settings, load
 from odradek.base.units import INT32_MAX
 from odradek.core.configs.definition import ConfigError
+from odradek.core.coordinators.state_topics import OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR
 from odradek.log.names import parse_partition
 
 
@@ -95,6 +96,27 @@ def test_a_broker_s_folder_is_no_partition_s() -> None:
     """A lone broker on the same log.dirs would take it for one of its logs, and set it aside."""
     for one in settings_of(3):
         assert parse_partition(one.log_dirs[0].name) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "overrides", "factors"),
+    [
+        (1, (), (1, 1, 1)),
+        (2, (), (2, 2, 1)),
+        (3, (), (3, 3, 2)),
+        (9, (), (3, 3, 2)),
+        (3, ("offsets.topic.replication.factor=1",), (1, 3, 2)),
+        (3, ("transaction.state.log.replication.factor=1",), (3, 1, 1)),
+        (3, ("transaction.state.log.min.isr=3",), (3, 3, 3)),
+        (5, ("transaction.state.log.replication.factor=5",), (3, 5, 2)),
+    ],
+)
+def test_state_topics_have_three_replicas_where_there_are_three_brokers(
+    count: int, overrides: tuple[str, ...], factors: tuple[int, int, int]
+) -> None:
+    keys = (OFFSETS_FACTOR, TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR)
+    for one in settings_of(count, *overrides):
+        assert tuple(one.configs.int(key) for key in keys) == factors
 
 
 def test_how_to_log_is_passed_through() -> None:

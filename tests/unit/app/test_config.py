@@ -89,6 +89,16 @@ def test_file_and_overrides(tmp_path: Path) -> None:
     assert read.without_effect == ("sasl.kerberos.service.name",)
 
 
+def test_state_topics_of_a_broker_that_is_alone_have_one_replica() -> None:
+    """Where there is a ZooKeeper there may be others, and Kafka's defaults count."""
+    keys = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    more = ("transaction.state.log.min.isr",)
+    for overrides, wanted in (((), [1, 1, 1]), (("zookeeper.connect=zk:2181",), [3, 3, 2])):
+        configs = load(overrides=overrides).configs
+        assert [configs.int(key) for key in (*keys, *more)] == wanted
+    assert load(overrides=["offsets.topic.replication.factor=2"]).configs.int(keys[0]) == 2
+
+
 def test_keys_that_are_checked_have_an_effect() -> None:
     """And of what is named in one key, what is not here has none."""
     bounds = {f"group.consumer.{which}.session.timeout.ms": "45000" for which in ("min", "max")}

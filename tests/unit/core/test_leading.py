@@ -105,6 +105,16 @@ def test_a_proposal_that_nobody_answers_is_made_again(led: Led) -> None:
     assert led.high_watermark == 1
 
 
+def test_who_leads_no_more_proposes_nothing_again(led: Led) -> None:
+    led.fetches(OTHER, THIRD)
+    led.produce()
+    led.time_passes(LAG_MS_MAX + 2000, OTHER)
+    led.answers(led.proposed(), ErrorCode.NOT_CONTROLLER)
+    assert led.controller.leads("t", leader=OTHER, epoch=1, replicas=ALL_THREE) == {}
+    led.harness.pass_time(RETRY_MS)
+    assert led.harness.broker.alter_partition.take() == []
+
+
 def test_what_the_controller_says_replaces_what_was_proposed(led: Led) -> None:
     led.fetches(OTHER, THIRD)
     waiting = led.produce()

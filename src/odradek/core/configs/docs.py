@@ -152,7 +152,7 @@ _BROKER: dict[str, str] = {
     ),
     "offsets.topic.num.partitions": "Partitions of __consumer_offsets when it is made; to be left as it is after that.",
     "offsets.topic.replication.factor": (
-        "Replicas of __consumer_offsets when it is made; unless it is set, no more than there are brokers."
+        "Replicas of __consumer_offsets, which is made once so many brokers are there; 1 for a broker that is alone."
     ),
     "offsets.topic.segment.bytes": (
         "The segment.bytes of __consumer_offsets when it is made: small ones are loaded sooner."
@@ -216,13 +216,13 @@ _BROKER: dict[str, str] = {
         "How often transactional ids that have expired are looked for and forgotten."
     ),
     "transaction.state.log.min.isr": (
-        "The min.insync.replicas of __transaction_state when it is made; no more than it has replicas."
+        "The min.insync.replicas of __transaction_state when it is made; 1 for a broker that is alone."
     ),
     "transaction.state.log.num.partitions": (
         "Partitions of __transaction_state when it is made; to be left as it is after that."
     ),
     "transaction.state.log.replication.factor": (
-        "Replicas of __transaction_state when it is made; unless it is set, no more than there are brokers."
+        "Replicas of __transaction_state, which is made once so many brokers are there; 1 for a broker that is alone."
     ),
     "transaction.state.log.segment.bytes": (
         "The segment.bytes of __transaction_state when it is made: small ones are loaded sooner."

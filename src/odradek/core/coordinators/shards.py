@@ -106,6 +106,11 @@ class Shards(Generic[SomeShard]):
         is_here = leader == self._runtime.broker_id or (leading is not None and leading.ended is None)
         return None if is_here else leader
 
+    def leading(self, key: str) -> Leading | None:
+        """Returns the leadership of the partition that has the key; None if another broker leads it."""
+        topic = self._runtime.view().topics.get(self.topic)
+        return None if topic is None else self._led.get(partition_for(key, len(topic.partitions)))
+
     def partition_of(self, key: str) -> int:
         """Returns the partition that has the key.  Raises Refused(COORDINATOR_NOT_AVAILABLE) without a state topic."""
         topic = self._runtime.view().topics.get(self.topic)

@@ -7,6 +7,10 @@ from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.topic_plans import TopicSpec
 
+OFFSETS_FACTOR = "offsets.topic.replication.factor"
+TRANSACTIONS_FACTOR, TRANSACTIONS_MIN_ISR = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
+# The defaults of a broker that is alone, where Kafka's would have state topics wait for brokers that never come.
+ALONE = {OFFSETS_FACTOR: "1", TRANSACTIONS_FACTOR: "1", TRANSACTIONS_MIN_ISR: "1"}
 INT32_SIGN = 1 << 31
 _INT32 = (1 << 32) - 1
 
@@ -14,22 +18,15 @@ _INT32 = (1 << 32) - 1
 def spec(name: TopicName, configs: BrokerConfigs) -> TopicSpec:
     """Returns how a topic of this name is made on first use: a state topic its own way, any other by the defaults."""
     if name == CONSUMER_OFFSETS:
-        prefix, more = "offsets.topic", {"compression.type": "producer"}
+        prefix, factor, more = "offsets.topic", OFFSETS_FACTOR, {"compression.type": "producer"}
     elif name == TRANSACTION_STATE:
-        prefix, more = "transaction.state.log", {"compression.type": "uncompressed"}
+        prefix, factor, more = "transaction.state.log", TRANSACTIONS_FACTOR, {"compression.type": "uncompressed"}
+        more["unclean.leader.election.enable"] = "false"
+        more["min.insync.replicas"] = str(configs.int(TRANSACTIONS_MIN_ISR))
     else:
         return TopicSpec(name)
-    replicas = _replicas(f"{prefix}.replication.factor", configs)
-    if name == TRANSACTION_STATE:
-        more["unclean.leader.election.enable"] = "false"
-        more["min.insync.replicas"] = str(min(configs.int("transaction.state.log.min.isr"), replicas))
     settings = {"cleanup.policy": "compact", "segment.bytes": str(configs.int(f"{prefix}.segment.bytes")), **more}
-    return TopicSpec(name, configs.int(f"{prefix}.num.partitions"), replicas, configs=settings)
-
-
-def _replicas(key: str, configs: BrokerConfigs) -> int:
-    """Returns the replication factor: the one that is set, else 1, so far."""
-    return configs.int(key) if key in configs.names_set() else 1
+    return TopicSpec(name, configs.int(f"{prefix}.num.partitions"), configs.int(factor), configs=settings)
 
 
 def java_hash(text: str) -> int:

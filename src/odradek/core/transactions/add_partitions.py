@@ -1,7 +1,7 @@
-"""Asks coordinators on other brokers about partitions of their transactions: Kafka's AddPartitionsToTxnManager, without
-its connections.
+"""Asks the coordinators of transactions about partitions: Kafka's AddPartitionsToTxnManager, without its connections.
 
     ask ──> a queue for each broker ──take──> AddPartitions, one in flight for each ──answered──> the promise is kept
+     └──> the coordinator is here: it answers at once, or when the partitions' join is safe ────────────┘
 
 A request has all that came to wait behind the one before.  A coordinator that says CONCURRENT_TRANSACTIONS is asked
 again after a pause, if whoever waits has the time: the transaction before is about to end.
@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
+from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
@@ -29,13 +31,22 @@ _LOG = logging.getLogger(__name__)
 LOOK_MS = SECOND_MS  # How often queues are searched for brokers that are gone, and for who waits no more.
 
 
-class AddPartitionsToTxnManager:
-    """What one broker asks the coordinators of transactions on others."""
+class Answers(Protocol):
+    """Answers a question about partitions, as the coordinator here; a write has to be safe before that holds."""
 
-    def __init__(self, runtime: Runtime, coordinator: Callable[[str], BrokerId | None]) -> None:
-        """`coordinator` finds the broker that coordinates a transactional id; None if that is this one."""
+    def __call__(
+        self, question: Question, names: Collection[TopicPartition], now: Moment
+    ) -> tuple[Codes, Written | None]: ...
+
+
+class AddPartitionsToTxnManager:
+    """What one broker asks the coordinators of transactions, on others and its own."""
+
+    def __init__(self, runtime: Runtime, coordinator: Callable[[str], BrokerId | None], here: Answers) -> None:
+        """`coordinator` finds the broker that coordinates a transactional id; None if that is this one: `here`."""
         self._runtime = runtime
         self._coordinator = coordinator
+        self._here = here
         self._queues: dict[BrokerId, AdditionQueue] = {}
         self._requests = OneInFlight[AddPartitions, Parts]()  # Each with who waits for which part of it.
         self._is_watching = False
@@ -55,16 +66,15 @@ class AddPartitionsToTxnManager:
         assert names, "nobody asks about nothing"
         again_until = now.steady + self._again_ms_max if retries else now.steady
         waiting = Waiting(question, names, again_until, now.steady + self.timeout_ms)
-        if self._runtime.protocol.add_partitions_to_txn is None:
-            self._refuse(waiting, _code_where_unasked(question))
-        else:
-            self._send(waiting, now)
+        self._send(waiting, now)
         return waiting.promise
 
     def _send(self, waiting: Waiting, now: Moment) -> None:
         broker = self._coordinator(waiting.question.transactional_id)
-        if broker is None:  # It has come here meanwhile, and who asks again finds it.
-            self._refuse(waiting, ErrorCode.NOT_COORDINATOR)
+        if broker is None:
+            self._ask_here(waiting, now)
+        elif self._runtime.protocol.add_partitions_to_txn is None:
+            self._refuse(waiting, _code_where_unasked(waiting.question))
         elif broker == NO_BROKER or broker not in self._runtime.view().brokers:
             self._refuse(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
@@ -75,6 +85,23 @@ class AddPartitionsToTxnManager:
             queue.add(waiting)
             self._requests.wants(broker)
             self._watch(now)
+
+    def _ask_here(self, waiting: Waiting, now: Moment) -> None:
+        codes, written = self._here(waiting.question, waiting.names, now)
+        if written is None:
+            self._end_with(waiting, codes, now)
+            return
+        lost = dict.fromkeys(waiting.names, ErrorCode.NOT_COORDINATOR)
+        self._runtime.steps.when_safe(
+            written,
+            lambda later: self._end_with(waiting, codes, later),
+            now,
+            lambda later: self._end_with(waiting, lost, later),
+        )
+
+    def _end_with(self, waiting: Waiting, codes: Codes, now: Moment) -> None:
+        waiting.codes = codes
+        self._end(waiting, now)
 
     # Requests.
 

@@ -49,7 +49,7 @@ def admit_batch(  # noqa: PLR0917
 
 
 def admit_verified(verification: Verification, leading: Leading, version: int) -> None:
-    """Admits a batch by the answer of a coordinator on another broker.  Raises Refused."""
+    """Admits a batch by the answer of the coordinator, which was asked first.  Raises Refused."""
     try:
         verification.check(leading)
     except Refused as refused:

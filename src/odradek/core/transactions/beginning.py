@@ -13,6 +13,7 @@ from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
+from odradek.core.transactions.shard import Completion
 from odradek.core.transactions.states import NEVER_MS, NO_ID, Transaction, TransactionState
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Began(NamedTuple):
 
 
 NO_IDS = Began(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+MOVED = Began(ErrorCode.NOT_COORDINATOR)
 
 
 class Beginning:
@@ -75,7 +77,7 @@ class Beginning:
     def _go_from(self, was: Transaction, new_id: ProducerId, now: Moment) -> None:
         asked = self._asked
         if was.is_decided:
-            self._coordinator.shards.find(was.id).after_completion(was.id, self.go)
+            self._coordinator.shards.find(was.id).after_completion(was.id, Completion(self.go, self._lost))
         elif was.state is not TransactionState.ONGOING:
             timeout_ms = NEVER_MS if asked.has_two_phases else asked.timeout_ms
             self._begin(rules.begins(was, asked.expected, timeout_ms, new_id, now.wall), NOBODY, now)
@@ -83,12 +85,16 @@ class Beginning:
             self._begin(rules.keeps(was, asked.expected, new_id, now.wall), was.producer, now)
         else:
             rules.check_expected(was, asked.expected)
-            self._coordinator.abort(was.id, now, then=self.go)
+            self._coordinator.abort(was.id, now, then=Completion(self.go, self._lost))
 
     def _begin(self, begun: Transaction, ongoing: ProducerIdAndEpoch, now: Moment) -> None:
         began = Began(ErrorCode.NONE, begun.client, ongoing)
         written = self._coordinator.shards.find(begun.id).put(begun, now)
-        self._coordinator.runtime.steps.when_safe(written, lambda later: self._keep(began), now)
+        steps = self._coordinator.runtime.steps
+        steps.when_safe(written, lambda _: self._keep(began), now, lambda _: self._lost())
+
+    def _lost(self) -> None:
+        self._keep(MOVED)
 
     def _keep(self, began: Began) -> None:
         self.promise.keep(self._coordinator.runtime.lot, began)

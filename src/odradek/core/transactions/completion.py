@@ -15,14 +15,14 @@ import logging
 
 from odradek.base.errors import Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicPartition
-from odradek.core.coordinators.durable import Step, Written
+from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.moment import Moment
 from odradek.core.transactions import rules
 from odradek.core.transactions.marker_channel import OVERTAKEN, TransactionMarkerChannelManager
 from odradek.core.transactions.markers import WriteMarker
 from odradek.core.transactions.pending_completion import PendingCompletion
-from odradek.core.transactions.shard import TransactionShard
+from odradek.core.transactions.shard import Completion, TransactionShard
 from odradek.core.transactions.states import Transaction
 
 _LOG = logging.getLogger(__name__)
@@ -40,8 +40,10 @@ class Completions:
         self._write_marker = write_marker
         self.markers = TransactionMarkerChannelManager(runtime, self._settle)
 
-    def decide(self, shard: TransactionShard, decided: Transaction, now: Moment, then: Step | None = None) -> None:
-        """Writes a decision, and carries it out; `then` is called when it is complete.
+    def decide(
+        self, shard: TransactionShard, decided: Transaction, now: Moment, then: Completion | None = None
+    ) -> None:
+        """Writes a decision, and carries it out; `then` is called when it is complete, or if the shard ends before.
 
         Raises Refused with nothing changed.
         """

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import ProducerEpoch, ProducerId, TopicPartition
 from odradek.core.cluster import TRANSACTION_STATE
-from odradek.core.coordinators.durable import Step, Written
+from odradek.core.coordinators.durable import Written
 from odradek.core.coordinators.runtime import Runtime
 from odradek.core.coordinators.shards import Load, Shards
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
@@ -23,6 +24,7 @@ from odradek.core.partition import Partition
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
 from odradek.core.transactions.add_partitions import AddPartitionsToTxnManager
+from odradek.core.transactions.asked_here import answer
 from odradek.core.transactions.beginning import NO_IDS, Asked, Began, Beginning
 from odradek.core.transactions.completion import Completions
 from odradek.core.transactions.ending import End, Ended, Ending
@@ -30,7 +32,7 @@ from odradek.core.transactions.hanging import HangingTransactions, all_led, all_
 from odradek.core.transactions.joins import Joins
 from odradek.core.transactions.markers import WriteMarker
 from odradek.core.transactions.producer_ids import ProducerIds
-from odradek.core.transactions.shard import TransactionShard
+from odradek.core.transactions.shard import Completion, TransactionShard
 from odradek.core.transactions.states import Transaction, TransactionState
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class TransactionCoordinator:
         self.may_hang = False  # What was open after a stop that was not clean is still to be looked at.
         self._write_marker = write_marker
         self.shards = Shards(TRANSACTION_STATE, self._make, ask, runtime)
-        self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere)
+        self.additions = AddPartitionsToTxnManager(runtime, self.shards.elsewhere, partial(answer, self))
         configs = runtime.configs
         self.timeout_ms_max = configs.int("transaction.max.timeout.ms")
         self.allows_two_phases = configs.bool("transaction.two.phase.commit.enable")
@@ -157,6 +159,17 @@ class TransactionCoordinator:
         """True if the coordinator has a say in what is written: always where that makes partitions join."""
         return adds or self.runtime.configs.bool("transaction.partition.verification.enable")
 
+    def asks_first(self, leading: Leading, transactional_id: str) -> bool:
+        """True if the coordinator has to have answered before anything of the transaction is staged in the partition.
+
+        So it is where that is another broker; and here where one of the two logs has followers: the join could be lost
+        without what was written because of it, to which a new leader would then say that it had joined.
+        """
+        if self.shards.elsewhere(transactional_id) is not None or leading.in_sync is not None:
+            return True
+        state = self.shards.leading(transactional_id)
+        return state is not None and state.in_sync is not None
+
     def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
         """Raises Refused if the partition is not part of the producer's open transaction (KIP-890)."""
         _, transaction = self.find(transactional_id)
@@ -181,6 +194,8 @@ class TransactionCoordinator:
         name = leading.name
         if self.is_sure(leading, transactional_id, producer):
             return self.unsafe_join(transactional_id)
+        if self.verifies(adds=adds) and self.asks_first(leading, transactional_id):
+            raise Refused(ErrorCode.NOT_COORDINATOR, f"{transactional_id} has to be asked about {name} first")
         written = None
         if adds:
             written = self.touch(transactional_id, producer, (name,), rules.EPOCH_PER_TRANSACTION, now)
@@ -199,7 +214,7 @@ class TransactionCoordinator:
         ending.go(now)
         return ending.promise
 
-    def abort(self, transactional_id: str, now: Moment, then: Step | None = None) -> None:
+    def abort(self, transactional_id: str, now: Moment, then: Completion | None = None) -> None:
         """Aborts an open transaction and fences its producer.  Raises Refused."""
         shard, was = self.find(transactional_id)
         self.completions.decide(shard, rules.fenced(was, now.wall), now, then)

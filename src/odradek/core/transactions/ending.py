@@ -10,6 +10,7 @@ from odradek.core.coordinators.state_log import NOBODY, ProducerIdAndEpoch
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
 from odradek.core.transactions import rules
+from odradek.core.transactions.shard import Completion
 from odradek.core.transactions.states import NO_ID
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class Ending:
             self._keep(Ended(ErrorCode.NONE, was.client))
             return
         ended = Ended(ErrorCode.NONE, rules.completed(decided, now.wall).client)
-        self._coordinator.completions.decide(shard, decided, now, then=lambda later: self._keep(ended))
+        moved = Ended(ErrorCode.NOT_COORDINATOR)
+        then = Completion(lambda _: self._keep(ended), lambda: self._keep(moved))
+        self._coordinator.completions.decide(shard, decided, now, then=then)
 
     def _keep(self, ended: Ended) -> None:
         self.promise.keep(self._coordinator.runtime.lot, ended)

@@ -207,11 +207,11 @@ class HangingTransactions:
 
 
 def _opened(partitions: Mapping[TopicPartition, Partition]) -> Iterator[list[Open]]:
-    """Yields what is open in all partitions, in slices."""
+    """Yields what is open in all partitions that are led here, in slices: a marker comes from their leader."""
     found: list[Open] = []
     looks = 0
     for partition in list(partitions.values()):
-        if partition.is_online:
+        if partition.is_online and partition.leading is not None:
             found += [Open(partition, seen) for seen in partition.log.producers.open_transactions()]
         looks += 1
         if looks + len(found) >= LOOKED_AT_PER_SLICE:

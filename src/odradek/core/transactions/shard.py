@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.core.coordinators.durable import Step, Written
@@ -21,6 +22,13 @@ class Resumes(Protocol):
     def __call__(self, shard: TransactionShard, transaction: Transaction, now: Moment) -> None: ...
 
 
+class Completion(NamedTuple):
+    """What waits for the end of a decided transaction: `lost` is called if its coordinator is gone before."""
+
+    step: Step
+    lost: Callable[[], None]
+
+
 class TransactionShard:
     """One shard; `transactions` is as the log is, and `put` changes both."""
 
@@ -30,7 +38,7 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         self.is_over = False
         self._resume = resume
-        self._steps: dict[str, list[Step]] = {}  # By transactional id; taken when its decided transaction is complete.
+        self._waiting: dict[str, list[Completion]] = {}  # By transactional id.
 
     @property
     def coordinator_epoch(self) -> int:
@@ -47,15 +55,15 @@ class TransactionShard:
         self.log.append([StateRecord(key_of(transactional_id), None)], now)
         del self.transactions[transactional_id]
 
-    def after_completion(self, transactional_id: str, step: Step) -> None:
-        """Has `step` called when the decided transaction is complete; never if the shard ends before."""
-        self._steps.setdefault(transactional_id, []).append(step)
+    def after_completion(self, transactional_id: str, then: Completion) -> None:
+        """Has `then` called when the decided transaction is complete, or if the shard ends before."""
+        self._waiting.setdefault(transactional_id, []).append(then)
 
     def completed(self, transaction: Transaction, now: Moment) -> None:
-        """Writes that a transaction is complete, and takes the steps that wait for it.  Raises Refused."""
+        """Writes that a transaction is complete, and tells who waits for it.  Raises Refused."""
         self.put(transaction, now)
-        for step in self._steps.pop(transaction.id, ()):
-            step(now)
+        for one in self._waiting.pop(transaction.id, ()):
+            one.step(now)
 
     # The methods of a Shard.
 
@@ -86,4 +94,6 @@ class TransactionShard:
 
     def end(self) -> None:
         self.is_over = True
-        self._steps.clear()
+        waiting, self._waiting = self._waiting, {}
+        for one in [one for some in waiting.values() for one in some]:
+            one.lost()

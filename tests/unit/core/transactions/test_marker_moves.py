@@ -13,6 +13,7 @@ from odradek.core.controller.requests import LEADER_DURING_DELETE, PartitionMeta
 from odradek.core.flushes import Sync
 from odradek.core.parked import Parked
 from odradek.core.transactions.markers import WriteMarkers
+from odradek.core.transactions.shard import Completion
 from odradek.core.transactions.states import TransactionState
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.controlling import name_of
@@ -264,10 +265,11 @@ def test_who_waits_at_the_old_coordinator_is_not_answered_by_the_next_ones_decis
     old = elsewhere.asked_alone()
     shard, _ = elsewhere.harness.broker.transactions.find(producer.id)
     called: list[str] = []
-    shard.after_completion(producer.id, lambda now: called.append("old"))
+    shard.after_completion(producer.id, Completion(lambda now: called.append("old"), lambda: called.append("lost")))
     elsewhere.resigns()
+    assert called == ["lost"]
     elsewhere.coordinates_again()
     elsewhere.answers(old)
     elsewhere.answers(elsewhere.asked_alone())
     assert is_complete(producer)
-    assert called == []
+    assert called == ["lost"]

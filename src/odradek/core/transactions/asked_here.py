@@ -1,0 +1,58 @@
+"""What a coordinator answers its own broker about partitions of a transaction; others send AddPartitionsToTxn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicPartition
+from odradek.core.coordinators.durable import Written
+from odradek.core.coordinators.state_log import ProducerIdAndEpoch
+from odradek.core.moment import Moment
+from odradek.core.transactions.addition_queue import Codes
+from odradek.core.transactions.additions import Question
+from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
+
+
+class Coordinator(Protocol):
+    """What is asked of a coordinator; each raises Refused."""
+
+    def touch(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        version: int,
+        now: Moment,
+    ) -> Written | None:
+        """Adds partitions to the transaction."""
+
+    def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
+        """Raises Refused if the partition is not part of the transaction."""
+
+    def unsafe_join(self, transactional_id: str) -> Written | None:
+        """Returns the last write that added partitions to the transaction, if it is not safe yet."""
+
+
+def answer(
+    coordinator: Coordinator, question: Question, names: Collection[TopicPartition], now: Moment
+) -> tuple[Codes, Written | None]:
+    """Returns the error code of each partition, and the write that has to be safe before these hold."""
+    transactional_id, producer, adds = question
+    try:
+        if adds:
+            written = coordinator.touch(transactional_id, producer, names, EPOCH_PER_TRANSACTION, now)
+            return dict.fromkeys(names, ErrorCode.NONE), written
+    except Refused as refused:
+        return dict.fromkeys(names, refused.code), None
+    codes = {name: _code_of(coordinator, question, name) for name in names}
+    return codes, coordinator.unsafe_join(transactional_id)
+
+
+def _code_of(coordinator: Coordinator, question: Question, name: TopicPartition) -> ErrorCode:
+    try:
+        coordinator.check_touched(question.transactional_id, question.producer, name)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.NONE

@@ -1,0 +1,64 @@
+"""State topics are made by whoever asks for a coordinator, once as many brokers live as they have replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, TopicName
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerInfo, Endpoint
+from odradek.core.effects import CreateTopics
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from support.in_memory import US, Harness
+
+CLUSTER = {
+    "offsets_topic_replication_factor": "3",
+    "transaction_state_log_replication_factor": "3",
+    "transaction_state_log_min_isr": "2",
+}
+BOTH = [(0, CONSUMER_OFFSETS, None), (1, TRANSACTION_STATE, "2")]
+
+
+def lives(harness: Harness, *brokers: int) -> None:
+    view = harness.broker.view
+    others = {BrokerId(one): BrokerInfo(BrokerId(one), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)) for one in brokers}
+    view.brokers = {US: view.brokers[US], **others}
+
+
+def finds(harness: Harness, kind: int) -> ErrorCode:
+    request = FindCoordinatorRequest(key="k", key_type=kind)
+    return ErrorCode(harness.ask(request, 3, FindCoordinatorResponse).error_code)
+
+
+@pytest.mark.parametrize(("kind", "topic", "min_isr"), BOTH)
+def test_fewer_brokers_than_replicas_make_none(
+    tmp_path: Path, kind: int, topic: TopicName, min_isr: str | None
+) -> None:
+    harness = Harness(tmp_path, **CLUSTER)
+    for alive in ((), (2,)):
+        lives(harness, *alive)
+        assert finds(harness, kind) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert not harness.broker.take_effects(), "nothing is asked for"
+    lives(harness, 2, 3)
+    harness.send(FindCoordinatorRequest(key="k", key_type=kind), 3)
+    (change,) = harness.broker.take_effects()
+    assert isinstance(change, CreateTopics)
+    (made,) = change.topics
+    assert made.name == topic
+    assert {frozenset(one.replicas) for one in made.partitions} == {frozenset({US, 2, 3})}
+    assert _min_isr(made.configs) == min_isr
+
+
+def test_a_broker_that_is_alone_makes_them_with_one_replica(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    for kind, topic, _ in BOTH:
+        assert finds(harness, kind) is ErrorCode.NONE
+        assert {one.replicas for one in harness.broker.view.topics[topic].partitions} == {(US,)}
+    assert _min_isr(harness.broker.view.topics[TRANSACTION_STATE].configs) == "1"
+
+
+def _min_isr(configs: Mapping[str, str]) -> str | None:
+    return configs.get("min.insync.replicas")
