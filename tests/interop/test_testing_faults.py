@@ -469,7 +469,7 @@ def test_faults_outlive_a_restart() -> None:
     ("ask", "words"),
     [
         (lambda faults: faults.answer("Produse", error="NOT_COORDINATOR"), "no API; there are Produce, Fetch"),
-        (lambda faults: faults.delay("ElectLeaders", seconds=1), "not answered here yet.*there are Produce"),
+        (lambda faults: faults.delay("DescribeQuorum", seconds=1), "not answered here yet.*there are Produce"),
         (lambda faults: faults.answer("Fetch", error="NOT_LEADER"), "NOT_LEADER_OR_FOLLOWER"),
         (lambda faults: faults.answer("Fetch", error="xyz"), "there are UNKNOWN_SERVER_ERROR"),
         (lambda faults: faults.answer("Fetch", error="NONE"), "no error"),

@@ -12,10 +12,13 @@ import pytest
 
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.coordination.tree import MultiFailed, Operation, Result, Watch
+from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controller import elections, events
 from odradek.core.controller.context import LiveBroker
-from odradek.core.controller.leaders import Leaders
+from odradek.core.controller.elections import Elected, ElectionType
+from odradek.core.controller.leaders import Election, Leaders
 from odradek.core.controller.requests import RequestBatch
+from odradek.core.controller.steps import Steps
 from odradek.net import controller_tree
 from odradek.net.controller_changes import ControllerChanges
 from odradek.net.controller_tree import ControllerTree
@@ -25,6 +28,7 @@ BROKERS = 3
 ACTIONS = 25
 NOWHERE = TopicPartition(TopicName(""), 0)
 CALM_SECONDS = 3 * SESSION_MS / 1000
+REBALANCED_SECONDS = 0.5
 SEEDS, SOAK_SEEDS = range(150), range(150, 20_000)
 FOUND_WITHIN = 2_000
 
@@ -55,6 +59,10 @@ class History:
         self._heal()
         self.cluster.run(CALM_SECONDS)
         self.cluster.check()
+        self.cluster.rebalance()
+        self.cluster.run(REBALANCED_SECONDS)
+        self.cluster.check()
+        self.cluster.check_preferred()
 
     def _heal(self) -> None:
         """Nobody is paused or cut off any more, and at least one lives; who is dead stays so, now and then."""
@@ -188,6 +196,21 @@ class History:
         if topic is not None:
             self.cluster.prefer(*(TopicPartition(topic, index) for index in range(3)))
 
+    def elect_leaders(self) -> None:
+        topic = self._topic()
+        if topic is not None:
+            kind = self.random.choice((ElectionType.PREFERRED, ElectionType.UNCLEAN))
+            self.cluster.elect_leaders(kind, *(TopicPartition(topic, index) for index in range(4)))
+
+    def rebalance(self) -> None:
+        self.cluster.rebalance()
+
+    def allow_unclean(self) -> None:
+        """Or takes it back."""
+        topic = self._topic()
+        if topic is not None:
+            self.cluster.allow_unclean(topic, is_allowed=self.random.random() < 0.7)
+
 
 ACTIONS_OF_HISTORY = (
     History.start,
@@ -210,6 +233,9 @@ ACTIONS_OF_HISTORY = (
     History.propose,
     History.write_isr,
     History.prefer,
+    History.elect_leaders,
+    History.rebalance,
+    History.allow_unclean,
 )
 
 
@@ -268,6 +294,26 @@ def a_lost_connection_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimMember, "reconnected", lambda self: None)
 
 
+def who_is_preferred_leads_unseen(patch: pytest.MonkeyPatch) -> None:
+    def for_preferred(state: LeaderAndIsr, replicas: Sequence[BrokerId], alive: elections.Brokers) -> Elected | None:
+        return Elected(elections._next(state, replicas[0], (replicas[0],))) if replicas[0] in alive else None
+
+    patch.setattr(elections, "for_preferred", for_preferred)
+
+
+def an_altered_topic_is_overlooked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimMember, "heard_of_unclean", lambda self, name: None)
+
+
+def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    def elect(self: Leaders, partitions: Sequence[TopicPartition], election: Election) -> Steps:
+        asked = self._context.staying(partitions)
+        yield from self.read(asked)
+        yield from self._elect(asked, election)
+
+    patch.setattr(Leaders, "elect", elect)
+
+
 @pytest.mark.parametrize(
     "bug",
     [
@@ -278,6 +324,9 @@ def a_lost_connection_is_overlooked(patch: pytest.MonkeyPatch) -> None:
         a_watch_is_set_once,
         nobody_is_told_all,
         a_lost_connection_is_overlooked,
+        who_is_preferred_leads_unseen,
+        an_altered_topic_is_overlooked,
+        a_rebalance_is_not_told,
     ],
 )
 def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ class BetweenBrokers:
         self.harness.peer.admission = Admission(Principal("User", "other"), Granted([*on_cluster(*operations)]))
 
     def _take_producer_ids(self, broker: BrokerId, broker_epoch: int) -> ProducerIdBlock:
-        self.asked.append(events.Ask(broker, broker_epoch))
+        self.asked.append(events.BrokerAsk(broker, broker_epoch))
         if isinstance(self.producer_ids, Refused):
             raise self.producer_ids
         return self.producer_ids

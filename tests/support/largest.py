@@ -44,6 +44,8 @@ from odradek.wire.messages.describe_producers import TopicRequest as ProducersOf
 from odradek.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from odradek.wire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
+from odradek.wire.messages.elect_leaders import ElectLeadersRequest
+from odradek.wire.messages.elect_leaders import TopicPartitions as LeadersOf
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -145,6 +147,16 @@ def _ends_of_epochs_of_topics(known: Known) -> OffsetForLeaderEpochRequest:
 def _metadata(known: Known) -> MetadataRequest:
     topics = [MetadataRequestTopic(name=name) for name in names()]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def _elect_leaders(known: Known) -> ElectLeadersRequest:
+    partitions = list(range(ELEMENTS))
+    return ElectLeadersRequest(topic_partitions=[LeadersOf(topic=known.topic, partitions=partitions)])
+
+
+def _elect_leaders_of_topics(known: Known) -> ElectLeadersRequest:
+    topics = [LeadersOf(topic=name, partitions=[0]) for name in names(ELEMENTS // 2)]
+    return ElectLeadersRequest(topic_partitions=topics)
 
 
 def _delete_records(known: Known) -> DeleteRecordsRequest:
@@ -423,6 +435,11 @@ _REQUESTS: dict[ApiKey, dict[str, _Way]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: {"partitions": (_move, 2)},
     ApiKey.DESCRIBE_LOG_DIRS: {"partitions": (_describe_log_dirs, 5), "topics": (_describe_log_dirs_of_topics, 5)},
     ApiKey.CREATE_PARTITIONS: {"names": (_create_partitions, 3)},
+    ApiKey.ELECT_LEADERS: {
+        "partitions": (_elect_leaders, 2),
+        "topics": (_elect_leaders_of_topics, 2),
+        "all": (lambda _: ElectLeadersRequest(topic_partitions=None), 2),
+    },
     ApiKey.DESCRIBE_CLUSTER: {"all": (lambda _: DescribeClusterRequest(include_cluster_authorized_operations=True), 0)},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {
         "names": (lambda _: DescribeTopicPartitionsRequest(topics=[PartitionsOf(name=name) for name in names()]), 0)

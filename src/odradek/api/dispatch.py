@@ -166,7 +166,7 @@ class _Asked:
                 try:
                     wait = slice_of(answer)
                 except StopIteration as done:
-                    answer = done.value
+                    answer = done.value.answer if isinstance(done.value, Short) else done.value
                 else:
                     return self._in_slices([body], answer, wait, is_large=is_large)
             return self._outcome(body, answer)

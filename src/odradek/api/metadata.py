@@ -5,18 +5,19 @@ operations on request (KIP-430).  v9: flexible.  v10: topic ids, and from v12 a 
 (KIP-516).  v13: an error for the whole answer (KIP-1102).
 
 Differs from Apache Kafka: a topic that is made on first sight is answered once it is there, not with an error to be
-tried again.
+tried again; and a broker that has started answers when its controller has told it what there is: clients would take
+topics for gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Hashable, Sequence
 
 from odradek.api import authorized
 from odradek.api.call import Call
 from odradek.api.log_fields import of_call
 from odradek.api.outcome import PAUSE, Slices
-from odradek.api.parts import CHEAP, Parts, in_order, parked
+from odradek.api.parts import CHEAP, Parts, in_order, nothing, parked
 from odradek.api.topic_changes import TopicsChanged
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import NO_BROKER, SECOND_MS, BrokerId, TopicName
@@ -26,6 +27,8 @@ from odradek.core.access import Operation, ResourceType
 from odradek.core.cluster import INTERNAL_TOPICS, PartitionInfo, TopicInfo
 from odradek.core.coordinators import state_topics
 from odradek.core.effects import CreateTopics
+from odradek.core.metadata_update import METADATA_UPDATED
+from odradek.core.parked import Parked
 from odradek.core.topic_plans import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.metadata import (
@@ -40,9 +43,12 @@ from odradek.wire.messages.metadata import (
 NULL_MEANS_ALL_SINCE = 1
 ASKED_BY_ID_SINCE = 12
 CREATION_MS_MAX = 5 * SECOND_MS
+CONTROLLER_MS_MAX = 10 * SECOND_MS
 
 
 def handle(call: Call, body: MetadataRequest) -> Slices:
+    if call.broker.view.controller == NO_BROKER:
+        yield Parked(_ToldByController(), call.now.steady + CONTROLLER_MS_MAX, nothing)
     if call.version < ASKED_BY_ID_SINCE:
         for number, topic in enumerate(body.topics or (), 1):
             if topic.name is None or topic.topic_id != ZERO_UUID:
@@ -62,6 +68,15 @@ def handle(call: Call, body: MetadataRequest) -> Slices:
 def refuse(call: Call, body: MetadataRequest, code: ErrorCode) -> MetadataResponse:
     answers = [_unknown(call, topic, code) for topic in body.topics or ()]
     return MetadataResponse(brokers=[], topics=answers, error_code=code)
+
+
+class _ToldByController:
+    """Waits until a controller has said what there is."""
+
+    keys = (METADATA_UPDATED,)
+
+    def fulfilled_by(self, key: Hashable, news: object) -> bool:
+        return True
 
 
 def _to_create(call: Call, body: MetadataRequest) -> Parts[list[TopicInfo]]:

@@ -89,6 +89,7 @@ _APIS = (
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3),
+    Api(ApiKey.ELECT_LEADERS, 0, 2),
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1),

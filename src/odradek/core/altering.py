@@ -12,6 +12,8 @@ from odradek.core.effects import NOBODY, Altered, ConfigOwner
 from odradek.core.moment import Moment
 from odradek.core.storage import log_config
 
+UNCLEAN = "unclean.leader.election.enable"
+
 
 def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None]:
     """Takes in the end of an AlterConfigs, then wakes who waits for it.
@@ -26,14 +28,24 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         if known is not None:
             topics.append(known._replace(configs=texts))
             broker.view.put(topics[-1])
+        _note_unclean(broker, name, texts)
         yield
     if altered.broker is not None:
+        was_unclean = broker.configs.bool(UNCLEAN)
         broker.configs.become(altered.broker)
+        if broker.configs.bool(UNCLEAN) and not was_unclean:
+            broker.unclean_enabled[None] = None
         topics = list(broker.view.topics.values())
     for topic in topics:
         yield from _configure(broker, topic, now)
     broker.cleaner.look_soon()
     broker.lot.happened(altered.token, altered)
+
+
+def _note_unclean(broker: Broker, name: TopicName, texts: Mapping[str, str]) -> None:
+    """Notes a topic on which unclean elections are enabled now: the controller may have waited for that."""
+    if UNCLEAN in texts and broker.configs.for_topic(texts).unclean_leader_election_enable:
+        broker.unclean_enabled[name] = None
 
 
 def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[None]:
@@ -59,6 +71,8 @@ def put_news_in_force(broker: Broker, heard: Altered, now: Moment) -> Iterator[N
 
 def _configure_untold(broker: Broker, untold: Mapping[TopicName, Mapping[str, str]], now: Moment) -> Iterator[None]:
     """Configures partitions of topics that a controller has had made and not told of yet."""
+    for name, overrides in untold.items():
+        _note_unclean(broker, name, overrides)
     for partition_id, partition in list(broker.partitions.items()):
         texts = untold.get(partition_id.topic)
         if texts is not None:

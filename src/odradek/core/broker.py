@@ -23,7 +23,7 @@ from odradek.core.cleaning import Cleaned
 from odradek.core.cluster import CONSUMER_OFFSETS, ClusterView
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controlled import Controlled
-from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker
+from odradek.core.controller.requests import BecomeLeaderOrFollower, ToBroker, UpdateMetadata
 from odradek.core.coordinating import Coordinators
 from odradek.core.coordinators.durable import NextSteps, Written
 from odradek.core.coordinators.runtime import Runtime
@@ -38,7 +38,7 @@ from odradek.core.large_requests import LargeRequests
 from odradek.core.leading import Leading
 from odradek.core.log_starts import LogStarts, WroteStarts
 from odradek.core.lookups import LookedUp, Lookups
-from odradek.core.metadata_update import Overrides
+from odradek.core.metadata_update import METADATA_UPDATED, Overrides
 from odradek.core.moment import Moment
 from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
@@ -141,6 +141,8 @@ class Broker:
         )
         self.controlled = Controlled(view, self.replicas, configs)
         self.controller_asks: ControllerAsks | None = None  # None while nobody takes them.
+        # Topics for which unclean.leader.election.enable was altered to true, None for all; the shell tells of them.
+        self.unclean_enabled: dict[TopicName | None, None] = {}
 
     # Finding things.
 
@@ -328,6 +330,8 @@ class Broker:
         if isinstance(sent.request, BecomeLeaderOrFollower):
             self.moves.resume(now)
             yield from self._moved_by_replicas(sent.request, now)
+        if isinstance(sent.request, UpdateMetadata):
+            self.lot.happened(METADATA_UPDATED)
         if deleted:
             yield from self.groups.topics_deleted(deleted, now)
         return errors

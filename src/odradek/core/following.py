@@ -37,7 +37,8 @@ ELECTION_UNDER_WAY = frozenset(
 )
 # What a leader says that has not heard yet of the topic: the controller tells it after all replicas who leads.
 TOPIC_IS_NEW = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-NEW_TOPIC_MS, NEW_TOPIC_TRIES = 100, 10
+# Who has not heard of a topic or an election mostly does in a moment, and producers with acks=all wait for it.
+SOON_MS, SOON_TRIES = 50, 20
 
 
 class Following:
@@ -63,7 +64,7 @@ class Following:
         self._backoff_ms = backoff_ms
         self._diverging_in_fetch = diverging_in_fetch
         self._is_fenced = False
-        self._tries_left = NEW_TOPIC_TRIES  # Before a topic that its leader does not know is news.
+        self._tries_left = SOON_TRIES  # Before it is waited longer for, and an unknown topic is news.
         self._told = ""  # What was logged last, so that it is not with each attempt.
         self._next: Ask = self._first_ask()
 
@@ -213,9 +214,9 @@ class Following:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._is_fenced = True
             return
-        if error in TOPIC_IS_NEW and self._tries_left:
+        if self._tries_left and (error in TOPIC_IS_NEW or error in ELECTION_UNDER_WAY):
             self._tries_left -= 1
-            self.delay_ms = min(NEW_TOPIC_MS, self._backoff_ms)
+            self.delay_ms = min(SOON_MS, self._backoff_ms)
         elif error in ELECTION_UNDER_WAY:
             self.delay_ms = self._backoff_ms
         else:

@@ -15,6 +15,8 @@ from odradek.core.controller.requests import LEADER_DURING_DELETE, PartitionMeta
 # A partition that the controller has not told of, below one that it has: none of its replicas has lived yet.
 UNTOLD = PartitionInfo(NO_BROKER, NO_EPOCH, (), ())
 
+METADATA_UPDATED = "metadata updated"  # The key of who waits for what an UpdateMetadata tells.
+
 Overrides = Mapping[TopicName, Mapping[str, str]]  # What is set on topics.
 
 

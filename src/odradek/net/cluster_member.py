@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Asked = events.ShutDown | events.AlterPartitions | events.ElectLeaders
+
 
 class ClusterMember:
     """One broker's part in its cluster.  On the loop's thread, but for what says otherwise."""
@@ -83,6 +85,7 @@ class ClusterMember:
             broker.id,
             has_recovery=broker.protocol.has_leader_recovery,
             new_topic_id=broker.entropy.new_uuid if broker.protocol.has_topic_ids else None,
+            imbalance_percentage=broker.configs.int("leader.imbalance.per.broker.percentage"),
         )
         self._thread = ControllerThread(
             self._controller,
@@ -94,6 +97,7 @@ class ClusterMember:
             answered=lambda event: self._on_loop(self._answered, event),
             failed=lambda error: self._on_loop(_raise, error),
             is_alone=reaches is None,
+            rebalance_seconds=None if reaches is None else _rebalance_seconds(broker),
         )
         tree.renewed = self._renewed
         self._peers = None if reaches is None else reaches(shell, broker, self._thread.tell)
@@ -139,9 +143,7 @@ class ClusterMember:
 
         self._ask_ourselves(ask, ended)
 
-    def _ask_ourselves(
-        self, ask: events.ShutDown | events.AlterPartitions, ended: Callable[[events.Ask[Any]], None]
-    ) -> None:
+    def _ask_ourselves(self, ask: Asked, ended: Callable[[events.Ask[Any]], None]) -> None:
         """Asks our own controller, without a socket."""
         self._asked[ask] = ended
         self._thread.tell(ask)
@@ -196,6 +198,8 @@ class ClusterMember:
             self._peers.fetchers.take()
         if self._isr_changes is not None:
             self._isr_changes.take()
+        if self._broker.unclean_enabled:
+            self._tell_of_unclean()
         if self._awaited.has_any:
             for changed in self._awaited.take(self._shell.now().steady):
                 self._removals.add(changed)
@@ -207,7 +211,7 @@ class ClusterMember:
         for told in self._asks.told.take():
             self._hearing.add(told.question, told.ended)
         for asked in self._asks.asked.take():
-            assert isinstance(asked.question, events.ShutDown | events.AlterPartitions)
+            assert isinstance(asked.question, Asked)
             self._ask_ourselves(asked.question, asked.ended)
 
     def forwards(self, change: Change) -> bool:
@@ -231,6 +235,12 @@ class ClusterMember:
             self._awaited.add(change, changed, self._shell.now().steady, any_id=any_id)
         else:
             self._broker.shown(changed)
+
+    def _tell_of_unclean(self) -> None:
+        """Has the controller, if this broker is the one, elect where it may do so since a configuration was altered."""
+        enabled, self._broker.unclean_enabled = self._broker.unclean_enabled, {}
+        for name in enabled:
+            self._thread.tell(events.UncleanElectionEnabled(name))
 
     def _tell_of_directories(self) -> None:
         """Has the controller ask which replicas can be reached: a directory has failed, or some were opened again."""
@@ -281,6 +291,12 @@ class ClusterMember:
         ended = self._asked.pop(event, None)
         if ended is not None:
             ended(event)
+
+
+def _rebalance_seconds(broker: Broker) -> int | None:
+    if not broker.configs.bool("auto.leader.rebalance.enable"):
+        return None
+    return broker.configs.int("leader.imbalance.check.interval.seconds")
 
 
 def _raise(error: Exception) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from differential.base_groups import PLAIN_OF_GROUPS
 from differential.base_transactions import PLAIN_OF_TRANSACTIONS
@@ -35,6 +35,7 @@ from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -223,6 +224,11 @@ def partitions(names: list[str], limit: int = 2000, cursor: tuple[str, int] | No
     )
 
 
+def elect(named: Mapping[str, Sequence[int]], kind: int = 0) -> ElectLeadersRequest:
+    topics = [TopicPartitions(topic=name, partitions=list(indexes)) for name, indexes in named.items()]
+    return ElectLeadersRequest(election_type=kind, topic_partitions=topics)
+
+
 def software(name: str = "differential", version: str = "1.0", **fields: object) -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name=name, client_software_version=version, **fields)  # type: ignore[arg-type]
 
@@ -249,6 +255,7 @@ PLAIN: dict[int, Callable[[int], object]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda version: alter((2, BASE, [("retention.ms", SET, "-1")]), dry=True),
     ApiKey.LIST_CONFIG_RESOURCES: lambda version: resources(version, 4),
     ApiKey.CREATE_PARTITIONS: lambda version: grow(BASE, 3, [1], dry=True),
+    ApiKey.ELECT_LEADERS: lambda version: elect({BASE: [0]}),
     ApiKey.DESCRIBE_CLUSTER: lambda version: DescribeClusterRequest(include_cluster_authorized_operations=True),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda version: partitions([BASE], cursor=(BASE, 0)),
     **PLAIN_OF_GROUPS,

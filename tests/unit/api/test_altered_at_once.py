@@ -47,6 +47,7 @@ ELSEWHERE = {
     "log.cleaner.io.max.bytes.per.second": "tests/interop/test_altered_threads.py",
     "max.connections": "tests/interop/test_configs.py",
     "max.connections.per.ip": "tests/interop/test_configs.py",
+    "min.insync.replicas": "tests/unit/api/test_led_with_followers.py",
     "num.network.threads": "tests/interop/test_altered_threads.py",
     "odradek.record.validation": "tests/interop/test_validated_altered.py",
     "replica.alter.log.dirs.io.max.bytes.per.second": "tests/unit/core/test_moving.py",
@@ -274,6 +275,8 @@ CASES = {
     "message.max.bytes": Case("100", error_of(size=1000), GOOD, ErrorCode.MESSAGE_TOO_LARGE),
     "producer.id.expiration.ms": Case("1000", producers, 1, 0),
     "transaction.partition.verification.enable": Case("false", joins, False, True),
+    # The shell tells the controller, which elects: unit/core/controller/test_electing.py.
+    "unclean.leader.election.enable": Case("true", lambda harness: list(harness.broker.unclean_enabled), [], [None]),
 }
 # How hard a codec tries, at first hardly at all.
 LEVELS = {"gzip": ("1", "9"), "zstd": ("1", "19")}

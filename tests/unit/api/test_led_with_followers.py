@@ -23,6 +23,7 @@ from odradek.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -38,10 +39,11 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.wire.request import Request
 from support.asking import ALL, LEADER, PRODUCE, produce_request
+from support.configuring import BROKER, SET, alter
 from support.controlling import OTHER
 from support.fetching_follower import FetchingFollower, is_parked, offsets_of
 from support.in_memory import CLIENT, NOW_MS, US, frame_of
-from support.led import ALL_THREE, THIRD, Led
+from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
 from support.rights import Granted, on, on_cluster
 
 WAIT_MS = 500
@@ -74,6 +76,17 @@ def test_a_producer_of_a_partition_with_followers_waits_as_long_as_it_says(led: 
     led.harness.pass_time(100)
     assert not led.is_waiting(waiting)
     assert led.produced(waiting) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+def test_more_replicas_may_be_asked_for_while_a_broker_runs(led: Led) -> None:
+    led.time_passes(2 * LAG_MS_MAX)
+    led.answers(led.proposed())
+    assert led.state.isr == (US,)
+    assert led.produced(led.produce()) == (ErrorCode.NONE, 0)
+    request = alter((BROKER, "", [("min.insync.replicas", SET, "2")]))
+    (told,) = led.harness.ask(request, 1, IncrementalAlterConfigsResponse).responses
+    assert told.error_code == ErrorCode.NONE
+    assert led.produced(led.produce()) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
 
 
 def is_known(led: Led, acks: int) -> bool:

@@ -8,8 +8,9 @@ import pytest
 
 from odradek.api.table import BY_KEY
 from odradek.base.errors import ErrorCode
-from odradek.base.units import TopicName
+from odradek.base.units import NO_BROKER, TopicName
 from odradek.base.uuids import ZERO_UUID
+from odradek.core.parked import Parked
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.errors import Malformed
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -39,6 +40,7 @@ from odradek.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from support.controlling import Controlling
 from support.in_memory import Harness
 
 
@@ -280,3 +282,19 @@ def test_what_nobody_can_answer_closes_the_connection(harness: Harness, key: int
 def test_software_names_are_checked(harness: Harness, name: str, version: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
     assert harness.ask(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_broker_that_has_started_tells_of_topics_once_it_has_heard_of_them(harness: Harness, comes: bool) -> None:
+    """Or, without a controller, what it knows after a while."""
+    controller, began = Controlling(harness), harness.now
+    assert controller.leads("flights") == {}
+    harness.broker.view.controller = NO_BROKER
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="flights")], allow_auto_topic_creation=False)
+    waiting = harness.send(message, 8)
+    assert isinstance(waiting, Parked)
+    if comes:
+        controller.tells({"flights": 1}, is_full=True)
+    (told,) = harness.decoded(harness.finished(waiting), 8, MetadataResponse).topics
+    expected = ErrorCode.NONE if comes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (told.error_code, len(told.partitions), harness.now == began) == (expected, int(comes), comes)

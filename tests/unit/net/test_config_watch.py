@@ -378,3 +378,28 @@ def test_what_is_stopped_tells_nothing(two: Two) -> None:
     heard = two.watching.read()
     assert heard is not None and not heard.topics
     assert len(two.watching.readings) == readings + 1 and two.watching.set_on() == {}
+
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def test_the_controller_hears_where_unclean_elections_are_allowed_now(two: Two) -> None:
+    """Of a topic, or of all by default; not where they are forbidden, nor of what it was told before."""
+    writer, watching, _ = two
+    enabled = watching.harness.broker.unclean_enabled
+    writer.make("early")  # The controller has not told of it yet.
+    writer.alter({T: [(UNCLEAN, SET, "false"), ("retention.ms", SET, "5")]})
+    watching.until(lambda: watching.set_on() == {UNCLEAN: "false", "retention.ms": "5"})
+    assert not enabled
+    writer.alter({T: [(UNCLEAN, SET, "true")], ConfigOwner(True, "early"): [(UNCLEAN, SET, "true")]})
+    watching.until(lambda: set(enabled) == {"t", "early"})
+    enabled.clear()
+    writer.alter({ALL: [(UNCLEAN, SET, "true")]})
+    watching.until(lambda: list(enabled) == [None])
+    enabled.clear()
+    writer.alter({ALL: [("log.retention.bytes", SET, "77")], T: [("retention.ms", SET, "6")]})
+    watching.until(lambda: watching.value("log.retention.bytes") == 77)
+    assert None not in enabled
+    watching.alter_here({ALL: [(UNCLEAN, DELETE, "")]})
+    watching.alter_here({ALL: [(UNCLEAN, SET, "true")]})
+    assert None in enabled

@@ -19,6 +19,8 @@ from odradek.core.cluster import BrokerInfo, Endpoint, TopicAssignment
 from odradek.core.controller import events
 from odradek.core.controller.controller import Controller
 from odradek.core.controller.requests import ToBroker, UpdateMetadata
+from odradek.core.controller.steps import Steps
+from odradek.net import controller_thread
 from odradek.net.controller_thread import ControllerThread
 from odradek.net.controller_tree import ControllerTree
 
@@ -62,13 +64,13 @@ class Network:
 class Running:
     """A controller in its thread, with what it says."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, rebalance_seconds: int | None = None) -> None:
         self.network = Network(SqliteTree(path, durable=False))
         layout.ensure_startup_paths(self.network)
         info = BrokerInfo(ME, (Endpoint("PLAINTEXT", "localhost", 9092),))
         self.network.create(layout.broker(ME), layout.encode_broker(info, NOW), ephemeral=True)
         self.sent = SimpleQueue[Sequence[ToBroker]]()
-        self.answered = SimpleQueue[events.ShutDown | events.AlterPartitions]()
+        self.answered = SimpleQueue[events.Ask[Any]]()
         self.failures = SimpleQueue[Exception]()
         self.controller = Controller(ME)
         self.thread = ControllerThread(
@@ -80,6 +82,7 @@ class Running:
             send=self.sent.put,
             answered=self.answered.put,
             failed=self.failures.put,
+            rebalance_seconds=rebalance_seconds,
         )
 
     def create(self, name: str) -> None:
@@ -162,3 +165,37 @@ def test_an_error_of_our_own_is_told(running: Running, monkeypatch: pytest.Monke
     monkeypatch.setattr(ControllerTree, "carry_out", broken)
     running.thread.tell(events.TopicsChanged())
     assert isinstance(running.failures.get(timeout=SECONDS_MAX), KeyError)
+
+
+@pytest.mark.parametrize("rebalance_seconds", [1, None])
+def test_preferred_replicas_come_to_lead_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebalance_seconds: int | None
+) -> None:
+    """Again and again, however much else happens; not where auto.leader.rebalance.enable is false."""
+    monkeypatch.setattr(controller_thread, "FIRST_REBALANCE_SECONDS", 0.01)
+    running = Running(tmp_path / "tree", rebalance_seconds=rebalance_seconds)
+    due = SimpleQueue[events.Event]()
+    handle = running.controller.handle
+
+    def noted(event: events.Event) -> Steps:
+        if isinstance(event, events.RebalanceDue):
+            due.put(event)
+        running.thread.tell(events.DeletionsChanged())  # There is always something to do.
+        return handle(event)
+
+    monkeypatch.setattr(running.controller, "handle", noted)
+    running.thread.start()
+    running.await_all()
+    if rebalance_seconds is not None:
+        for _ in range(2):
+            assert due.get(timeout=SECONDS_MAX) == events.RebalanceDue()
+    running.network.is_over = True
+    running.network.say(SessionState.EXPIRED)
+    ask = events.ShutDown(ME, -1)
+    running.thread.tell(ask)
+    assert running.answered.get(timeout=SECONDS_MAX) is ask
+    assert not running.controller.is_active and running.thread._rebalance_at is None
+    running.thread.close()
+    running.network.tree.close()
+    assert running.failures.empty()
+    assert rebalance_seconds is not None or due.empty()

@@ -1,4 +1,4 @@
-"""odradek topic: create, list, describe, configure, grow and delete topics."""
+"""odradek topic: create, list, describe, configure, grow and delete topics, and elect their leaders."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from odradek.app.commands.topic_compact import compact
 from odradek.app.commands.topic_config import config
 from odradek.app.commands.topic_delete import delete
+from odradek.app.commands.topic_elect_leaders import elect
 from odradek.app.commands.topic_segments import segments
 from odradek.app.commands.topic_trim import trim
 from odradek.app.failure import CommandFailed, told
@@ -32,6 +33,7 @@ app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_h
 app.command("compact")(compact)
 app.command("config")(config)
 app.command("delete")(delete)
+app.command("elect-leaders")(elect)
 app.command("segments")(segments)
 app.command("trim")(trim)
 

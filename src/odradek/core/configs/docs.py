@@ -35,6 +35,7 @@ _TOPIC: dict[str, str] = {
     "message.timestamp.before.max.ms": "How far behind the broker's clock a record's timestamp may be.",
     "message.timestamp.difference.max.ms": "The older name for both the before and the after bound.",
     "message.timestamp.type": "Whose time a record has: the producer's (CreateTime) or the broker's (LogAppendTime).",
+    "min.insync.replicas": "Replicas that must be in sync for acks=all; with fewer, the batch is refused.",
     "odradek.record.validation": (
         "What is checked of a produced batch: header is what its header says under its checksum; records is that as"
         " well as every record, which is unpacked for it, as Kafka does."
@@ -46,6 +47,7 @@ _TOPIC: dict[str, str] = {
     "segment.index.bytes": "The largest an index file gets; a full index begins a new segment.",
     "segment.jitter.ms": "A random time taken off segment.ms, so that not all partitions roll at once.",
     "segment.ms": "The age at which a new segment file is begun even if the old one is small.",
+    "unclean.leader.election.enable": "Whether a replica that is behind may lead when no other can, losing records.",
 }
 
 _TOPIC_UNUSED: dict[str, str] = {
@@ -57,12 +59,10 @@ _TOPIC_UNUSED: dict[str, str] = {
     "local.retention.ms": "Local time to keep of a tiered partition; -2 follows retention.ms.",
     "message.downconversion.enable": "Whether old consumers get records converted to the format they know.",
     "message.format.version": "The record format of the log, by Kafka release; ignored since Kafka 4.",
-    "min.insync.replicas": "Replicas that must be in sync for acks=all; with fewer, the batch is refused.",
     "remote.copy.lag.bytes": "Bytes a segment may stay local before it is copied to remote storage.",
     "remote.copy.lag.ms": "Time a segment may stay local before it is copied to remote storage.",
     "remote.log.copy.disable": "Whether copying to remote storage is stopped.",
     "remote.log.delete.on.disable": "Whether remote data is deleted when remote storage is switched off.",
-    "unclean.leader.election.enable": "Whether a replica that is behind may lead when no other can, losing records.",
 }
 
 _BROKER: dict[str, str] = {
@@ -76,6 +76,7 @@ _BROKER: dict[str, str] = {
     ),
     "advertised.port": "Before Kafka 0.9: the port clients are told; use advertised.listeners.",
     "auto.create.topics.enable": "Whether a topic is made when a client asks for one that is not there.",
+    "auto.leader.rebalance.enable": "Whether leadership goes back to the preferred replicas by itself.",
     "broker.id": "The number of this broker in its cluster; the older name of node.id.",
     "broker.id.generation.enable": "Whether a broker without a number gets one above reserved.broker.max.id.",
     "broker.rack": "The rack or zone of this broker, for placing replicas apart and reading nearby.",
@@ -120,6 +121,12 @@ _BROKER: dict[str, str] = {
         "other, and write their state, as it does. The same on all brokers (CLUSTER.md)."
     ),
     "java.security.auth.login.config": "The JAAS file with the user and password for ZooKeeper, in its section Client.",
+    "leader.imbalance.check.interval.seconds": (
+        "How often the controller looks whether preferred replicas should lead again."
+    ),
+    "leader.imbalance.per.broker.percentage": (
+        "Percentage of a broker's partitions that others may lead before leadership goes back."
+    ),
     "listener.security.protocol.map": "The protocol of each listener, as NAME:PROTOCOL pairs.",
     "listeners": "Where to listen, as NAME://host:port; an empty host is every interface.",
     "log.dir": "One folder for the logs; log.dirs has precedence.",

@@ -9,7 +9,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "alter.config.policy.class.name": "The class that may refuse changes of configurations.",
     "alter.log.dirs.replication.quota.window.num": "Samples kept to bound the rate of moves between log folders.",
     "alter.log.dirs.replication.quota.window.size.seconds": "Seconds of each of these samples.",
-    "auto.leader.rebalance.enable": "Whether leadership goes back to the preferred replicas by itself.",
     "background.threads": "Threads for tasks in the background.",
     "broker.heartbeat.interval.ms": "How often a broker sends heartbeats to the KRaft controllers.",
     "broker.session.timeout.ms": "A broker that the KRaft controllers do not hear of for this long is fenced.",
@@ -50,12 +49,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "internal.metadata.delete.delay.millis": "How long removed files of the KRaft metadata log stay on disk.",
     "internal.metadata.log.segment.bytes": "Like metadata.log.segment.bytes without its lower bound; for tests.",
     "internal.metadata.max.batch.size.in.bytes": "The largest batch of the KRaft metadata log; for tests.",
-    "leader.imbalance.check.interval.seconds": (
-        "How often the controller looks whether preferred replicas should lead again."
-    ),
-    "leader.imbalance.per.broker.percentage": (
-        "Percentage of a broker's partitions that others may lead before leadership goes back."
-    ),
     "leader.replication.throttled.rate": "Bytes a second that this broker serves to followers of throttled replicas.",
     "log.dir.failure.timeout.ms": (
         "How long a broker whose log folder failed tries to tell the controller before it stops."

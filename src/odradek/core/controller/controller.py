@@ -15,8 +15,8 @@ from functools import singledispatchmethod
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.cluster import LeaderAndIsr, TopicAssignment
-from odradek.core.controller import elections, events
+from odradek.core.cluster import TopicAssignment
+from odradek.core.controller import electing, events
 from odradek.core.controller.asking import alter_partitions, shut_down
 from odradek.core.controller.context import ControllerContext, LiveBroker
 from odradek.core.controller.deletion import TopicDeletion
@@ -54,15 +54,22 @@ class Controller:
     """One broker's.  `epoch` is that of its election, or NOT_ELECTED."""
 
     def __init__(
-        self, broker: BrokerId, *, has_recovery: bool = True, new_topic_id: Callable[[], Uuid] | None = None
+        self,
+        broker: BrokerId,
+        *,
+        has_recovery: bool = True,
+        new_topic_id: Callable[[], Uuid] | None = None,
+        imbalance_percentage: int = 10,
     ) -> None:
         """`has_recovery`: brokers know of leaders that were elected uncleanly and have yet to recover (KIP-704).
 
         `new_topic_id` gives an id to a topic that was made without one; None where brokers know of none (before 2.8).
+        `imbalance_percentage` is leader.imbalance.per.broker.percentage.
         """
         self._id = broker
         self._new_topic_id = new_topic_id
         self._has_recovery = has_recovery
+        self._imbalance_percentage = imbalance_percentage
         self._begin(NOT_ELECTED)
 
     def _begin(self, epoch: int) -> None:
@@ -255,18 +262,20 @@ class Controller:
     def _(self, event: events.PreferredElectionsAsked) -> Steps:
         read = ReadPreferredElections()
         yield read
-        yield from self._leaders.elect(read.result.partitions, self._preferred)
+        yield from self._leaders.elect(read.result.partitions, electing.preferred(self._context, self._leaders))
         yield DeleteNotices(read.result.paths)
 
-    def _preferred(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
-        replicas = self._context.replicas(partition)
-        if state.leader == replicas[0]:
-            return state
-        alive = self._context.online(partition) - self._context.shutting_down
-        elected = elections.for_preferred(state, replicas, alive)
-        return state if elected is None else elected.state
+    @_handle.register
+    def _(self, event: events.RebalanceDue) -> Steps:
+        context, leaders = self._context, self._leaders
+        candidates = electing.imbalanced(context, leaders, self._imbalance_percentage)
+        yield from leaders.elect(candidates, electing.preferred(context, leaders))
 
-    # What brokers answer and ask.
+    @_handle.register
+    def _(self, event: events.UncleanElectionEnabled) -> Steps:
+        yield from self._leaders.settle(list(electing.without_leader(self._context, event.name)))
+
+    # What brokers answer and ask, and clients.
 
     @_handle.register
     def _(self, event: events.Answered) -> Steps:
@@ -297,6 +306,10 @@ class Controller:
             yield from self._leaders.settle(lost, also_told=context.brokers)
             for partition in lost:
                 self._batch.stop(broker, partition)
+
+    @_handle.register
+    def _(self, event: events.ElectLeaders) -> Steps:
+        yield from electing.elect_leaders(event, self._context, self._leaders)
 
     @_handle.register
     def _(self, event: events.ShutDown) -> Steps:

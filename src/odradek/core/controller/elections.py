@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.base.units import NO_BROKER, BrokerId, LeaderEpoch
@@ -23,6 +24,13 @@ Brokers = AbstractSet[BrokerId]
 Replicas = Sequence[BrokerId]
 
 FIRST_EPOCH = LeaderEpoch(0)
+
+
+class ElectionType(IntEnum):
+    """Which replicas an election that a client asks for may choose, by the numbers of ElectLeaders."""
+
+    PREFERRED = 0  # The first one, if it is in sync.
+    UNCLEAN = 1  # Of a partition without a leader any one, if none that is in sync lives.
 
 
 class Elected(NamedTuple):

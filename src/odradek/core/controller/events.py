@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.units import NO_BROKER, NO_EPOCH, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controller.elections import ElectionType
 from odradek.core.controller.requests import ToBroker
 
 T = TypeVar("T")
@@ -72,6 +73,18 @@ class PreferredElectionsAsked:
 
 
 @dataclass(frozen=True)
+class RebalanceDue:
+    """It is time to see whether preferred replicas should lead again (auto.leader.rebalance.enable)."""
+
+
+@dataclass(frozen=True)
+class UncleanElectionEnabled:
+    """unclean.leader.election.enable is true now for a topic, or by default for all if none is named."""
+
+    name: TopicName | None = None
+
+
+@dataclass(frozen=True)
 class Answered:
     """A broker has answered a request; `errors` has the partitions that it could not do it for."""
 
@@ -80,16 +93,41 @@ class Answered:
 
 
 class Ask(Generic[T]):
-    """A broker's request.  Either `answer` is set at the end, or `error`."""
+    """What somebody asks of the controller.  Either `answer` is set at the end, or `error`."""
 
-    def __init__(self, broker: BrokerId, broker_epoch: int) -> None:
-        self.broker = broker
-        self.broker_epoch = broker_epoch  # -1 from brokers before Kafka 2.2.
+    def __init__(self) -> None:
         self.answer: T | None = None
         self.error = ErrorCode.NONE
 
 
-class ShutDown(Ask[Sequence[TopicPartition]]):
+class BrokerAsk(Ask[T]):
+    """A broker's request."""
+
+    def __init__(self, broker: BrokerId, broker_epoch: int) -> None:
+        super().__init__()
+        self.broker = broker
+        self.broker_epoch = broker_epoch  # -1 from brokers before Kafka 2.2.
+
+
+class ElectionEnd(NamedTuple):
+    """What became of one partition's election: who leads from which epoch on, or why nobody was elected."""
+
+    error: ErrorCode
+    text: str | None = None
+    leader: BrokerId = NO_BROKER
+    leader_epoch: LeaderEpoch = NO_EPOCH
+
+
+class ElectLeaders(Ask[Mapping[TopicPartition, ElectionEnd]]):
+    """ElectLeaders: a client has these partitions led by their preferred replicas, or by any replica at all."""
+
+    def __init__(self, election_type: ElectionType, partitions: Sequence[TopicPartition]) -> None:
+        super().__init__()
+        self.election_type = election_type
+        self.partitions = partitions
+
+
+class ShutDown(BrokerAsk[Sequence[TopicPartition]]):
     """ControlledShutdown: takes all leaderships from a broker; the answer is what it still leads, for want of others.
 
     Partitions without another replica don't count, nor those whose others stop, too: they are offline with it.
@@ -103,7 +141,7 @@ class AlteredPartition(NamedTuple):
     state: LeaderAndIsr | None = None
 
 
-class AlterPartitions(Ask[Mapping[TopicPartition, AlteredPartition]]):
+class AlterPartitions(BrokerAsk[Mapping[TopicPartition, AlteredPartition]]):
     """AlterPartition (KIP-497): a leader has a new ISR; the state's epochs are those that the leader knows.
 
     `isr_epochs` are the broker epochs that the leader knows of an ISR's members (KIP-903), -1 or none if unknown.
@@ -132,7 +170,10 @@ Event = (
     | IsrsChanged
     | DirectoriesFailed
     | PreferredElectionsAsked
+    | RebalanceDue
+    | UncleanElectionEnabled
     | Answered
+    | ElectLeaders
     | ShutDown
     | AlterPartitions
 )

@@ -14,7 +14,6 @@ from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controller import elections
 from odradek.core.controller.context import ControllerContext
-from odradek.core.controller.elections import Elected
 from odradek.core.controller.requests import RequestBatch
 from odradek.core.controller.steps import Finding, ReadMayBeUnclean, ReadStates, Steps, WriteStates
 
@@ -46,10 +45,7 @@ class Leaders:
         unclean = yield from self._may_be_unclean(asked)
 
         def next_state(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
-            elected = self._next(partition, state, may_be_unclean=unclean.get(partition.topic, False))
-            if elected.is_unclean:
-                _LOG.warning("%s is led by %d, which may lack records", partition, elected.state.leader)
-            return elected.state
+            return self._next(partition, state, may_be_unclean=unclean.get(partition.topic, False))
 
         changed = yield from self._elect(asked, next_state)
         told = set(also_told)
@@ -71,6 +67,28 @@ class Leaders:
         changed = yield from self._elect(asked, election)
         for partition in changed:
             self._batch.become(context.online(partition), partition)
+
+    def for_preferred(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+        """Returns the state in which the partition's preferred replica leads; None if that replica can't."""
+        elected = elections.for_preferred(state, self._context.replicas(partition), self._eligible(partition))
+        return None if elected is None else elected.state
+
+    def for_offline(
+        self, partition: TopicPartition, state: LeaderAndIsr, *, may_be_unclean: bool
+    ) -> LeaderAndIsr | None:
+        """Returns the state in which a partition without a leader has one; None if no replica can lead."""
+        elected = elections.for_offline(
+            state,
+            self._context.replicas(partition),
+            self._eligible(partition),
+            may_be_unclean=may_be_unclean,
+            has_recovery=self._has_recovery,
+        )
+        if elected is None:
+            return None
+        if elected.is_unclean:
+            _LOG.warning("%s is led by %d, which may lack records", partition, elected.state.leader)
+        return elected.state
 
     def _elect(self, partitions: Iterable[TopicPartition], election: Election) -> Finding[dict[TopicPartition, None]]:
         """Writes the next state of each partition; returns those that have changed.
@@ -139,17 +157,14 @@ class Leaders:
     def _eligible(self, partition: TopicPartition) -> AbstractSet[BrokerId]:
         return self._context.online(partition) - self._context.shutting_down
 
-    def _next(self, partition: TopicPartition, state: LeaderAndIsr, *, may_be_unclean: bool) -> Elected:
+    def _next(self, partition: TopicPartition, state: LeaderAndIsr, *, may_be_unclean: bool) -> LeaderAndIsr:
         """Returns what follows from who is online.
 
         Who is shutting down leads on as long as nobody else can, and is elected by nobody.
         """
         online = self._context.online(partition)
         if state.leader not in online:
-            replicas, eligible = self._context.replicas(partition), self._eligible(partition)
-            elected = elections.for_offline(
-                state, replicas, eligible, may_be_unclean=may_be_unclean, has_recovery=self._has_recovery
-            )
+            elected = self.for_offline(partition, state, may_be_unclean=may_be_unclean)
             if elected is not None:
                 return elected
-        return Elected(elections.without(state, {*state.isr, state.leader} - online))
+        return elections.without(state, {*state.isr, state.leader} - online)

@@ -1,0 +1,95 @@
+"""odradek topic elect-leaders: preferred replicas lead again, or any replica where nobody else can."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from odradek.app.commands.topic_segments import chosen
+from odradek.app.failure import MISUNDERSTOOD, CommandFailed, told
+from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
+from odradek.app.output import print_json, print_table, remark
+from odradek.app.partitions_named import topic_name
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER, TopicPartition
+from odradek.client.cluster import Cluster
+from odradek.client.elect_leaders import Elections, elect_leaders
+
+
+class ElectionType(StrEnum):
+    """By the names that kafka-leader-election has for them."""
+
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+def elect(
+    *,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeat for more.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", metavar="", help="All partitions of all topics.")] = False,
+    election_type: Annotated[
+        ElectionType, typer.Option("--election-type", help="Which replicas may be elected.")
+    ] = ElectionType.PREFERRED,
+    as_json: AsJson = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+) -> int:
+    """Elect leaders: the first replica of each partition, if it is in sync.
+
+    With --election-type unclean any replica that lives, for partitions that
+    have no leader: what that one lacks is lost.
+
+    Example: odradek topic elect-leaders flights --partition 0
+    """
+    if everything == bool(names):
+        raise CommandFailed("say of what: topics, or --all", MISUNDERSTOOD)
+    named = [topic_name(name) for name in names or ()]
+    with connected(bootstrap_server, command_config) as cluster:
+        asked = None if everything else [one for name in named for one in chosen(cluster, name, partition or ())]
+        ends = elect_leaders(cluster, asked, unclean=election_type is ElectionType.UNCLEAN)
+        leaders = leaders_of(cluster, ends)
+    report(ends, leaders, as_json=as_json)
+    return told(end for end in ends.values() if end is not None and end.code != ErrorCode.ELECTION_NOT_NEEDED)
+
+
+def leaders_of(cluster: Cluster, ends: Elections) -> dict[TopicPartition, int]:
+    """Returns who leads the partitions now; NO_BROKER for nobody."""
+    cluster.retry(lambda: cluster.refresh(sorted({each.topic for each in ends})))
+    leaders: dict[TopicPartition, int] = {}
+    for each in ends:
+        topic = cluster.metadata.topics.get(each.topic)
+        found = topic.partition(each.partition) if topic is not None else None
+        leaders[each] = NO_BROKER if found is None else found.leader
+    return leaders
+
+
+def report(ends: Elections, leaders: dict[TopicPartition, int], *, as_json: bool) -> None:
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "leader": leaders[each],
+            "election": "elected" if end is None else ErrorCode(end.code).name,
+        }
+        for each, end in sorted(ends.items())
+    ]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        cells = [(row["topic"], row["partition"], shown(row["leader"]), _words(str(row["election"]))) for row in rows]
+        print_table(["topic", "partition>", "leader>", "election"], cells)
+    else:
+        remark("no partition needs an election")
+
+
+def shown(leader: object) -> object:
+    return "none" if leader == NO_BROKER else leader
+
+
+def _words(election: str) -> str:
+    return "not needed" if election == ErrorCode.ELECTION_NOT_NEEDED.name else election.lower().replace("_", " ")

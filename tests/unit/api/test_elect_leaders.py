@@ -1,0 +1,195 @@
+"""ElectLeaders without a socket, in each version: who is asked about what, and when it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.api.table import BY_KEY
+from odradek.base.errors import ErrorCode
+from odradek.base.units import BrokerId, LeaderEpoch, TopicPartition
+from odradek.core.access import Operation
+from odradek.core.controller.elections import ElectionType
+from odradek.core.controller.events import ElectionEnd, ElectLeaders
+from odradek.core.parked import Parked
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from support.between_brokers import BetweenBrokers, frame, not_the_controller
+from support.controlling import OTHER, Controlling, name_of
+from support.in_memory import US, Harness
+
+VERSIONS = BY_KEY[ApiKey.ELECT_LEADERS].versions
+NONE, NOT_NEEDED = ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED
+NO_LEADER = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+T0, T1, U0 = name_of("t"), name_of("t", 1), name_of("u")
+
+Named = Mapping[str, Sequence[int]]
+
+
+def request(named: Named | None, kind: int = 0, timeout_ms: int = 1_000) -> ElectLeadersRequest:
+    topics = None
+    if named is not None:
+        topics = [TopicPartitions(topic=name, partitions=list(indexes)) for name, indexes in named.items()]
+    return ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=timeout_ms)
+
+
+def told(answer: ElectLeadersResponse) -> list[tuple[str, int, int]]:
+    return [
+        (topic.topic, one.partition_id, one.error_code)
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    ]
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path)
+    controller = Controlling(made)
+    controller.makes("t", 2)
+    controller.makes("u")
+    made.broker.view.controller = US
+    return made
+
+
+@pytest.fixture
+def between(harness: Harness) -> BetweenBrokers:
+    made = BetweenBrokers(harness)
+    made.may(Operation.ALTER)
+    return made
+
+
+def ends(**by_name: ElectionEnd) -> Any:
+    """Decides so about partitions, by name as `t_1`; of others that nothing is needed."""
+
+    def decide(ask: ElectLeaders) -> None:
+        ask.answer = {
+            one: by_name.get(f"{one.topic}_{one.partition}", ElectionEnd(NOT_NEEDED, "no need"))
+            for one in ask.partitions
+        }
+
+    return decide
+
+
+# A broker that is alone.
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_alone_it_leads_what_there_is(harness: Harness, version: int) -> None:
+    answer = harness.ask(request({"t": [1, 0, 1, 2], "no": [0]}), version, ElectLeadersResponse)
+    assert answer.error_code == NONE
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert told(answer) == [("t", 1, NOT_NEEDED), ("t", 0, NOT_NEEDED), ("t", 2, unknown), ("no", 0, unknown)]
+    assert told(harness.ask(request(None), version, ElectLeadersResponse)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(ElectionType.PREFERRED, NO_LEADER), (ElectionType.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
+)
+def test_alone_nobody_else_can_lead(harness: Harness, kind: ElectionType, code: ErrorCode) -> None:
+    Controlling(harness).tells({"u": 1}, leader=BrokerId(-1), epoch=1)
+    harness.broker.view.controller = US
+    for named in (None, {"u": [0]}):
+        assert told(harness.ask(request(named, kind), 2, ElectLeadersResponse)) == [("u", 0, code)]
+
+
+# In a cluster.
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_controller_is_asked_about_each_once(between: BetweenBrokers, version: int) -> None:
+    failed = ElectionEnd(NO_LEADER, "it is away")
+    message = request({"t": [1, 0, 1], "u": [0]}, kind=1 if version else 0)
+    answer = between.ask(message, version, ElectLeadersResponse, decide=ends(t_1=failed))
+    (ask,) = between.asked
+    assert isinstance(ask, ElectLeaders)
+    assert (ask.election_type, list(ask.partitions)) == (version > 0, [T1, T0, U0])
+    assert told(answer) == [("t", 1, NO_LEADER), ("t", 0, NOT_NEEDED), ("u", 0, NOT_NEEDED)]
+    first = answer.replica_election_results[0].partition_result[0]
+    assert first.error_message == "it is away"
+
+
+def test_of_all_it_tells_what_was_needed(between: BetweenBrokers) -> None:
+    answer = between.ask(request(None), 2, ElectLeadersResponse, decide=ends(u_0=ElectionEnd(NO_LEADER)))
+    (ask,) = between.asked
+    assert list(ask.partitions) == [T0, T1, U0]  # type: ignore[attr-defined]
+    assert told(answer) == [("u", 0, NO_LEADER)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_another_one_is_the_controller(between: BetweenBrokers, version: int, is_known: bool) -> None:
+    """As far as is known here, or was when it was asked."""
+    if is_known:
+        between.harness.broker.view.controller = OTHER
+    for named, names in (({"no": [3], "t": [0]}, [("no", 3), ("t", 0)]), (None, [("t", 0), ("t", 1), ("u", 0)])):
+        answer = between.ask(request(named), version, ElectLeadersResponse, decide=not_the_controller)
+        assert answer.error_code == NONE
+        assert told(answer) == [(*one, ErrorCode.NOT_CONTROLLER) for one in names]
+    assert len(between.asked) == (0 if is_known else 2)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_takes_the_right_to_alter_the_cluster(between: BetweenBrokers, version: int) -> None:
+    between.may(*set(Operation) - {Operation.ALTER})
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    answer = between.ask(request({"t": [0]}), version, ElectLeadersResponse)
+    assert (answer.error_code, told(answer)) == (denied if version else NONE, [("t", 0, denied)])
+    assert not between.asked
+
+
+def test_a_type_that_is_none(between: BetweenBrokers) -> None:
+    answer = between.ask(request({"t": [0]}, kind=2), 1, ElectLeadersResponse)
+    assert (answer.error_code, told(answer)) == (
+        ErrorCode.INVALID_REQUEST,
+        [("t", 0, ErrorCode.INVALID_REQUEST)],
+    )
+
+
+def elected(epoch: int) -> ElectionEnd:
+    return ElectionEnd(NONE, None, OTHER, LeaderEpoch(epoch))
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_it_is_answered_when_the_leaders_are_seen(between: BetweenBrokers, epoch: int) -> None:
+    """In the epoch of the election, or one after it."""
+    harness, began = between.harness, between.harness.now
+    outcome = harness.send_frame(frame(request({"t": [0, 1], "u": [0]}), 2))
+    assert isinstance(outcome, Parked)
+    assert between.control(ends(t_0=elected(3), u_0=elected(0))) == 1
+    controller = Controlling(harness)
+    controller.tells({"u": 1}, epoch=1)
+    controller.tells({"t": 2}, leader=OTHER, epoch=epoch)
+    answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
+    assert told(answer) == [("t", 0, NONE), ("t", 1, NOT_NEEDED), ("u", 0, NONE)]
+    assert harness.now == began, "no deadline passed"
+
+
+def test_it_is_not_waited_for_longer_than_was_asked_for(between: BetweenBrokers) -> None:
+    harness = between.harness
+    outcome = harness.send_frame(frame(request({"t": [0, 1]}, timeout_ms=-5), 2))
+    assert isinstance(outcome, Parked)
+    assert between.control(ends(t_0=elected(3))) == 1
+    answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
+    assert told(answer) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT), ("t", 1, NOT_NEEDED)]
+
+
+def test_a_topic_that_goes_meanwhile_is_not_waited_for(between: BetweenBrokers) -> None:
+    harness, began = between.harness, between.harness.now
+    outcome = harness.send_frame(frame(request({"u": [0]}), 2))
+    assert isinstance(outcome, Parked)
+    assert between.control(ends(u_0=elected(3))) == 1
+    Controlling(harness).deletes("u")
+    answer = harness.decoded(harness.finished(outcome), 2, ElectLeadersResponse)
+    assert told(answer) == [("u", 0, NONE)] and harness.now == began
+
+
+def test_of_very_many(between: BetweenBrokers) -> None:
+    named = {f"topic-{number}": list(range(100)) for number in range(50)}
+    answer = between.ask(request(named), 2, ElectLeadersResponse, decide=ends())
+    assert len(told(answer)) == 5_000
+    (ask,) = between.asked
+    assert isinstance(ask, ElectLeaders) and ask.partitions[-1] == TopicPartition(name_of("topic-49").topic, 99)
