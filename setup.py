@@ -20,11 +20,13 @@ CHECKSUM = KERNELS / "crc32c.h"
 # Compiled together, so that they call each other as C functions do.  A class is compiled with all of its heirs, and has
 # no base written in C, and no slots (tests/unit/test_rooms.py).
 ROOMS = {
-    "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_read fetch_template gate large_produce"
-    " outcome parts plain_commit plain_fetch plain_produce produce produce_template templates",
+    "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_answer fetch_params fetch_read"
+    " fetch_template follower_ask follower_fetch gate large_produce outcome parts plain_commit plain_fetch"
+    " plain_produce produce produce_template templates",
     "app": "request_log",
-    "core": "alter_partition broker changes coordinating fetch_sessions flushes followers in_sync ingress"
-    " leadership leading lookups parked partition positions promise replicas staging timers",
+    "core": "alter_partition broker changes coordinating fetch_sessions flushes follower_log followers following"
+    " in_sync ingress leadership leading lookups parked partition positions promise replica_fetcher"
+    " replica_fetchers replica_selector replicas staging timers",
     "log": "arrival durability index log segment slices",
     "net": "connection descriptors door gathering heard listener outbox readers receiving secure secure_outbox"
     " shell traffic",

@@ -1,7 +1,7 @@
 """Fetchers and a leader that loses requests, answers and sessions: at the end every follower has what it has.
 
-The fetchers, the followers and their logs are the real thing; the leader keeps lists of batches and one fetch session
-(KIP-227), and refuses what such a session does not allow.
+The fetchers, the followers and their logs are the real thing; the leader keeps lists of batches and a fetch session for
+each fetcher (KIP-227), and refuses what such a session does not allow.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from simreplicas import CONFIG, CONFIGS, UNTOLD, contents
 
 from odradek.base.errors import ErrorCode
 from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs, TopicName, TopicPartition
+from odradek.core import replica_fetchers
 from odradek.core.cluster import PartitionInfo
 from odradek.core.fetch_sessions import SESSIONLESS
 from odradek.core.follower_asks import EpochEnd, Fetch, Fetched
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
-from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, ReplicaFetchers, Request
+from odradek.core.replica_fetchers import EpochsRequested, FetchRequested, ReplicaFetcher, ReplicaFetchers
 from odradek.core.timers import Timers
 from odradek.log.log import Log
 from odradek.record.batch import Batch
@@ -31,12 +32,13 @@ NAMES = [TopicPartition(TopicName(topic), index) for topic in ("a", "b") for ind
 
 
 class Leader:
-    """What one leader has, and the session of the one fetcher that asks it."""
+    """What one leader has, and the session of one fetcher that asks it."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, same: Leader | None = None) -> None:
+        """`same` has what it has, and the session of another fetcher."""
         self.random = random
-        self.batches: dict[TopicPartition, list[bytes]] = {name: [] for name in NAMES}
-        self.ends = dict.fromkeys(NAMES, 0)
+        self.batches: dict[TopicPartition, list[bytes]] = {name: [] for name in NAMES} if same is None else same.batches
+        self.ends = dict.fromkeys(NAMES, 0) if same is None else same.ends
         self.session_id, self.session_epoch = SESSIONLESS, 0
         self.session: dict[TopicPartition, int] = {}
         self.named_last = 0
@@ -79,11 +81,13 @@ class Leader:
 class World:
     """One broker with its followers."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, per_leader: int = 1) -> None:
         self.random = random
         self.leader = Leader(random)
+        self.leaders: dict[ReplicaFetcher, Leader] = {}  # The same one, as each fetcher knows it.
+        self.per_leader = per_leader
         self.timers = Timers()
-        self.fetchers = ReplicaFetchers(self.timers, per_leader=1, backoff_ms=100, diverging_in_fetch=True)
+        self.fetchers = ReplicaFetchers(self.timers, per_leader=per_leader, backoff_ms=100, diverging_in_fetch=True)
         self.steady = 0
         self.partitions = {name: self._partition(name) for name in NAMES}
         self.followed: set[TopicPartition] = set()
@@ -112,21 +116,22 @@ class World:
     def step(self, *, loses: bool) -> bool:
         """Does one request, if there is one, or else lets time pass; returns whether there was one."""
         taken = self.fetchers.take()
-        assert len(taken) <= 1
+        assert loses or len({fetcher.number for fetcher, _ in taken}) == len(taken), "one of each number"
         for fetcher, asked in taken:
             self.requests += 1
             assert fetcher.next_request() is None, "one at a time"
-            while loses and self.random.random() < 0.2:
-                self.toggle(self.random.choice(NAMES))
-            answer = self._answered(asked)
+            if loses:
+                self._meanwhile(0.2, 0.1)
+            leader = self._leader_of(fetcher)
+            answer = leader.fetch(asked) if isinstance(asked, FetchRequested) else []
             if loses and self.random.random() < 0.1:
                 answer = ErrorCode.NETWORK_EXCEPTION
             if isinstance(answer, ErrorCode):
                 fetcher.failed(asked, answer, self.now)
             elif isinstance(asked, FetchRequested):
-                for _ in fetcher.fetched(asked, self.leader.session_id, answer, self.now):
-                    while loses and self.random.random() < 0.1:
-                        self.toggle(self.random.choice(NAMES))
+                for _ in fetcher.fetched(asked, leader.session_id, answer, self.now):
+                    if loses:
+                        self._meanwhile(0.1, 0.05)
             else:
                 assert isinstance(asked, EpochsRequested)
                 for _ in fetcher.epochs_ended(
@@ -137,14 +142,31 @@ class World:
         self.timers.tick(self.now)
         return bool(taken)
 
-    def _answered(self, asked: Request) -> ErrorCode | list[tuple[TopicPartition, Fetched]]:
-        return self.leader.fetch(asked) if isinstance(asked, FetchRequested) else []
+    def _leader_of(self, fetcher: ReplicaFetcher) -> Leader:
+        if self.per_leader == 1:
+            return self.leader
+        if fetcher not in self.leaders:
+            self.leaders[fetcher] = Leader(self.random, self.leader)
+        return self.leaders[fetcher]
+
+    def _meanwhile(self, toggles: float, resizes: float) -> None:
+        while self.random.random() < toggles:
+            self.toggle(self.random.choice(NAMES))
+        if self.random.random() < resizes:
+            self.resize(self.random.randint(1, self.per_leader))
+
+    def resize(self, count: int) -> None:
+        """num.replica.fetchers changes; partitions come and go meanwhile."""
+        for _ in self.fetchers.resize(count, self.now):
+            self.toggle(self.random.choice(NAMES))
 
 
+@pytest.mark.parametrize("per_leader", [1, 3])
 @pytest.mark.parametrize("seed", range(60))
-def test_all_is_fetched_in_the_end(seed: int) -> None:
+def test_all_is_fetched_in_the_end(seed: int, per_leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_fetchers, "MOVED_PER_SLICE", 2)
     random = Random(seed)
-    world = World(random)
+    world = World(random, per_leader)
     for _ in range(random.randint(20, 120)):
         if random.random() < 0.5:
             world.leader.append(random.choice(NAMES))
@@ -198,3 +220,48 @@ def test_an_idle_session_names_nothing() -> None:
     world.step(loses=False)
     world.step(loses=False)
     assert world.leader.named_last == 1, "of the one that has something new its next offset"
+
+
+def named_by(world: World) -> dict[int, list[TopicPartition]]:
+    """What each fetcher asks next, by its number."""
+    found = {}
+    for fetcher, asked in world.fetchers.take():
+        assert isinstance(asked, FetchRequested)
+        found[fetcher.number] = [one.name for one in asked.named]
+        fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, world.now)
+    world.steady += 100
+    world.timers.tick(world.now)
+    return found
+
+
+def test_the_partitions_of_a_leader_are_spread_as_kafka_spreads_them() -> None:
+    world = World(Random(1))
+    for name in NAMES:
+        world.toggle(name)
+    assert named_by(world) == {0: NAMES}
+    world.resize(3)
+    # 31 * "a".hashCode() + partition, modulo 3: "a" is 97, "b" 98.
+    spread: dict[int, list[TopicPartition]] = {0: [], 1: [], 2: []}
+    for name in NAMES:
+        spread[(31 * ord(name.topic) + name.partition) % 3].append(name)
+    found = named_by(world)
+    assert {number: sorted(names) for number, names in found.items()} == spread
+    assert world.fetchers.uses(2)
+    world.resize(1)
+    assert not world.fetchers.uses(1)
+    assert {number: sorted(names) for number, names in named_by(world).items()} == {0: NAMES}
+
+
+@pytest.mark.parametrize(
+    ("topic", "of_seven"),
+    [
+        ("flights", {0: 2, 1: 3, 100: 4}),
+        ("polygenelubricants", {0: 0, 1: 1, 100: 0}),  # Its hash is -2^31.
+        ("a.long-topic_name.of.42", {0: 1, 1: 2, 100: 3}),
+    ],
+)
+def test_hashes_run_over_as_in_java(topic: str, of_seven: dict[int, int]) -> None:
+    found = {
+        partition: replica_fetchers.fetcher_id(TopicPartition(TopicName(topic), partition), 7) for partition in of_seven
+    }
+    assert found == of_seven, "as Java says of Utils.abs(31 * topic.hashCode() + partition) % 7"

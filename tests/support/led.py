@@ -26,8 +26,10 @@ LAG_MS_MAX = 10_000
 class Led:
     """A topic of three replicas that is led here; most is about its first partition."""
 
-    def __init__(self, directory: Path, partitions: int = 1, **overrides: str) -> None:
-        self.harness = Harness(directory, replica_lag_time_max_ms=str(LAG_MS_MAX))
+    def __init__(self, directory: Path, partitions: int = 1, selector: str = "", **overrides: str) -> None:
+        """`selector` is replica.selector.class; `overrides` are the topic's."""
+        configs = {"replica_selector_class": selector} if selector else {}
+        self.harness = Harness(directory, replica_lag_time_max_ms=str(LAG_MS_MAX), **configs)
         self.controller = Controlling(self.harness)
         view = self.harness.broker.view
         view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER), THIRD: BrokerInfo(THIRD)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import cast
 
-from odradek.api.fetch_read import FetchRead, Read, size_of
+from odradek.api.fetch_answer import Read, size_of
+from odradek.api.fetch_read import FetchRead
 from odradek.api.parts import Parts
 from odradek.core.fetch_sessions import Wanted
 from odradek.core.partition import Partition
@@ -41,9 +42,9 @@ class DelayedFetch:
 
     def _watch(self, wanted: Wanted, partition: Partition) -> None:
         if self._session is None:
-            self._named.update(dict.fromkeys(self._fetch.keys(partition), wanted))
+            self._named.update(dict.fromkeys(self._fetch.params.keys(partition), wanted))
         elif wanted.session is self._session:
-            wanted.watch(self._fetch.watchers(partition))
+            wanted.watch(self._fetch.params.watchers(partition))
 
     @property
     def keys(self) -> Iterable[Hashable]:
@@ -55,7 +56,7 @@ class DelayedFetch:
         for wanted, partition, data in read:
             has_changed = (
                 partition is None
-                or self._fetch.has_changed(partition, wanted, data)
+                or self._fetch.params.has_changed(partition, wanted, data)
                 or self._fetch.partition(wanted) is not partition
             )
             if has_changed and self._look_at(wanted):

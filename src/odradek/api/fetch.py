@@ -2,13 +2,15 @@
 
 Whole batches come back as slices of files, undecoded; an offset inside a batch returns the batch.  Who reads committed
 records gets what lies below the last stable offset, and is told which transactions in it were aborted.  v5: log start
-offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v12: flexible, and
-logs that part are told where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).
-v16: the current leader for who asks the wrong broker (KIP-951).  A follower, which names its broker id, reads up to the
-end of the log, and its leader hears what it has: follower_fetch.py.
+offset.  v7: incremental sessions (KIP-227).  v9: the client's leader epoch is checked (KIP-320).  v11: a follower
+answers consumers, and a leader names one in the client's rack (KIP-392).  v12: flexible, and logs that part are told
+where (KIP-595).  v13: topics by id (KIP-516).  v15: the replica id is a tagged field (KIP-903).  v16: the current
+leader for who asks the wrong broker (KIP-951).  A follower, which names its broker id, reads up to the end of the log,
+and its leader hears what it has: follower_fetch.py.
 
 A fetch of many partitions is done in slices, and what follows on its connection waits for it, as in Kafka.
-Differs from Apache Kafka: never a batch cut short at the end of an answer.
+Differs from Apache Kafka: never a batch cut short at the end of an answer.  Of a session's partition that nobody names
+and that has nothing new, a better replica to read from is told with its next record.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import TypeAlias
 
 from odradek.api.call import Call
 from odradek.api.delayed_fetch import DelayedFetch
-from odradek.api.fetch_read import FetchRead, failed
+from odradek.api.fetch_answer import failed
+from odradek.api.fetch_read import FetchRead
 from odradek.api.follower_fetch import follower_of
 from odradek.api.gate import Admission
 from odradek.api.outcome import Short, Slices, Wait

@@ -1,70 +1,46 @@
-"""Reading the partitions of one fetch, and making its answer."""
+"""Reading the partitions of one fetch.
+
+Who fetches is in fetch_params.py, what it is answered in fetch_answer.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable
-from typing import TypeAlias
+from collections.abc import Generator
 
 from odradek.api.call import Call
-from odradek.api.follower_fetch import follower_of, may_rest, take_in
+from odradek.api.fetch_answer import Read, diverging, elsewhere, failed, found, is_final, respond, size_of
+from odradek.api.fetch_params import FetchParams
+from odradek.api.follower_fetch import may_rest, take_in
 from odradek.api.outcome import Wait
 from odradek.api.parts import Parts, whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.limits import SLICE_ELEMENTS
 from odradek.base.tuples import new_tuple
-from odradek.base.units import NO_OFFSET, LeaderEpoch, Offset, TopicName, TopicPartition
-from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.access import CLUSTER_NAME, Operation, ResourceType
+from odradek.base.units import TopicName, TopicPartition
+from odradek.base.uuids import Uuid
 from odradek.core.cold import Cold, Place
 from odradek.core.effects import DiskWait
-from odradek.core.fetch_sessions import FetchKey, FetchRound, LogEnd, Session, Wanted, Watchers
+from odradek.core.fetch_sessions import FetchKey, FetchRound, Session, Wanted
 from odradek.core.partition import Partition
-from odradek.core.positions import READ_COMMITTED
-from odradek.wire.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
-from odradek.wire.schema import maker
+from odradek.wire.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData
 
 CURRENT_LEADER_SINCE = 16
-NO_RECORDS = b""
 WAITS_FOR_NOTHING_MAX = 4  # What was loaded may be gone again before it is read.
-# A partition that is nowhere was never read, and Apache Kafka then says that it has no aborted transactions; after a
-# read that failed it says nothing of them.
-_NEVER_READ = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-}
-_partition_data = maker(PartitionData)
 _ASKS_FOR_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
-
-Read: TypeAlias = list[tuple[Wanted, PartitionData]]
 
 
 class FetchRead:
-    """One fetch, and what it needs to be tried again when data has come.  It keeps nothing of the request's bytes.
-
-    A fetch that waits is answered by the rights that it came with.
-    """
+    """One fetch, and what it needs to be tried again when data has come.  It keeps nothing of the request's bytes."""
 
     def __init__(self, call: Call, body: FetchRequest, begun: FetchRound) -> None:
         self.broker = call.broker
+        self.params = FetchParams(call, body)
         self._names_leader = call.version >= CURRENT_LEADER_SINCE
         self.min_bytes = body.min_bytes
         self._max_bytes = min(body.max_bytes, call.broker.fetch_bytes_max)
         self._round = begun
-        self._follower = follower_of(body, call.version)
-        self._read_committed = body.isolation_level == READ_COMMITTED and self._follower is None
         self._now = call.now
-        self._takes_in = self._follower is not None  # What a follower has, until the fetch has to wait.
-        self._rights = call.rights
-        self._readable: dict[TopicName, bool] = {}
+        self._takes_in = self.params.follower is not None  # What a follower has, until the fetch has to wait.
         self._size = 0  # Bytes of records in the last read.
         self._has_final = False  # Something was read that does not change by waiting.
         self._cold: list[Cold] = []  # What the last read left out.
@@ -80,46 +56,23 @@ class FetchRead:
         """True if one record is enough and the partition has one; cheap, as thousands may wait for the same record."""
         if self.min_bytes > 1:
             return False
-        return wanted.fetch_offset < self._end(partition)
-
-    def _end(self, partition: Partition) -> Offset:
-        """Returns where reading ends for now; -1 if a follower would get an error."""
-        if self._follower is None:
-            return partition.readable_end(read_committed=self._read_committed)
-        return NO_OFFSET if partition.leading is None else partition.log.end_offset
-
-    def watchers(self, partition: Partition) -> Watchers:
-        """Returns where to register for the changes of a partition."""
-        return partition.watchers if self._follower is None else partition.end_watchers
-
-    def keys(self, partition: Partition) -> tuple[Hashable, ...]:
-        """Returns what a fetch without a session is woken by."""
-        name = partition.topic_partition
-        return (name,) if self._follower is None else (name, LogEnd(name))
+        return wanted.fetch_offset < self.params.end(partition)
 
     def waits(self) -> None:
         """Called when the fetch has to wait: what is read later says nothing new of who fetches."""
         self._takes_in = False
 
-    def has_changed(self, partition: Partition, wanted: Wanted, data: PartitionData) -> bool:
-        """True if a partition may have more to tell than when `data` was read."""
-        if partition.leading is None or partition.positions.high_watermark != data.high_watermark:
-            return True
-        if self._follower is not None:
-            return partition.log.end_offset > wanted.fetch_offset
-        return partition.last_stable_offset != data.last_stable_offset
-
     def available(self, wanted: Wanted) -> int | None:
         """Returns how many bytes the fetch could get from one partition now; None if it would get an error."""
         data = self._read(wanted, self.partition(wanted), self._max_bytes, at_least_one=True)
-        return None if self._has_new_start(wanted, data) or _is_final(data) else size_of(data)
+        return None if self._has_new_start(wanted, data) or is_final(data) else size_of(data)
 
     def _has_new_start(self, wanted: Wanted, data: PartitionData) -> bool:
         """True for a log start that a follower which waits was not told: who deletes records waits for it.
 
         A high watermark it hears of with the next records; else each record would cost it two fetches.
         """
-        is_told = self._follower is not None and self._round.session is not None
+        is_told = self.params.follower is not None and self._round.session is not None
         return is_told and data.log_start_offset != wanted.told_log_start
 
     def _name(self, key: FetchKey) -> TopicName | None:
@@ -140,6 +93,9 @@ class FetchRead:
     def answer(self) -> FetchResponse:
         """Answers with what can be read now, from no more partitions than a slice looks at."""
         return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
+
+    def respond(self, read: Read) -> Parts[FetchResponse]:
+        return respond(self._round, read)
 
     def read_patiently(self) -> Generator[Wait, object, Read]:
         """Reads as `read`; where the disk has to be waited for, a thread does that, and all is read again."""
@@ -179,29 +135,30 @@ class FetchRead:
             size = size_of(data)
             left -= size
             self._size += size
-            if self._follower is not None and self._try_rest_of_follower(wanted, partition, data):
+            if self.params.follower is not None and self._try_rest_of_follower(wanted, partition, data):
                 yield
                 continue
-            self._has_final = self._has_final or _is_final(data)
+            self._has_final = self._has_final or is_final(data)
             read.append((wanted, data))
             yield
         return read
 
     def _try_rest(self, wanted: Wanted, partition: Partition | None) -> bool:
         """Takes a session's partition that has nothing new off the due ones, unread; returns whether it did."""
-        session = self.session
-        if session is None or wanted.session is not session or self._follower is not None or self._max_bytes < 0:
+        session, params = self.session, self.params
+        if session is None or wanted.session is not session or params.follower is not None or self._max_bytes < 0:
             return False
-        if partition is None or partition.leading is None:
+        if partition is None or not params.is_served_by(partition):
             return False
         log = partition.log
         if wanted.is_news(partition.positions.high_watermark, log.start_offset) or wanted.max_bytes < 0:
             return False
-        end = partition.readable_end(read_committed=self._read_committed)
-        if not max(end, log.start_offset) <= wanted.fetch_offset <= log.end_offset:
+        if not max(params.end(partition), log.start_offset) <= wanted.fetch_offset <= log.end_offset:
+            return False
+        if params.preferred(partition, wanted.fetch_offset) is not None:
             return False
         try:
-            self._allowed(wanted.key)
+            params.check_allowed(self._name(wanted.key))
             partition.check_leader_epoch(wanted.current_leader_epoch)
             if partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset) is not None:
                 return False
@@ -215,8 +172,8 @@ class FetchRead:
 
         A high watermark that it was not told is news (KIP-392); without a session nobody knows what it was told.
         """
-        session, follower = self._round.session, self._follower
-        if session is None or follower is None or partition is None or _is_final(data):
+        session, follower = self._round.session, self.params.follower
+        if session is None or follower is None or partition is None or is_final(data):
             return False
         if wanted.is_news(data.high_watermark, data.log_start_offset):
             self._has_final = True
@@ -231,45 +188,42 @@ class FetchRead:
     def _read(
         self, wanted: Wanted, partition: Partition | None, left: int, at_least_one: bool, cached: bool = False
     ) -> PartitionData:
-        index = wanted.key.partition
+        index, params = wanted.key.partition, self.params
         try:
-            name = self._allowed(wanted.key)
+            name = self._name(wanted.key)
+            params.check_allowed(name)
             if wanted.max_bytes < 0 or self._max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_FETCH_SIZE, "a size below 0")
             if partition is None:
                 raise self._nowhere(name, wanted.key)
-            partition.check_leader(wanted.current_leader_epoch)
-            follower = self._follower
+            params.check_role(partition, wanted.current_leader_epoch)
+            follower = params.follower
             if follower is not None:
                 partition.leader().follower(follower.broker, wanted.current_leader_epoch)
+            else:
+                preferred = params.preferred(partition, wanted.fetch_offset)
+                if preferred is not None:
+                    return elsewhere(partition, index, preferred)
             parted = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if parted is not None:
-                return _diverging(partition, wanted, parted, self._read_committed)
+                return diverging(partition, index, parted, params.read_committed)
             if follower is not None and self._takes_in:
                 take_in(self.broker, partition, follower, wanted, self._now)
-            to_end = follower is not None
-            return _read_partition(partition, wanted, left, at_least_one, self._read_committed, cached, to_end)
+            readable = partition.read(
+                wanted.fetch_offset,
+                min(wanted.max_bytes, left),
+                at_least_one=at_least_one,
+                read_committed=params.read_committed,
+                cached=cached,
+                to_end=follower is not None,
+            )
+            return found(index, readable, params.read_committed)
         except Refused as refused:
             data = failed(index, refused.code)
             if self._names_leader and partition is not None and refused.code in _ASKS_FOR_LEADER:
                 info = partition.info
                 data.current_leader = LeaderIdAndEpoch(leader_id=info.leader, leader_epoch=info.leader_epoch)
             return data
-
-    def _allowed(self, key: FetchKey) -> TopicName | None:
-        """Returns the topic's name, None if no topic has that id.  Raises Refused(TOPIC_AUTHORIZATION_FAILED)."""
-        name = self._name(key)
-        if self._follower is not None:
-            is_allowed = self._rights.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        elif name is None:
-            is_allowed = True
-        elif name in self._readable:
-            is_allowed = self._readable[name]
-        else:
-            is_allowed = self._readable[name] = self._rights.allows(Operation.READ, ResourceType.TOPIC, name)
-        if not is_allowed:
-            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return name
 
     def _nowhere(self, name: TopicName | None, key: FetchKey) -> Refused:
         """Returns the error for a partition that is not on this broker."""
@@ -280,93 +234,3 @@ class FetchRead:
         except Refused as refused:
             return refused
         raise AssertionError("it is here")
-
-    def respond(self, read: Read) -> Parts[FetchResponse]:
-        begun = self._round
-        topics: dict[str | Uuid, FetchableTopicResponse] = {}
-        for wanted, data in read:
-            is_news = wanted.is_news(data.high_watermark, data.log_start_offset)
-            if is_news or not begun.is_incremental or data.records or _is_final(data):
-                wanted.told(data.high_watermark, data.log_start_offset)
-                topic = wanted.key.topic
-                answer = topics.get(topic)
-                if answer is None:
-                    answer = topics[topic] = _topic_answer(topic)
-                answer.partitions.append(data)
-                if begun.session is not None and (data.records or data.error_code):
-                    begun.session.serve_last(wanted)
-            yield
-        return FetchResponse(session_id=begun.session_id, responses=list(topics.values()))
-
-
-def _diverging(
-    partition: Partition, wanted: Wanted, parted: tuple[LeaderEpoch, Offset], read_committed: bool
-) -> PartitionData:
-    epoch, end = parted
-    return PartitionData(
-        partition_index=wanted.key.partition,
-        error_code=ErrorCode.NONE,
-        high_watermark=partition.positions.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.start_offset,
-        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
-        aborted_transactions=[] if read_committed else None,
-        records=NO_RECORDS,
-    )
-
-
-def _read_partition(  # noqa: PLR0917
-    partition: Partition,
-    wanted: Wanted,
-    left: int,
-    at_least_one: bool,
-    read_committed: bool,
-    cached: bool,
-    to_end: bool,
-) -> PartitionData:
-    index = wanted.key.partition
-    max_bytes = min(wanted.max_bytes, left)
-    readable = partition.read(
-        wanted.fetch_offset,
-        max_bytes,
-        at_least_one=at_least_one,
-        read_committed=read_committed,
-        cached=cached,
-        to_end=to_end,
-    )
-    return _partition_data(
-        partition_index=index,
-        error_code=ErrorCode.NONE,
-        high_watermark=readable.high_watermark,
-        last_stable_offset=readable.last_stable_offset,
-        log_start_offset=readable.log_start_offset,
-        aborted_transactions=[
-            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in readable.aborted
-        ]
-        if read_committed
-        else None,
-        records=readable.records if readable.records.size else NO_RECORDS,
-    )
-
-
-def failed(index: int, code: ErrorCode) -> PartitionData:
-    aborted: list[AbortedTransaction] | None = [] if code in _NEVER_READ else None
-    return PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NO_RECORDS
-    )
-
-
-def size_of(data: PartitionData) -> int:
-    records = data.records
-    return 0 if records is None or isinstance(records, bytes | bytearray | memoryview) else records.size
-
-
-def _is_final(data: PartitionData) -> bool:
-    """True for a partition's answer that does not change by waiting."""
-    return bool(data.error_code) or data.diverging_epoch.end_offset >= 0
-
-
-def _topic_answer(topic: str | Uuid) -> FetchableTopicResponse:
-    if isinstance(topic, bytes):
-        return FetchableTopicResponse(topic_id=topic, partitions=[])
-    return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])

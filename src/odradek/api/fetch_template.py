@@ -26,7 +26,7 @@ from odradek.wire.messages.fetch import (
 )
 from odradek.wire.template import AnswerTemplate, NumbersTemplate
 
-_SESSIONS_SINCE = 7
+_SESSIONS_SINCE, ANY_REPLICA_SINCE = 7, 11
 _EPOCH = "session_epoch"
 _OFFSET = "topics.partitions.fetch_offset"
 _ANSWERED = "responses.partitions."
@@ -52,6 +52,8 @@ class FetchTemplate:
         self.min_bytes = body.min_bytes
         self.max_bytes = body.max_bytes
         self.isolation_level = body.isolation_level
+        self.rack = body.rack_id
+        self.may_ask_any = version >= ANY_REPLICA_SINCE
         self.is_read_committed = body.isolation_level == READ_COMMITTED
         self.answer = AnswerTemplate(self._sample(body), version, _ANSWERS)
 

@@ -5,7 +5,8 @@ start of what is local (v8, KIP-405), -5 the end of what is tiered (v9, KIP-1005
 (v11, KIP-1023).  Nothing is tiered here.  v2: isolation level: for who reads committed records the end is the last
 stable offset, and no time is found beyond it.  v4: leader epochs.  v5: OFFSET_NOT_AVAILABLE until a new leader's
 followers have fetched (KIP-207).  v6: flexible.  v10: a timeout, unused without remote storage.  The end that a broker
-is told, which names its replica id, is the log's.
+is told, which names its replica id, is the log's.  Only a leader answers; a debugging consumer, which names -2, any
+replica.
 
 Order: what has to be read for an answer is looked up beside the loop; later requests of the connection may be carried
 out before, and are answered after.  Who leads the partition is looked at again when the answer comes.
@@ -41,7 +42,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
-CONSUMER = -1  # The replica id of who is no broker.
+CONSUMER, DEBUGGING_CONSUMER = -1, -2  # The replica ids of who is no broker.
 _partition_found = maker(ListOffsetsPartitionResponse)
 NOWHERE = (NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
@@ -49,10 +50,14 @@ TimestampAndOffset = tuple[TimestampMs, Offset, int]
 
 
 class Reader(NamedTuple):
-    """Who asks: a consumer, maybe for committed records only, or a follower, whose log goes up to the leader's end."""
+    """Who asks: a consumer, maybe for committed records only, or a follower, whose log goes up to the leader's end.
+
+    Who debugs is no consumer, and may ask any replica.
+    """
 
     is_consumer: bool
     committed: bool
+    only_leader: bool
 
 
 class Pending(NamedTuple):
@@ -79,7 +84,12 @@ def handle(call: Call, body: ListOffsetsRequest) -> Slices:
             count += 1
             if not count % CHEAP:
                 yield PAUSE
-    reader = Reader(is_consumer=body.replica_id == CONSUMER, committed=body.isolation_level == READ_COMMITTED)
+    is_consumer = body.replica_id == CONSUMER
+    reader = Reader(
+        is_consumer=is_consumer,
+        committed=is_consumer and body.isolation_level == READ_COMMITTED,
+        only_leader=body.replica_id != DEBUGGING_CONSUMER,
+    )
     topics: Topics = []
     questions: list[Question] = []
     call.leave((asked, topics, questions))
@@ -128,7 +138,7 @@ def _parts(
 
 def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Part:
     try:
-        partition = _led_here(call, topic, part)
+        partition = _replica(call, topic, part, reader)
         place = _place(call, partition, part.timestamp, reader)
         if isinstance(place, Question):
             if not place.is_answered:
@@ -139,9 +149,13 @@ def _partition(call: Call, topic: TopicName, part: ListOffsetsPartition, reader:
     return _found(call, part, place)
 
 
-def _led_here(call: Call, topic: TopicName, part: ListOffsetsPartition) -> Partition:
+def _replica(call: Call, topic: TopicName, part: ListOffsetsPartition, reader: Reader) -> Partition:
+    """Returns the replica that is asked.  Raises Refused if it does not lead and only a leader may answer."""
     partition = call.broker.replica(topic, part.partition_index)
-    partition.check_leader(part.current_leader_epoch)
+    if reader.only_leader:
+        partition.check_leader(part.current_leader_epoch)
+    else:
+        partition.check_replica(part.current_leader_epoch)
     return partition
 
 
@@ -162,7 +176,7 @@ def _looked_up(call: Call, topic: TopicName, pending: Pending) -> ListOffsetsPar
     """Returns the answer of a finished lookup; the topic may have been deleted meanwhile, and even made anew."""
     part, question, reader = pending
     try:
-        if _led_here(call, topic, part) is not question.partition:
+        if _replica(call, topic, part, reader) is not question.partition:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{part.partition_index} is another one by now")
         place = _told(call, question, reader)
     except Refused as refused:
@@ -218,8 +232,10 @@ def _check_is_known(call: Call, partition: Partition, reader: Reader) -> None:
 
     Its high watermark may be behind that of the leader before it, which the consumer has seen.
     """
+    if not reader.is_consumer:
+        return
     in_sync = partition.leader().in_sync
-    if reader.is_consumer and in_sync is not None and in_sync.epoch_start > partition.positions.high_watermark:
+    if in_sync is not None and in_sync.epoch_start > partition.positions.high_watermark:
         is_told = call.version >= OFFSET_NOT_AVAILABLE_SINCE
         code = ErrorCode.OFFSET_NOT_AVAILABLE if is_told else ErrorCode.LEADER_NOT_AVAILABLE
         raise Refused(code, f"followers of {partition.topic_partition} have not fetched yet")

@@ -25,10 +25,12 @@ from odradek.core.access import Operation, ResourceType
 from odradek.core.broker import Broker
 from odradek.core.cold import Cold
 from odradek.core.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchRound, Session
+from odradek.core.leading import Leading
 from odradek.core.moment import Moment
 from odradek.core.parked import Parked
 from odradek.core.partition import Partition, Readable
 from odradek.core.positions import ISOLATION_LEVELS
+from odradek.core.replica_selector import preferred_read_replica
 from odradek.wire.messages.fetch import FetchRequest, FetchResponse
 from odradek.wire.primitives import Splice
 from odradek.wire.request import Request
@@ -56,7 +58,7 @@ def answer(broker: Broker, peer: Peer, request: Request, now: Moment) -> Encoded
         return _answer_of_many(asked, session)
     if len(offsets) > 1:
         return _answer_named(asked)
-    partition = _partition(broker, template, 0)
+    partition = _partition(asked, 0)
     readable = None if partition is None else _read(broker, partition, template, 0, offsets[0], template.max_bytes)
     if partition is None or readable is None:
         return None
@@ -115,7 +117,7 @@ def _read_all(asked: _Asked, *, each_has_records: bool = False) -> list[Readable
     broker, template = asked.broker, asked.template
     partitions: list[Partition] = []
     for number, offset in enumerate(asked.offsets):
-        partition = _partition(broker, template, number)
+        partition = _partition(asked, number)
         if partition is None:
             return None
         if each_has_records and offset >= partition.readable_end(read_committed=template.is_read_committed):
@@ -164,6 +166,14 @@ class _Asked:
         correlation_id = CorrelationId(request.correlation_id)
         return Call(self.broker, self.peer, request.api_version, request.client_id, correlation_id, self.now)
 
+    def has_preferred(self, leading: Leading, number: int) -> bool:
+        """True if another replica is in the consumer's rack, and has what it asks for (KIP-392)."""
+        broker, offset = self.broker, self.offsets[number]
+        if not broker.selects_by_rack:
+            return False
+        listener, rack = self.peer.listener, self.template.rack
+        return preferred_read_replica(leading, broker.view, listener, rack, offset) is not None
+
     def names_all_that_is_due(self, session: Session) -> bool:
         """True if the request names all partitions that are due, in the order in which they would be served."""
         if len(session.due) > len(self.offsets):
@@ -198,12 +208,20 @@ class _Asked:
         return self.template.answer.frame_with(self.request.correlation_id, rows, records)
 
 
-def _partition(broker: Broker, template: FetchTemplate, number: int) -> Partition | None:
-    leading = template.partitions[number].find_leader(broker)
+def _partition(asked: _Asked, number: int) -> Partition | None:
+    """Returns a partition that is read from here, in the leader epoch that the request names; None for any other."""
+    template = asked.template
+    partition = template.partitions[number].find(asked.broker)
+    if partition is None:
+        return None
+    leading = partition.leading
     if leading is None:
+        if not (template.may_ask_any and partition.is_online):
+            return None
+    elif template.rack and asked.has_preferred(leading, number):
         return None
     epoch = template.wanted[number].current_leader_epoch
-    return leading.partition if epoch in (NO_EPOCH, leading.epoch) else None
+    return partition if epoch in (NO_EPOCH, partition.info.leader_epoch) else None
 
 
 def _has_all(session: Session, template: FetchTemplate) -> bool:
@@ -250,7 +268,7 @@ class _Waiting:
         """True if there is a record, or if the fetch is not plain any more."""
         asked = self._asked
         number = self.keys[cast(TopicPartition, key)]
-        partition = _partition(asked.broker, asked.template, number)
+        partition = _partition(asked, number)
         if partition is None:
             return True
         offset = asked.offsets[number]

@@ -13,6 +13,7 @@ from odradek.base.units import TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.core.broker import Broker
 from odradek.core.leading import Leading
+from odradek.core.partition import Partition
 from odradek.wire.request import Request
 from odradek.wire.template import NumbersTemplate
 
@@ -35,10 +36,14 @@ class TemplatePartition:
 
     def find_leader(self, broker: Broker) -> Leading | None:
         """Returns its leader, None if it is gone or led elsewhere; a topic that was made anew has another id."""
+        partition = self.find(broker)
+        return None if partition is None else partition.leading
+
+    def find(self, broker: Broker) -> Partition | None:
+        """Returns the replica that is here, whatever its role."""
         if self.has_topic_id and broker.view.names.get(self.topic_id) != self.name.topic:
             return None
-        partition = broker.partitions.get(self.name)
-        return None if partition is None else partition.leading
+        return broker.partitions.get(self.name)
 
 
 class Templates(Generic[Meaning]):

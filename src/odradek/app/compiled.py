@@ -12,11 +12,13 @@ from odradek import __version__
 # compiles them, which is not installed.
 PARTS = {
     "rooms": {
-        "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_read fetch_template gate"
-        " large_produce outcome parts plain_commit plain_fetch plain_produce produce produce_template templates",
+        "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_answer fetch_params fetch_read"
+        " fetch_template follower_ask follower_fetch gate large_produce outcome parts plain_commit plain_fetch"
+        " plain_produce produce produce_template templates",
         "app": "request_log",
-        "core": "alter_partition broker changes coordinating fetch_sessions flushes followers in_sync ingress"
-        " leadership leading lookups parked partition positions promise replicas staging timers",
+        "core": "alter_partition broker changes coordinating fetch_sessions flushes follower_log followers following"
+        " in_sync ingress leadership leading lookups parked partition positions promise replica_fetcher"
+        " replica_fetchers replica_selector replicas staging timers",
         "log": "arrival durability index log segment slices",
         "net": "connection descriptors door gathering heard listener outbox readers receiving secure secure_outbox"
         " shell traffic",

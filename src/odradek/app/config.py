@@ -30,6 +30,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.groups.assignors import ASSIGNORS, CLASSES
+from odradek.core.replica_selector import SELECTORS
 
 if TYPE_CHECKING:
     from odradek.tls.config import TlsConfig
@@ -156,9 +157,22 @@ def _broker_id(configs: BrokerConfigs) -> BrokerId | None:
 def _check_promises(configs: BrokerConfigs) -> None:
     """Raises ConfigError for settings that would promise more than is kept: they are refused, not ignored."""
     _check_groups(configs)
+    _check_replicas(configs)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if configs.optional_int(name) == 0:
             raise ConfigError(f"Invalid value 0 for configuration {name}: it must be at least 1, or -1 for no limit.")
+
+
+def _check_replicas(configs: BrokerConfigs) -> None:
+    selector = configs.optional_str("replica.selector.class")
+    if selector and selector not in SELECTORS:
+        there = " and ".join(SELECTORS)
+        raise ConfigError(f"replica.selector.class names {selector}, which is not here: there are {there}.")
+    wait = configs.int("replica.fetch.wait.max.ms")
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if configs.int(name) < wait:
+            text = f"{name} is {configs.int(name)}; it must be at least replica.fetch.wait.max.ms, which is {wait}."
+            raise ConfigError(text)
 
 
 def _check_groups(configs: BrokerConfigs) -> None:

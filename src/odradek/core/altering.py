@@ -35,6 +35,7 @@ def put_in_force(broker: Broker, altered: Altered, now: Moment) -> Iterator[None
         broker.configs.become(altered.broker)
         if broker.configs.bool(UNCLEAN) and not was_unclean:
             broker.unclean_enabled[None] = None
+        yield from broker.fetchers.resize(altered.broker.int("num.replica.fetchers"), now)
         topics = list(broker.view.topics.values())
     for topic in topics:
         yield from _configure(broker, topic, now)

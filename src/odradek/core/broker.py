@@ -44,7 +44,8 @@ from odradek.core.moving import Copying, Moves
 from odradek.core.open_files import OpenFiles
 from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
-from odradek.core.replica_fetchers import FETCHERS_PER_LEADER, ReplicaFetchers
+from odradek.core.replica_fetchers import ReplicaFetchers
+from odradek.core.replica_selector import RACK_AWARE_SELECTOR
 from odradek.core.replicas import Errors, Replicas
 from odradek.core.staging import Append
 from odradek.core.storage import Storage
@@ -80,6 +81,7 @@ class Broker:
         sessions_max = configs.int("max.incremental.fetch.session.cache.slots")
         self.sessions = FetchSessions(entropy.random_int31, self.lot, sessions_max)
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
+        self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
         self.partitions: dict[TopicPartition, Partition] = {}
         self.planner = Planner(
             partitions_default=configs.int("num.partitions"),
@@ -106,7 +108,7 @@ class Broker:
         )
         self.fetchers = ReplicaFetchers(
             self.timers,
-            per_leader=FETCHERS_PER_LEADER,
+            per_leader=configs.int("num.replica.fetchers"),
             backoff_ms=configs.int("replica.fetch.backoff.ms"),
             diverging_in_fetch=self.protocol.truncates_on_fetch,
         )

@@ -110,9 +110,11 @@ class Leadership:
         in_sync, manager, end = self.in_sync, self.partition.alter_partition, self.log.end_offset
         assert in_sync is not None, "it has a follower"
         eligible = manager.eligible
-        in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
-        if offset < before:  # By another process than that of its session, maybe: who is there still says so again.
+        # By another process than that of its session, maybe: what that had, and until when, counts up to here, and who
+        # is there still says so again.
+        if offset < before:
             self.partition.end_moved()
+        in_sync.fetched(follower, offset, log_start, end, now.steady, eligible=eligible, broker_epoch=broker_epoch)
         if in_sync.expand(follower, self.positions.high_watermark, eligible) is not None:
             manager.submit(self)
         return self.advance(now) or started

@@ -32,7 +32,7 @@ from odradek.log.arrival import Arrival
 from odradek.log.config import LogConfig
 from odradek.log.disk import EMPTY_SLICE, DiskFailed, FileSlice
 from odradek.log.durability import end_flush
-from odradek.log.failures import LogDamaged
+from odradek.log.failures import FileEnds, LogDamaged
 from odradek.log.flush import Flush
 from odradek.log.log import Log
 from odradek.log.page_cache import NotCached
@@ -207,9 +207,13 @@ class Partition:
 
     def check_leader(self, epoch: int) -> None:
         """Refuses a client who knows another leader epoch, then any, if another broker leads; or if there is no log."""
+        self.check_replica(epoch)
+        self.leader()
+
+    def check_replica(self, epoch: int) -> None:
+        """Refuses a client who knows another leader epoch, and any if there is no log; whoever leads."""
         _ = self.log  # Raises if it is offline: that is told first, whatever the client's epoch.
         self.check_leader_epoch(epoch)
-        self.leader()
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuses a client whose metadata is older or newer than ours (KIP-320).  -1: the client does not say."""
@@ -345,10 +349,11 @@ class Partition:
 
         For an epoch below all known ones it returns that epoch, and where the first known one begins.  The leader's own
         epoch is known before its first record, which would be at the log's end.  Apache Kafka enters it in the
-        checkpoint when it begins; that costs a file for each partition that is made.  Raises Refused without a log.
+        checkpoint when it begins; that costs a file for each partition that is made.  A follower knows epochs by their
+        records alone.  Raises Refused without a log.
         """
-        log, leaders = self.log, self.info.leader_epoch
-        latest = log.epochs.latest
+        log, latest = self.log, self.log.epochs.latest
+        leaders = NO_EPOCH if self.leading is None else self.info.leader_epoch
         if latest < 0 and epoch <= leaders and epoch != NO_EPOCH:  # The leader's epoch is the only one.
             return epoch, log.end_offset
         if latest < epoch <= leaders:
@@ -366,6 +371,10 @@ class Partition:
         if not failed.is_full:
             self.take_offline(failed)
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
+
+    def was_cut_since(self, path: str, error: OSError) -> bool:
+        """True if a file ends before what was read of it as a follower's is cut, and not as its disk has failed."""
+        return isinstance(error, FileEnds) and self.log.was_cut(path)
 
     def found_damage(self, damage: LogDamaged) -> Refused:
         """Takes in that a place of the log is no whole batch; returns the answer to who wanted to read it.

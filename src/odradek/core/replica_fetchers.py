@@ -1,307 +1,43 @@
-"""What followers here ask their leaders, many in one request: Kafka's ReplicaFetcherManager and AbstractFetcherThread.
+"""What followers here ask their leaders: Kafka's ReplicaFetcherManager.
 
     Replicas ── follow, forget ──> ReplicaFetchers ──> ReplicaFetcher: one for each leader and fetcher id
-    take: at most one request for each fetcher ──> the leader ──> answered, or failed ──> Following, one by one
+    take: at most one request for each fetcher ──> the leader ──> answered, or failed
 
-A fetcher has a fetch session with its leader (KIP-227): of the partitions only those are named whose next fetch is
-another one than before.  Before a partition is fetched its log may have to be compared with the leader's, which other
-requests do; one that has to wait is left out meanwhile.
+The partitions that follow one leader are spread over num.replica.fetchers of them, as in Kafka: each has a session and
+a connection of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
-from odradek.base.errors import ErrorCode
-from odradek.base.units import INT32_MAX, BrokerId, Offset, TopicName, TopicPartition
-from odradek.base.uuids import ZERO_UUID, Uuid
-from odradek.core.fetch_sessions import INITIAL_EPOCH, SESSIONLESS
-from odradek.core.follower_asks import Ask, EpochEnd, Fetch, Fetched, LeaderOffsets, OffsetsForLeaderEpoch
+from odradek.base.units import BrokerId, TopicPartition
+from odradek.core.coordinators.state_topics import java_hash
 from odradek.core.following import Following
 from odradek.core.moment import Moment
 from odradek.core.partition import Partition
+from odradek.core.replica_fetcher import (
+    EpochsRequested,
+    FetchRequested,
+    Named,
+    OffsetsRequested,
+    ReplicaFetcher,
+    Request,
+)
 from odradek.core.timers import Timers
 
-# The leader does not know the session, or not its partitions: all are named anew.
-SESSION_IS_OVER = frozenset(
-    {
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
-FETCHERS_PER_LEADER = 1  # num.replica.fetchers
-COMPARED_AT_ONCE = 1000  # Partitions of one OffsetsForLeaderEpoch or ListOffsets.
+__all__ = [
+    "EpochsRequested",
+    "FetchRequested",
+    "Named",
+    "OffsetsRequested",
+    "ReplicaFetcher",
+    "ReplicaFetchers",
+    "Request",
+]
 
-
-class Named:
-    """A partition as a request names it: what is asked, and where the log starts here."""
-
-    __slots__ = ("ask", "following", "log_start", "topic_id")
-
-    def __init__(self, following: Following, ask: Ask) -> None:
-        self.following = following
-        self.ask = ask
-        self.topic_id: Uuid = following.partition.log.topic_id or ZERO_UUID
-        self.log_start: Offset = following.log_start_offset
-
-    @property
-    def name(self) -> TopicPartition:
-        return self.following.partition.topic_partition
-
-
-class FetchRequested:
-    """Records are asked for; answers come for partitions of `session`, which `named` and `forgotten` have changed."""
-
-    def __init__(
-        self, session_id: int, session_epoch: int, named: list[Named], forgotten: list[Named], *, by_id: bool
-    ) -> None:
-        """`by_id`: each topic has an id, and may be named by it."""
-        self.session_id = session_id
-        self.session_epoch = session_epoch
-        self.named = named
-        self.forgotten = forgotten
-        self.by_id = by_id
-
-
-class EpochsRequested:
-    """OffsetsForLeaderEpoch for many partitions."""
-
-    def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
-        self.named = named
-
-
-class OffsetsRequested:
-    """Where the leader's logs start and end, for many partitions: two ListOffsets, `ends` being the first's answer."""
-
-    def __init__(self, named: Mapping[TopicPartition, Named]) -> None:
-        self.named = named
-        self.ends: dict[TopicPartition, tuple[ErrorCode, Offset]] | None = None
-
-
-Request: TypeAlias = FetchRequested | EpochsRequested | OffsetsRequested
-
-
-class ReplicaFetcher:
-    """The partitions that follow one leader, or those of them that go over one connection."""
-
-    def __init__(
-        self, leader: BrokerId, number: int, backoff_ms: int, timers: Timers, due: Callable[[ReplicaFetcher], None]
-    ) -> None:
-        """`due` is called when there may be something to ask."""
-        self.leader = leader
-        self.number = number
-        self.under_way: Request | None = None
-        self._backoff_ms = backoff_ms
-        self._timers = timers
-        self._due = due
-        self._followings: dict[TopicPartition, Following] = {}
-        self._waiting: dict[TopicPartition, Following] = {}  # Those that ask again later.
-        self._comparing: dict[TopicPartition, None] = {}  # Those whose next ask is no Fetch.
-        self._changed: dict[TopicPartition, None] = {}  # Those whose next Fetch the leader does not know.
-        self._session: dict[TopicPartition, Named] = {}  # What the leader knows.
-        self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
-        self._by_id = True
-        self._without_id: dict[TopicPartition, None] = {}
-        self._forgotten: list[Named] = []
-        self.topic_names: dict[Uuid, TopicName] = {}  # Of the topics that the session has had.
-        self._is_backing_off = False
-
-    def __len__(self) -> int:
-        return len(self._followings)
-
-    # Partitions come and go.
-
-    def follow(self, following: Following, now: Moment) -> None:
-        """Has a partition fetched; what followed before under its name is forgotten."""
-        name = following.partition.topic_partition
-        self.forget(name)
-        self._followings[name] = following
-        if following.partition.log.topic_id is None:
-            self._without_id[name] = None
-        self._look_at(name, now)
-        self._due(self)
-
-    def forget(self, name: TopicPartition) -> None:
-        if self._followings.pop(name, None) is not None:
-            self._waiting.pop(name, None)
-            self._without_id.pop(name, None)
-            self._leave_out(name)
-
-    def _leave_out(self, name: TopicPartition) -> None:
-        self._comparing.pop(name, None)
-        self._changed.pop(name, None)
-        known = self._session.pop(name, None)
-        if known is not None:
-            self._forgotten.append(known)
-
-    def _look_at(self, name: TopicPartition, now: Moment) -> None:
-        """Sees to what a partition asks next."""
-        following = self._followings[name]
-        ask = following.next
-        if ask is None:
-            self.forget(name)
-        elif following.delay_ms:
-            self._wait(name, following, now)
-        elif isinstance(ask, Fetch):
-            self._comparing.pop(name, None)
-            known = self._session.get(name)
-            if known is None or known.ask is not ask or known.log_start != following.log_start_offset:
-                self._changed[name] = None
-        else:
-            self._leave_out(name)
-            self._comparing[name] = None
-
-    def _wait(self, name: TopicPartition, following: Following, now: Moment) -> None:
-        self._leave_out(name)
-        self._waiting[name] = following
-
-        def is_over(now: Moment) -> None:
-            if self._waiting.get(name) is following:
-                del self._waiting[name]
-                following.delay_ms = 0
-                self._look_at(name, now)
-                self._due(self)
-
-        self._timers.at(now.steady + following.delay_ms, is_over)
-
-    # What is asked.
-
-    def next_request(self) -> Request | None:
-        """Returns what to ask the leader now; None while it is being asked, or if there is nothing."""
-        if self.under_way is None and not self._is_backing_off:
-            self.under_way = self._compare() or self._fetch()
-            return self.under_way
-        return None
-
-    def _compare(self) -> Request | None:
-        epochs, offsets = dict[TopicPartition, Named](), dict[TopicPartition, Named]()
-        for name in islice(self._comparing, COMPARED_AT_ONCE):
-            following = self._followings[name]
-            ask = following.next
-            if isinstance(ask, OffsetsForLeaderEpoch):
-                epochs[name] = Named(following, ask)
-            elif ask is not None:
-                offsets[name] = Named(following, ask)
-        if epochs:
-            return EpochsRequested(epochs)
-        return OffsetsRequested(offsets) if offsets else None
-
-    def _fetch(self) -> Request | None:
-        if self._by_id == bool(self._without_id):
-            self._begin_session()  # Ids and names can't be in one.
-            self._by_id = not self._without_id
-        if self._session_epoch == INITIAL_EPOCH:
-            self._session.clear()
-            self.topic_names.clear()
-            self._changed = {
-                name: None for name in self._followings if name not in self._waiting and name not in self._comparing
-            }
-            self._forgotten.clear()
-        for name in [name for name in self._changed if self._followings[name].next is None]:
-            self.forget(name)  # Its log has gone offline meanwhile.
-        named = [self._named(name) for name in self._changed]
-        self._changed.clear()
-        forgotten = [one for one in self._forgotten if one.name not in self._session or self._is_another(one)]
-        self._forgotten.clear()
-        if not self._session:
-            self._begin_session()
-            return None
-        return FetchRequested(self._session_id, self._session_epoch, named, forgotten, by_id=self._by_id)
-
-    def _named(self, name: TopicPartition) -> Named:
-        following = self._followings[name]
-        ask = following.next
-        assert isinstance(ask, Fetch), "what asks for anything else, or for nothing, is not due"
-        named = self._session[name] = Named(following, ask)
-        self.topic_names[named.topic_id] = name.topic
-        return named
-
-    def _is_another(self, forgotten: Named) -> bool:
-        """True if the leader knows the name by another topic id by now."""
-        return self._session[forgotten.name].topic_id != forgotten.topic_id
-
-    def _begin_session(self) -> None:
-        """Has all partitions named anew."""
-        self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
-
-    # Answers.
-
-    def fetched(
-        self, asked: FetchRequested, session_id: int, answers: Iterable[tuple[TopicPartition, Fetched]], now: Moment
-    ) -> Generator[TopicPartition | None, None, None]:
-        """Takes in what was fetched, in slices; yields the partitions whose high watermark has risen, None between."""
-        if self.under_way is not asked:
-            return
-        if asked.session_epoch == INITIAL_EPOCH:
-            self._session_id = session_id
-        if self._session_id != SESSIONLESS:
-            self._session_epoch = 1 if asked.session_epoch == INT32_MAX else asked.session_epoch + 1
-        for name, fetched in answers:
-            known = self._session.get(name)
-            following = self._followings.get(name)
-            if known is None or following is not known.following:  # Not followed any more, or by another epoch.
-                continue
-            assert isinstance(known.ask, Fetch), "a session has nothing else"
-            has_risen = following.fetched(known.ask, fetched, now.wall)
-            if name in self._followings:
-                self._look_at(name, now)
-            yield name if has_risen else None
-        self._ended()
-
-    def epochs_ended(
-        self, asked: EpochsRequested, answers: Iterable[tuple[TopicPartition, ErrorCode, EpochEnd]], now: Moment
-    ) -> Iterator[None]:
-        """Takes in where the leader's epochs end, in slices."""
-        for name, error, end in answers:
-            named = self._current(asked.named, name)
-            if named is not None and isinstance(named.ask, OffsetsForLeaderEpoch):
-                named.following.epoch_ended(named.ask, error, end, now.wall)
-                self._look_at(name, now)
-            yield
-        self._ended()
-
-    def offsets(
-        self,
-        asked: OffsetsRequested,
-        answers: Iterable[tuple[TopicPartition, ErrorCode, Offset, Offset]],
-        now: Moment,
-    ) -> Iterator[None]:
-        """Takes in where the leader's logs start and end, in slices."""
-        for name, error, start, end in answers:
-            named = self._current(asked.named, name)
-            if named is not None and isinstance(named.ask, LeaderOffsets):
-                named.following.leader_offsets(named.ask, error, start, end, now.wall)
-                self._look_at(name, now)
-            yield
-        self._ended()
-
-    def _current(self, named: Mapping[TopicPartition, Named], name: TopicPartition) -> Named | None:
-        one = named.get(name)
-        return one if one is not None and self._followings.get(name) is one.following else None
-
-    def failed(self, asked: Request, error: ErrorCode, now: Moment) -> None:
-        """Takes in that there is no answer, or one without partitions; all is asked anew after a pause."""
-        if self.under_way is not asked:
-            return
-        had_session = self._session_epoch != INITIAL_EPOCH
-        self._begin_session()
-        if not (had_session and error in SESSION_IS_OVER):
-            self._is_backing_off = True
-            self._timers.at(now.steady + self._backoff_ms, self._go_on)
-        self._ended()
-
-    def _go_on(self, _: Moment) -> None:
-        self._is_backing_off = False
-        self._due(self)
-
-    def _ended(self) -> None:
-        self.under_way = None
-        self._due(self)
+MOVED_PER_SLICE = 100
+_SIGN, _INT32 = 1 << 31, (1 << 32) - 1
 
 
 class ReplicaFetchers:
@@ -321,26 +57,55 @@ class ReplicaFetchers:
         """Has a partition fetched from the leader, and in the epoch, that it has now."""
         name, info = partition.topic_partition, partition.info
         self.forget(name)
-        key = info.leader, sum(name.topic.encode(), name.partition) % self._per_leader
+        following = Following(
+            partition, info.leader, info.leader_epoch, self._backoff_ms, diverging_in_fetch=self._diverging_in_fetch
+        )
+        self._assign(following, now)
+
+    def _assign(self, following: Following, now: Moment) -> None:
+        name = following.partition.topic_partition
+        key = following.leader, fetcher_id(name, self._per_leader)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(*key, self._backoff_ms, self._timers, self._is_due)
         self._of[name] = fetcher
-        following = Following(
-            partition, info.leader, info.leader_epoch, self._backoff_ms, diverging_in_fetch=self._diverging_in_fetch
-        )
         fetcher.follow(following, now)
 
     def forget(self, name: TopicPartition) -> None:
         """Has a partition fetched no more."""
+        self._take_out(name)
+
+    def _take_out(self, name: TopicPartition) -> Following | None:
         fetcher = self._of.pop(name, None)
         if fetcher is None:
-            return
-        fetcher.forget(name)
+            return None
+        following = fetcher.forget(name)
         key = fetcher.leader, fetcher.number
         if not fetcher and self._fetchers.get(key) is fetcher:  # It gives up by itself what its leader has fenced.
             del self._fetchers[key]
             self._due.pop(fetcher, None)
+        return following
+
+    def resize(self, per_leader: int, now: Moment) -> Iterator[None]:
+        """Spreads the partitions over another number of fetchers, in slices; others may come and go in between.
+
+        A partition goes on where its log ends.  What its fetcher had asked is not taken in any more.
+        """
+        if per_leader == self._per_leader:
+            return
+        self._per_leader = per_leader
+        for number, name in enumerate(list(self._of), 1):
+            fetcher = self._of.get(name)
+            if fetcher is not None and fetcher.number != fetcher_id(name, per_leader):
+                following = self._take_out(name)
+                if following is not None:
+                    self._assign(following, now)
+            if not number % MOVED_PER_SLICE:
+                yield
+
+    def uses(self, number: int) -> bool:
+        """True if there are fetchers of this number."""
+        return any(used == number for _, used in self._fetchers)
 
     def _is_due(self, fetcher: ReplicaFetcher) -> None:
         self._due[fetcher] = None
@@ -352,3 +117,11 @@ class ReplicaFetchers:
         due, self._due = self._due, {}
         asked = ((fetcher, fetcher.next_request()) for fetcher in due)
         return [(fetcher, request) for fetcher, request in asked if request is not None]
+
+
+def fetcher_id(name: TopicPartition, per_leader: int) -> int:
+    """Returns which of a leader's fetchers has a partition: by Java's hash of the topic, in 32 bits, as in Kafka."""
+    if per_leader == 1:
+        return 0
+    value = (31 * java_hash(name.topic) + name.partition) & _INT32
+    return (0 if value == _SIGN else value if value < _SIGN else _INT32 + 1 - value) % per_leader

@@ -175,6 +175,8 @@ class Replicas:
                 self._fetchers.follow(partition, now)
         if led is not None and partition.leading is not led:
             self._is_lost(name, now)
+        elif partition.leading is None:
+            self._lot.happened(name)  # Consumers wait at followers, too (KIP-392), and name a leader epoch.
         return partition
 
     def _is_lost(self, name: TopicPartition, now: Moment) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.base.limits import SHORT_LIVED_FILES
-from odradek.log.failures import DirectoryInUse, DiskFailed, is_out_of_files
+from odradek.log.failures import DirectoryInUse, DiskFailed, FileEnds, is_out_of_files
 from odradek.log.lock import RealLock
 from odradek.log.page_cache import begin_to_read, is_absent, is_cached, read_cached
 
@@ -140,7 +140,7 @@ class FileSlice:
         begin_to_read(self.file.fileno(), self.position, self.size)
         data = self.file.pread(self.position, self.size)
         if len(data) != self.size:
-            raise DiskFailed(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)
+            raise FileEnds(errno.EIO, f"{len(data)} bytes at {self.position} instead of {self.size}", self.file.path)
         return data
 
     def send_to(self, socket: int, size_max: int) -> int | None:
@@ -160,7 +160,7 @@ class FileSlice:
         except BlockingIOError:
             return 0
         if not sent:
-            raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
+            raise FileEnds(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return sent
 
     def read_cached(self, space: memoryview) -> int:
@@ -181,8 +181,15 @@ class FileSlice:
         except OSError as error:
             raise DiskFailed.of(error, self.file.path) from error
         if not read:
-            raise DiskFailed(errno.EIO, f"the file ends before {self.position}", self.file.path)
+            raise FileEnds(errno.EIO, f"the file ends before {self.position}", self.file.path)
         return read
+
+    def failure(self, error: OSError) -> DiskFailed:
+        """Returns why a mover could not read the slice: the file may have become shorter."""
+        failed = DiskFailed.of(error, self.file.path)
+        if self.file.size() < self.position + self.size:
+            return FileEnds(failed.errno, failed.strerror, failed.filename)
+        return failed
 
     def part(self, start: int, size: int) -> FileSlice:
         """Returns a piece of the slice, not beyond its end: an answer is sent in chunks."""

@@ -43,6 +43,10 @@ class LogDamaged(DiskFailed):
         self.why = why
 
 
+class FileEnds(DiskFailed):
+    """A file ends before what was found in it: it was cut since, as a follower's log may be, or by somebody else."""
+
+
 def is_out_of_files(error: OSError) -> bool:
     return error.errno in (errno.EMFILE, errno.ENFILE)
 

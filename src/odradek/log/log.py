@@ -323,6 +323,10 @@ class Log:
         self._tell_damage()
         return is_new
 
+    def was_cut(self, path: str) -> bool:
+        """True if a segment's file was cut since its log was opened: what was read of it before may be gone."""
+        return any(one.was_cut for one in self.segments if one.path == path)
+
     def _tell_damage(self) -> None:
         if self.on_damage is not None:
             self.on_damage()

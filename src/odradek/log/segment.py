@@ -81,6 +81,7 @@ class Segment:
         self._recent_positions = array("q")
         self._hints: dict[int, int] = {}
         self.damages: list[Damage] = []  # Found so far, ascending.
+        self.was_cut = False  # What was read of it before may be gone.
         self.sync_failed = False  # By a cut: the kernel may have dropped what was appended before, and tells no more.
 
     @classmethod
@@ -583,6 +584,7 @@ class Segment:
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         self.size = cut.position
+        self.was_cut = True
         self.max_timestamp, self.max_timestamp_offset = cut.largest
         self.first_timestamp = NO_TIMESTAMP
         self._max_known = not self.size

@@ -10,11 +10,12 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId
 from odradek.core.cluster import ClusterView, Endpoint
 from odradek.net.channel import Channel, ChannelFull
-from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder
+from odradek.net.channel_requests import ChannelConfig, Failed, RequestBuilder, SocketSettings
 from odradek.net.controller_channels import inter_broker_endpoint
 from odradek.tls.contexts import Contexts
 
 T = TypeVar("T")
+SYSTEM_SOCKETS = SocketSettings()
 
 
 class BrokerChannels:
@@ -27,12 +28,19 @@ class BrokerChannels:
         view: ClusterView,
         listener: str,
         tls: Contexts | None,
+        *,
+        sockets: SocketSettings = SYSTEM_SOCKETS,
     ) -> None:
         self._loop = loop
         self._view = view
         self._listener = listener
         self._tls = tls
-        self._config = ChannelConfig(client_id=client_id, retries=False)
+        self._config = ChannelConfig(
+            client_id=client_id,
+            retries=False,
+            request_timeout_ms=sockets.timeout_ms,
+            receive_buffer_bytes=sockets.receive_buffer_bytes,
+        )
         self._channels: dict[BrokerId, tuple[Endpoint, Channel]] = {}
 
     def ask(self, broker: BrokerId, request: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:

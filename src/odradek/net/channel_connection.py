@@ -107,7 +107,10 @@ class ChannelConnection(asyncio.BufferedProtocol):
             self._end(Reason.CANNOT_CONNECT, "connection refused")
             return
         self._transport.set_write_buffer_limits(high=SEND_BUFFER_HIGH_BYTES)
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._config.receive_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
         if self._config.asks_versions:
             self._ask_versions(API_VERSIONS_VERSION)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from odradek.base.units import MIB
 from odradek.wire.client import decode_response
@@ -17,6 +17,14 @@ from odradek.wire.primitives import Buffer
 from odradek.wire.schema import schema_of
 
 T = TypeVar("T")
+SYSTEM_DEFAULT = -1
+
+
+class SocketSettings(NamedTuple):
+    """How long the answers of a channel may take, and the receive buffer of its sockets, -1 for the system's."""
+
+    timeout_ms: int = 30_000
+    receive_buffer_bytes: int = SYSTEM_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class ChannelConfig:
     in_flight_max: int = 1
     queued_max: int = 10_000
     response_bytes_max: int = 100 * MIB
+    receive_buffer_bytes: int = SYSTEM_DEFAULT  # socket.receive.buffer.bytes of this kind of channel
 
     def __post_init__(self) -> None:
         assert 0 < self.backoff_ms <= self.backoff_ms_max

@@ -63,6 +63,9 @@ class FileBytes(Protocol):
 
     def read(self) -> bytes: ...
 
+    def failure(self, error: OSError) -> OSError:
+        """Returns the failure of a read that somebody else has done; it names the file."""
+
 
 class Copies:
     """Copies of small slices.  Within `with copies: ...`, as when one record is sent to many, the last copy is kept."""
@@ -320,8 +323,8 @@ class Outbox:
         self._traffic.bytes_out += transfer.moved - records.size
         self._has_moved = True
         if transfer.error:
-            path = records.file.path if transfer.is_files_error else None
-            self._give_up(OSError(transfer.error, os.strerror(transfer.error), path))
+            error = OSError(transfer.error, os.strerror(transfer.error))
+            self._give_up(records.failure(error) if transfer.is_files_error else error)
         else:
             self._go_on()
 

@@ -15,7 +15,6 @@ from odradek.base.errors import ErrorCode, Refused, error_code
 from odradek.base.units import TopicPartition
 from odradek.core.broker import Broker
 from odradek.core.replica_fetchers import (
-    FETCHERS_PER_LEADER,
     EpochsRequested,
     FetchRequested,
     OffsetsRequested,
@@ -23,13 +22,15 @@ from odradek.core.replica_fetchers import (
     Request,
 )
 from odradek.net.broker_channels import BrokerChannels
-from odradek.net.channel_requests import RequestBuilder
+from odradek.net.channel_requests import SYSTEM_DEFAULT, RequestBuilder, SocketSettings
 from odradek.net.from_controller import Shell
 from odradek.net.slices import Slices
 from odradek.tls.contexts import Contexts
 from odradek.wire.messages.fetch import FetchResponse
 from odradek.wire.messages.list_offsets import ListOffsetsResponse
 from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+
+RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
 
 T = TypeVar("T")
 
@@ -50,10 +51,14 @@ class FetcherConnections:
             configs.int("replica.fetch.max.bytes"),
         )
         self._slices = Slices(shell.loop, shell.settle)  # Records are not to wait for what else takes long.
-        self._channels = [
-            BrokerChannels(shell.loop, f"broker-{broker.id}-fetcher-{number}", broker.view, listener, tls)
-            for number in range(FETCHERS_PER_LEADER)
-        ]
+        self._listener = listener
+        self._tls = tls
+        self._sockets = SocketSettings(
+            configs.int("replica.socket.timeout.ms"),
+            # Kafka's default would keep the system from sizing it by itself, which it does better.
+            configs.int(RECEIVE_BUFFER) if configs.is_set(RECEIVE_BUFFER) else SYSTEM_DEFAULT,
+        )
+        self._channels: dict[int, BrokerChannels] = {}  # By fetcher number.
 
     def take(self) -> None:
         """Sends what is to be asked now."""
@@ -124,9 +129,21 @@ class FetcherConnections:
                 self._failed(fetcher, asked, response.code)
             else:
                 answered(response)
+            if not self._broker.fetchers.uses(fetcher.number):
+                self._close_unused()
             self._shell.settle()
 
-        self._channels[fetcher.number].ask(fetcher.leader, builder, ended)
+        self._channels_of(fetcher.number).ask(fetcher.leader, builder, ended)
+
+    def _channels_of(self, number: int) -> BrokerChannels:
+        known = self._channels.get(number)
+        if known is None:
+            shell, broker = self._shell, self._broker
+            client_id = f"broker-{broker.id}-fetcher-{number}"
+            at, sockets = self._listener, self._sockets
+            known = BrokerChannels(shell.loop, client_id, broker.view, at, self._tls, sockets=sockets)
+            self._channels[number] = known
+        return known
 
     def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
         """Does it in slices; a bug in it stops one fetch, which is made again after a pause, and not the fetcher."""
@@ -145,10 +162,16 @@ class FetcherConnections:
 
     def close_gone(self) -> None:
         """Asks brokers that are gone, or elsewhere, nothing more; called when the view has changed."""
-        for channels in self._channels:
+        self._close_unused()
+        for channels in self._channels.values():
             channels.close_gone()
+
+    def _close_unused(self) -> None:
+        """Closes what fetchers had whose numbers are not there any more, since num.replica.fetchers is another."""
+        for number in [one for one in self._channels if not self._broker.fetchers.uses(one)]:
+            self._channels.pop(number).close()
 
     def close(self) -> None:
         self._slices.drop()
-        for channels in self._channels:
+        for channels in self._channels.values():
             channels.close()

@@ -258,10 +258,12 @@ class Shell:
         return released
 
     def read_failed(self, path: str, error: OSError) -> None:
-        """Takes the partition of this file offline; requests that wait for it are told."""
+        """Takes the partition of this file offline, unless it was cut since; requests that wait for it are told."""
         directory = path.rpartition("/")[0]
         for name, partition in self.broker.partitions.items():
             if partition.is_online and partition.log.directory == directory:
+                if partition.was_cut_since(path, error):
+                    return
                 log.error("%s goes offline, it can't be read: %s", name, error)
                 partition.take_offline(error)
                 self.broker.lot.happened(name)

@@ -33,7 +33,8 @@ from odradek.wire.messages.create_topics import (
 from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.configuring import BROKER, SET, alter
-from support.in_memory import Harness
+from support.controlling import OTHER, Controlling
+from support.in_memory import US, Harness
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NEVER_MS = str(1 << 62)
@@ -231,6 +232,18 @@ def joins(harness: Harness) -> bool:
     return produce(harness, producer=7)[0] == GOOD
 
 
+def fetchers(harness: Harness) -> int:
+    """How many fetchers ask the leader of eight partitions."""
+    broker, both = harness.broker, (OTHER, US)
+    if TopicPartition(TopicName("f"), 0) not in broker.partitions:
+        assert not Controlling(harness).leads("f", *range(8), leader=OTHER, replicas=both, is_new=True)
+    taken = broker.fetchers.take()
+    for fetcher, asked in taken:
+        fetcher.failed(asked, ErrorCode.NETWORK_EXCEPTION, harness.now)
+    harness.pass_time(60_000)
+    return len(taken)
+
+
 GOOD = ErrorCode.NONE
 CASES = {
     "compression.type": Case("gzip", lambda harness: stored_bytes(harness) > len(TEXT), True, False),
@@ -273,6 +286,7 @@ CASES = {
         "100", error_of(size=1000, codec=Codec.GZIP), GOOD, ErrorCode.INVALID_RECORD, {"log.cleanup.policy": "compact"}
     ),
     "message.max.bytes": Case("100", error_of(size=1000), GOOD, ErrorCode.MESSAGE_TOO_LARGE),
+    "num.replica.fetchers": Case("2", fetchers, 1, 2),
     "producer.id.expiration.ms": Case("1000", producers, 1, 0),
     "transaction.partition.verification.enable": Case("false", joins, False, True),
     # The shell tells the controller, which elects: unit/core/controller/test_electing.py.

@@ -16,6 +16,7 @@ from odradek.app.listeners import Endpoint, Listener, SecurityProtocol
 from odradek.app.properties import parse_properties
 from odradek.core.configs.broker_keys import BROKER_KEYS
 from odradek.core.configs.definition import ConfigError
+from odradek.core.replica_selector import SELECTORS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "CONFIGURATION.md"
 
@@ -256,6 +257,30 @@ def test_an_id_may_be_asked_for_explicitly() -> None:
 def test_groups_that_could_not_work(name: str, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         settings({name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        (
+            "replica.selector.class",
+            "com.example.Nearest",
+            "replica.selector.class names com.example.Nearest, which is not here: there are "
+            "org.apache.kafka.common.replica.LeaderSelector and "
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector.",
+        ),
+        ("replica.socket.timeout.ms", "499", "it must be at least replica.fetch.wait.max.ms, which is 500."),
+        ("replica.lag.time.max.ms", "499", "it must be at least replica.fetch.wait.max.ms, which is 500."),
+    ],
+)
+def test_replicas_that_could_not_work(name: str, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        settings({name: text})
+
+
+@pytest.mark.parametrize("text", ["", *SELECTORS])
+def test_a_selector_that_is_here(text: str) -> None:
+    assert not settings({"replica.selector.class": text}).without_effect
 
 
 def test_a_member_of_a_group_is_heard_of_before_its_session_ends() -> None:

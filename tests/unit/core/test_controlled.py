@@ -35,6 +35,7 @@ from support.invariants import check
 from support.members import OLD, coordinator, group_of, joining, stable
 
 METADATA = 12
+BEFORE_FOLLOWERS = 10  # The last version of Fetch that leaders alone answer.
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def wait_for(harness: Harness, offset: int, topic: str = "t") -> Encoded | Parke
     return harness.send(fetch_request(topic, offset, wait_ms=30_000), FETCH)
 
 
-def fetched(harness: Harness, outcome: Encoded | Parked[Encoded]) -> PartitionData:
-    return harness.decoded(harness.finished(outcome), FETCH, FetchResponse).responses[0].partitions[0]
+def fetched(harness: Harness, outcome: Encoded | Parked[Encoded], version: int = FETCH) -> PartitionData:
+    return harness.decoded(harness.finished(outcome), version, FetchResponse).responses[0].partitions[0]
 
 
 def values(harness: Harness, topic: str = "t") -> list[bytes | None]:
@@ -147,11 +148,16 @@ def test_a_leader_that_stays_answers_who_waits_with_success(harness: Harness, co
 
 
 def test_who_waits_is_told_that_the_leader_has_gone(harness: Harness, controller: Controlling) -> None:
-    writing, waiting = produce(harness, b"a", ALL), wait_for(harness, 0)
+    writing = produce(harness, b"a", ALL)
+    request = fetch_request("t", 0, wait_ms=30_000)
+    of_old = harness.send(request, BEFORE_FOLLOWERS)
+    request.topics[0].partitions[0].current_leader_epoch = 0
+    waiting = harness.send(request, FETCH)
     assert isinstance(writing, Parked)
     controller.nobody_leads("t", epoch=1)
     assert produced(harness, writing) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(harness, waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(harness, of_old, BEFORE_FOLLOWERS).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(harness, waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert produced(harness, produce(harness, b"b")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     check(harness.broker)
     assert controller.leads("t", epoch=2) == {}

@@ -150,6 +150,7 @@ _BROKER: dict[str, str] = {
     "node.id": "The number of this broker in its cluster.",
     "num.network.threads": "Threads that receive large batches; at most as many more send them. All else needs one.",
     "num.partitions": "Partitions of a topic that is made without saying how many.",
+    "num.replica.fetchers": "Fetchers for each leader that is followed, with a connection each.",
     "odradek.zookeeper.auth": "Who this is at a ZooKeeper without SASL: digest:USER:PASSWORD.",
     "offset.metadata.max.bytes": "The longest text that a consumer may commit with an offset.",
     "offsets.commit.timeout.ms": "How long a commit of offsets waits to be safe before it is refused.",
@@ -193,6 +194,12 @@ _BROKER: dict[str, str] = {
     "replica.fetch.wait.max.ms": "How long a follower's fetch waits for data.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks and recovery points are saved.",
     "replica.lag.time.max.ms": "A follower that has not caught up for this long leaves the in-sync replicas.",
+    "replica.selector.class": (
+        "Whom consumers read from: the leader, or a replica of their rack with "
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector."
+    ),
+    "replica.socket.receive.buffer.bytes": "The receive buffer of a follower's connection; unset, the system's.",
+    "replica.socket.timeout.ms": "How long a follower waits for its leader's answer before it connects anew.",
     "reserved.broker.max.id": "Generated broker ids are greater than this.",
     "security.inter.broker.protocol": "The protocol that brokers speak with each other.",
     "socket.listen.backlog.size": "Connections the system keeps waiting to be accepted.",

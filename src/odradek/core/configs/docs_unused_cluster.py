@@ -67,7 +67,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "metadata.max.retention.ms": "Time to keep KRaft metadata log and snapshots.",
     "num.recovery.threads.per.data.dir": "Threads that open the logs of a folder at start.",
     "num.replica.alter.log.dirs.threads": "Threads that move replicas between log folders.",
-    "num.replica.fetchers": "Threads that fetch from each other broker.",
     "queued.max.requests": "Requests waiting at once before reading stops.",
     "remote.fetch.max.wait.ms": "How long a fetch waits for remote storage before it is answered.",
     "remote.list.offsets.request.timeout.ms": "How long ListOffsets waits for remote storage before it is answered.",
@@ -106,9 +105,6 @@ UNUSED_CLUSTER: dict[str, str] = {
     "remote.log.storage.manager.class.path": "Where that class is loaded from.",
     "remote.log.storage.manager.impl.prefix": "The prefix of the keys that are handed to that class.",
     "remote.log.storage.system.enable": "Whether there is remote storage for topics that ask for it.",
-    "replica.selector.class": "The class that chooses which replica a consumer reads from.",
-    "replica.socket.receive.buffer.bytes": "The system's receive buffer of a follower's connection.",
-    "replica.socket.timeout.ms": "How long a follower waits for its leader's answer.",
     "replication.quota.window.num": "Samples kept to bound the rate of throttled replication.",
     "replication.quota.window.size.seconds": "Seconds of each of these samples.",
     "unclean.leader.election.interval.ms": (

@@ -1,0 +1,149 @@
+"""Partitions that are followed here, and read by consumers; what their leader has, and says, is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from odradek.api.conversation import Conversation
+from odradek.api.outcome import Encoded
+from odradek.base.errors import ErrorCode
+from odradek.base.units import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.base.uuids import ZERO_UUID
+from odradek.core.cluster import BrokerInfo
+from odradek.core.fetch_sessions import FINAL_EPOCH
+from odradek.core.follower_asks import EpochEnd, Fetched
+from odradek.core.parked import Parked
+from odradek.core.partition import Partition
+from odradek.core.replica_fetchers import FetchRequested
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from support.asking import FETCH
+from support.controlling import OTHER, Controlling, name_of, topic_id
+from support.in_memory import NOW_MS, US, Harness
+from support.invariants import check
+
+BY_ID = 13
+NO_RECORDS = memoryview(b"")
+
+
+def batch(base: int, epoch: int = 0, *, records: int = 1, producer: int = -1, sequence: int = -1) -> bytes:
+    """A batch as its leader stamped it; with a producer it is of a transaction."""
+    return bytes(
+        encode_batch(
+            [(None, b"value", (), NOW_MS)] * records,
+            base_offset=Offset(base),
+            leader_epoch=LeaderEpoch(epoch),
+            producer_id=ProducerId(producer),
+            producer_epoch=ProducerEpoch(0 if producer >= 0 else -1),
+            base_sequence=sequence,
+            is_transactional=producer >= 0,
+        )
+    )
+
+
+class Followed:
+    """The topic t, whose partitions another broker leads."""
+
+    def __init__(self, directory: Path, partitions: int = 1, **configs: str) -> None:
+        self.harness = Harness(directory, **configs)
+        self.controller = Controlling(self.harness)
+        view = self.harness.broker.view
+        view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER)}
+        self.partitions = range(partitions)
+        self.epoch = -1
+        self.is_led_anew()
+        self.controller.tells({"t": partitions}, leader=OTHER, brokers=(US, OTHER))
+
+    def is_led_anew(self) -> None:
+        """In another epoch, by the same broker."""
+        self.epoch += 1
+        both = (OTHER, US)
+        told = self.controller.leads(
+            "t", *self.partitions, leader=OTHER, epoch=self.epoch, replicas=both, is_new=not self.epoch
+        )
+        assert told == {}
+
+    def partition(self, index: int = 0) -> Partition:
+        return self.harness.broker.partitions[name_of("t", index)]
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(TopicName("t"), 0)
+
+    # The leader's side.
+
+    def says(self, *batches: bytes, high_watermark: int, start: int = 0, index: int = 0) -> None:
+        """The leader answers a fetch, as the shell hears it."""
+        records = memoryview(bytearray(b"".join(batches)))
+        self._answer({index: Fetched(ErrorCode.NONE, records, Offset(high_watermark), Offset(start))})
+
+    def diverges(self, epoch: int, end: int, index: int = 0) -> None:
+        """The leader says where its log has the end of an epoch."""
+        parted = EpochEnd(LeaderEpoch(epoch), Offset(end))
+        self._answer({index: Fetched(ErrorCode.NONE, NO_RECORDS, Offset(-1), Offset(-1), parted)})
+
+    def _answer(self, answers: Mapping[int, Fetched]) -> None:
+        """The fetch that is under way may be older than what is followed: it ends first."""
+        for told in ({}, answers):
+            for fetcher, asked in self.harness.broker.fetchers.take():
+                self._fetching = fetcher, asked
+            fetcher, asked = self._fetching
+            assert isinstance(asked, FetchRequested)
+            answered = [(name_of("t", one), fetched) for one, fetched in told.items()]
+            for name in fetcher.fetched(asked, 1, answered, self.harness.now):
+                if name is not None:
+                    self.harness.broker.lot.happened(name)
+        check(self.harness.broker)
+
+    # A consumer's side.
+
+    def ask(
+        self,
+        offset: int,
+        *,
+        version: int = FETCH,
+        wait_ms: int = 0,
+        isolation_level: int = 0,
+        leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        replica_id: int = -1,
+    ) -> Encoded | Parked[Encoded]:
+        """A fetch without a session."""
+        part = FetchPartition(
+            partition=0,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+            current_leader_epoch=leader_epoch,
+            last_fetched_epoch=last_fetched_epoch,
+        )
+        by_id = version >= BY_ID
+        topic = FetchTopic(
+            topic="" if by_id else "t", topic_id=topic_id("t") if by_id else ZERO_UUID, partitions=[part]
+        )
+        request = FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            isolation_level=isolation_level,
+            session_epoch=FINAL_EPOCH,
+            topics=[topic],
+        )
+        return self.harness.send(request, version)
+
+    def answered(self, outcome: Encoded | Parked[Encoded], version: int = FETCH) -> PartitionData:
+        """What is told of the one partition; who still waits does so until its deadline."""
+        answer = self.harness.decoded(self.harness.finished(outcome), version, FetchResponse)
+        assert not answer.error_code
+        (topic,) = answer.responses
+        (part,) = topic.partitions
+        return part
+
+    def is_waiting(self, outcome: Encoded | Parked[Encoded]) -> bool:
+        """True if nothing has woken it."""
+        if not isinstance(outcome, Parked):
+            return False
+        assert isinstance(outcome.owner, Conversation)
+        self.harness.settle()
+        self.harness._completed += self.harness.broker.lot.take_completed()
+        return outcome not in self.harness._completed

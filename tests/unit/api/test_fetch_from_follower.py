@@ -1,0 +1,243 @@
+"""Fetch by a consumer from a replica that follows (KIP-392): what it may see there, and when it is woken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api import plain_fetch
+from odradek.base.errors import ErrorCode
+from odradek.base.units import ProducerEpoch, ProducerId
+from odradek.core.fetch_sessions import INITIAL_EPOCH
+from odradek.core.parked import Parked
+from odradek.record.markers import EndMarker, end_marker_batch
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from support.asking import FETCH
+from support.fetching_follower import offsets_of
+from support.followed import Followed, batch
+from support.in_memory import NOW_MS
+
+WAIT_MS = 60_000
+COMMITTED = 1
+PRODUCER = 7
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Followed:
+    return Followed(tmp_path)
+
+
+def marker(base: int, *, commit: bool) -> bytes:
+    """The end of the producer's transaction, as its leader wrote it."""
+    made = end_marker_batch(EndMarker(commit, 0), ProducerId(PRODUCER), ProducerEpoch(0), NOW_MS)  # type: ignore[arg-type]
+    made.stamp(base, 0)  # type: ignore[arg-type]
+    return bytes(made.view)
+
+
+def error_of(data: PartitionData) -> ErrorCode:
+    return ErrorCode(data.error_code)
+
+
+# What is seen.
+
+
+@pytest.mark.parametrize("version", [11, 12, 13, 17])
+def test_it_is_seen_up_to_the_high_watermark_that_is_known_here(followed: Followed, version: int) -> None:
+    followed.says(batch(0), batch(1), batch(2), high_watermark=2)
+    told = followed.answered(followed.ask(0, version=version), version)
+    assert (error_of(told), told.high_watermark, told.last_stable_offset) == (ErrorCode.NONE, 2, 2)
+    assert offsets_of(told) == [0, 1], "the third may be cut off yet"
+    assert told.preferred_read_replica == -1
+
+
+@pytest.mark.parametrize("version", [4, 10])
+def test_who_does_not_know_of_it_is_sent_to_the_leader(followed: Followed, version: int) -> None:
+    followed.says(batch(0), high_watermark=1)
+    assert error_of(followed.answered(followed.ask(0, version=version), version)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_offset_that_the_log_does_not_have_is_out_of_range(followed: Followed) -> None:
+    followed.says(batch(0), batch(1), batch(2), high_watermark=3, start=1)
+    assert error_of(followed.answered(followed.ask(0))) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert error_of(followed.answered(followed.ask(4))) is ErrorCode.OFFSET_OUT_OF_RANGE, "the leader may have it"
+
+
+def test_an_offset_above_the_high_watermark_has_no_records_yet(followed: Followed) -> None:
+    followed.says(batch(0), batch(1), batch(2), high_watermark=1)
+    told = followed.answered(followed.ask(2))
+    assert (error_of(told), told.high_watermark, offsets_of(told)) == (ErrorCode.NONE, 1, [])
+
+
+def test_leader_epochs_are_checked(followed: Followed) -> None:
+    followed.is_led_anew()
+    followed.says(batch(0), high_watermark=1)
+    codes = [error_of(followed.answered(followed.ask(0, leader_epoch=epoch))) for epoch in (0, 1, 2)]
+    assert codes == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+def test_who_read_what_is_not_in_the_log_is_told_where_they_part(followed: Followed) -> None:
+    followed.says(batch(0), batch(1), high_watermark=2)
+    followed.is_led_anew()
+    followed.is_led_anew()
+    followed.says(batch(2, 2), high_watermark=3)
+    told = followed.answered(followed.ask(3, last_fetched_epoch=1))
+    assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (0, 2)
+    told = followed.answered(followed.ask(3, last_fetched_epoch=3))
+    assert error_of(told) is ErrorCode.OFFSET_OUT_OF_RANGE, "no record of that epoch has come here"
+
+
+def test_a_log_that_is_offline_is_not_read(followed: Followed) -> None:
+    followed.says(batch(0), high_watermark=1)
+    followed.partition().take_offline()
+    assert error_of(followed.answered(followed.ask(0))) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# Committed records.
+
+
+def test_only_what_is_stable_here_is_read_as_committed(followed: Followed) -> None:
+    followed.says(batch(0), batch(1, producer=PRODUCER, sequence=0), marker(2, commit=True), high_watermark=2)
+    told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    assert (told.last_stable_offset, offsets_of(told)) == (1, [0]), "the marker is not committed yet"
+    followed.says(high_watermark=3)
+    told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    assert (told.last_stable_offset, offsets_of(told)) == (3, [0, 1, 2])
+    assert told.aborted_transactions == []
+
+
+def test_aborted_transactions_are_told(followed: Followed) -> None:
+    followed.says(batch(0, producer=PRODUCER, sequence=0), marker(1, commit=False), high_watermark=2)
+    told = followed.answered(followed.ask(0, isolation_level=COMMITTED))
+    aborted = [(one.producer_id, one.first_offset) for one in told.aborted_transactions or ()]
+    assert (offsets_of(told), aborted) == ([0, 1], [(PRODUCER, 0)])
+
+
+# Waiting.
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_who_waits_is_woken_by_the_high_watermark_and_not_by_the_log(followed: Followed, is_plain: bool) -> None:
+    followed.says(batch(0), high_watermark=1)
+    if is_plain:
+        followed.answered(followed.ask(1, wait_ms=WAIT_MS))  # The next one like it is recognised.
+    waiting = followed.ask(1, wait_ms=WAIT_MS)
+    assert isinstance(waiting, Parked)
+    assert isinstance(waiting.condition, plain_fetch._Waiting) == is_plain
+    followed.says(batch(1), batch(2), high_watermark=1)
+    assert followed.is_waiting(waiting)
+    followed.says(high_watermark=2)
+    assert not followed.is_waiting(waiting)
+    assert offsets_of(followed.answered(waiting)) == [1]
+
+
+def test_a_plain_fetch_of_a_follower_reads_what_any_other_does(followed: Followed) -> None:
+    followed.says(batch(0), batch(1), high_watermark=1)
+    first, second = (followed.answered(followed.ask(0)) for _ in range(2))
+    assert offsets_of(first) == offsets_of(second) == [0]
+    assert len(followed.harness.peer.fetch_templates) == 1
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_who_waits_hears_of_another_leader_epoch(followed: Followed, is_plain: bool) -> None:
+    followed.says(batch(0), high_watermark=1)
+    if is_plain:
+        followed.answered(followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0))
+    waiting = followed.ask(1, wait_ms=WAIT_MS, leader_epoch=0)
+    assert isinstance(waiting, Parked)
+    assert isinstance(waiting.condition, plain_fetch._Waiting) == is_plain
+    followed.is_led_anew()
+    assert not followed.is_waiting(waiting)
+    assert error_of(followed.answered(waiting)) is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_who_waits_hears_that_the_replica_is_gone(followed: Followed) -> None:
+    waiting = followed.ask(0, wait_ms=WAIT_MS)
+    assert followed.controller.stops("t") == {}
+    assert not followed.is_waiting(waiting)
+    assert error_of(followed.answered(waiting)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# Sessions.
+
+
+class Session:
+    """A consumer's session about several partitions of a follower."""
+
+    def __init__(self, followed: Followed) -> None:
+        self.followed = followed
+        self.id, self.epoch = 0, INITIAL_EPOCH
+
+    def send(self, offsets: dict[int, int], *, wait_ms: int = 0) -> object:
+        parts = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            for index, offset in offsets.items()
+        ]
+        topics = [FetchTopic(topic="t", partitions=parts)] if parts else []
+        request = FetchRequest(
+            max_wait_ms=wait_ms, min_bytes=1, session_id=self.id, session_epoch=self.epoch, topics=topics
+        )
+        self.epoch += 1
+        return self.followed.harness.send(request, FETCH)
+
+    def told(self, outcome: object) -> dict[int, list[int]]:
+        harness = self.followed.harness
+        answer = harness.decoded(harness.finished(outcome), FETCH, FetchResponse)  # type: ignore[arg-type]
+        self.id = answer.session_id
+        return {part.partition_index: offsets_of(part) for topic in answer.responses for part in topic.partitions}
+
+
+def test_a_session_is_told_once_of_what_changes(tmp_path: Path) -> None:
+    followed = Followed(tmp_path, partitions=3)
+    session = Session(followed)
+    assert session.told(session.send({0: 0, 1: 0, 2: 0})) == {0: [], 1: [], 2: []}
+    assert session.told(session.send({})) == {}
+    broker_session = followed.harness.broker.sessions.find(session.id)
+    assert broker_session is not None and not broker_session.due, "none of them is read again"
+    waiting = session.send({}, wait_ms=WAIT_MS)
+    followed.says(batch(0), high_watermark=0, index=2)
+    assert followed.is_waiting(waiting)  # type: ignore[arg-type]
+    followed.says(high_watermark=1, index=2)
+    assert not followed.is_waiting(waiting)  # type: ignore[arg-type]
+    assert session.told(waiting) == {2: [0]}
+    assert session.told(session.send({2: 1})) == {}
+    followed.says(high_watermark=1, start=1, index=2)
+    assert session.told(session.send({})) == {2: []}, "its log begins elsewhere"
+
+
+# What else is asked of replicas.
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "expected"),
+    [(-1, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)), (3, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)), (-2, (0, 3))],
+)
+def test_only_who_debugs_is_told_where_a_follower_ends(
+    followed: Followed, replica_id: int, expected: tuple[int, int]
+) -> None:
+    followed.says(batch(0), batch(1), batch(2), high_watermark=1)
+    parts = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=parts)])
+    answer = followed.harness.ask(request, 7, ListOffsetsResponse)
+    (part,) = answer.topics[0].partitions
+    assert (part.error_code, part.offset) == expected
+
+
+def test_the_end_of_an_epoch_is_the_leaders_to_tell(followed: Followed) -> None:
+    followed.says(batch(0), high_watermark=1)
+    parts = [OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)]
+    topics = [OffsetForLeaderTopic(topic="t", partitions=parts)]
+    answer = followed.harness.ask(OffsetForLeaderEpochRequest(topics=topics), 4, OffsetForLeaderEpochResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
