@@ -18,12 +18,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_cluster import NODES, KafkaCluster
 from kafka_peer import REAL_KAFKA
 
+from odradek.app.commands.cluster import UNAVAILABLE
 from odradek.app.main import main
 from odradek.base.units import TopicName, TopicPartition
 from odradek.client.cluster import Cluster
 from odradek.client.group_offsets import Committed, commit_offsets
 from odradek.client.produce import produce
 from odradek.client.producer import Producer, now_ms
+from odradek.client.replicas import log_ends, min_insync_replicas
 from odradek.client.sequences import Sequences
 from odradek.client.transactional import TransactionalProducer
 from odradek.record.builder import encode_batch
@@ -243,6 +245,16 @@ def test_a_broker_is_configured_by_itself(run: Terminal) -> None:
     assert "say of which broker (1, 2, 3)" in run("broker", "config", status=2).err
 
 
+def test_each_replica_tells_where_its_log_ends(kafka: KafkaCluster, cluster: Cluster) -> None:
+    topic = created(kafka, [[2, 3, 1]])
+    name = at(topic, 0)
+    produce(cluster, {name: encode_batch([(None, b"%d" % number, (), now_ms()) for number in range(10)])})
+    cluster.refresh([topic])
+    for node in NODES:
+        until(lambda node=node: log_ends(cluster.connection(node), [name, at(topic, 7)]) == {name: 10})
+    assert min_insync_replicas(cluster.connection(1), [topic, "no-such-topic"]) == {topic: 2}
+
+
 def test_the_doctor_looks_at_every_broker(kafka: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", kafka[3].address, "--json"]) == 0
     findings = json.loads(capfd.readouterr().out)["findings"]
@@ -310,8 +322,14 @@ def test_a_broker_that_is_down(
     hanging = run("txn", "find-hanging", "--topic", topic, "--json", status=1)
     assert (hanging.json, hanging.err) == ([], nobody)
     assert "broker 2 is not in the cluster, which has 1, 3" in run("broker", "config", "2", status=1).err
-    status = run("cluster", "status", "--json").json
+    status = run("cluster", "status", "--json", status=UNAVAILABLE).json
     assert {each["why"] for each in status["partitions"]} == {"broker 2 is down"}
+    assert {(each["topic"] == topic, each["state"]) for each in status["partitions"]} <= {
+        (True, "offline"),
+        (False, "offline"),  # An earlier test's.
+        (False, "at min ISR"),
+    }
+    assert {each["min_insync_replicas"] for each in status["partitions"]} == {2}
     run("topic", "create", f"late-{topic}", "-p", "3", "-r", "2")
     # The first bootstrap server is the one that is down.
     assert Told(capfd, kafka.addresses.replace(kafka[1].address, kafka[2].address, 1), "topic", "list").status == 0

@@ -9,27 +9,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_zookeeper import OLD_KAFKA, V3, OldKafka, ZooKeeper
 
+from odradek.app.commands.cluster import DEGRADED, UNAVAILABLE
 from odradek.app.main import main
-from odradek.testing import Broker
+from odradek.testing import Broker, Cluster
 from support.asking import created
 from support.raw_client import RawClient
 from support.terminals import own
 from support.waiting import SECONDS_MAX, until
 
+LATE_RECORDS = 3_000
+
 
 def told(address: str, capfd: pytest.CaptureFixture[str]) -> Any:
+    """What is said as JSON, with the exit status under `status`."""
     capfd.readouterr()
-    assert main(["cluster", "status", "-b", address, "--json"]) == 0
-    return json.loads(capfd.readouterr().out)
+    status = main(["cluster", "status", "-b", address, "--json"])
+    return {**json.loads(capfd.readouterr().out), "status": status}
 
 
-def shown(address: str, capfd: pytest.CaptureFixture[str]) -> list[str]:
+def shown(address: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> list[str]:
     capfd.readouterr()
-    assert main(["cluster", "status", "-b", address]) == 0
+    assert main(["cluster", "status", "-b", address]) == status
     return capfd.readouterr().out.splitlines()
+
+
+def doctor(address: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, str]]]:
+    """Returns the exit status, and what it found."""
+    capfd.readouterr()
+    status = main(["doctor", address, "--json", "--timeout", "60"])
+    return status, json.loads(capfd.readouterr().out)["findings"]
 
 
 def test_a_broker_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
@@ -43,6 +55,52 @@ def test_a_broker_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
         (one,) = told(broker.bootstrap_servers, capfd)["brokers"]
         assert (one["alive"], one["address"], one["leads"], one["replicas"]) == (True, broker.bootstrap_servers, 3, 3)
         assert one["offline_log_dirs"] == []
+
+
+def test_replicas_that_are_behind(capfd: pytest.CaptureFixture[str]) -> None:
+    """Brokers that clients reach, and their leader does not; then only one is left."""
+    late = 100
+    with Cluster(default_replication_factor=3, min_insync_replicas=2, replica_lag_time_max_ms=1_000) as cluster:
+        leader = cluster.controller.id  # Who shrinks the ISR must reach it.
+        address = cluster[leader].address  # Who is cut off tells what was so before.
+        first, second = (broker.id for broker in cluster if broker.id != leader)
+        admin = AdminClient({"bootstrap.servers": cluster.address})
+        topic = NewTopic("orders", 1, replica_assignment=[[leader, first, second]])
+        admin.create_topics([topic])["orders"].result(SECONDS_MAX)
+        cluster.await_in_sync()
+        assert told(address, capfd)["status"] == 0
+        cluster.partition(leader, second)
+        producer = Producer({"bootstrap.servers": cluster.address, "acks": "1"})
+
+        def written() -> None:
+            for _ in range(late):
+                producer.produce("orders", b"late", partition=0)
+            assert producer.flush(SECONDS_MAX) == 0
+
+        def isr() -> list[int]:
+            return [broker for one in told(address, capfd)["partitions"] for broker in one["isr"]]
+
+        written()
+        until(lambda: isr() == [leader, first])
+        ((at_min),) = told(address, capfd)["partitions"]
+        assert (at_min["state"], at_min["min_insync_replicas"]) == ("at min ISR", 2)
+        assert at_min["lags"] == {str(second): late}
+        assert at_min["why"] == f"broker {second} is {late} records behind"
+        assert "0 of 1 partition offline, 1 under-replicated, 1 at min ISR" in shown(address, capfd, DEGRADED)
+        assert doctor(address, capfd)[0] == 0, "a client would work"
+        cluster.partition(leader, first)
+        written()
+        until(lambda: isr() == [leader])
+        ((under_min),) = told(address, capfd)["partitions"]
+        assert (under_min["state"], under_min["lags"]) == ("under min ISR", {str(first): late, str(second): 2 * late})
+        assert told(address, capfd)["status"] == UNAVAILABLE
+        status, findings = doctor(address, capfd)
+        assert status == 1
+        (found,) = (one for one in findings if one["check"] == "topics")
+        assert found["says"] == "1 partition with too few in-sync replicas for acks=all, which is refused: orders-0"
+        cluster.heal()
+        cluster.await_in_sync()
+        until(lambda: told(address, capfd)["status"] == 0)
 
 
 def test_nobody_is_there(capfd: pytest.CaptureFixture[str]) -> None:
@@ -85,12 +143,56 @@ class TestKafka:
                     ("both", 1, [1]),
                 ]
                 assert {each["why"] for each in status["partitions"]} == {"broker 2 is down"}
-                assert "1 of 3 partitions offline, 1 under-replicated" in shown(one.address, capfd)
-                two.start()
+                assert [each["state"] for each in status["partitions"]] == ["offline", "at min ISR"]
+                assert status["status"] == UNAVAILABLE
+                summary = "1 of 3 partitions offline, 1 under-replicated, 1 at min ISR"
+                assert summary in shown(one.address, capfd, UNAVAILABLE)
+                check_what_the_doctor_says(one.address, capfd)
+                a_follower_that_is_behind(one, two, capfd)
                 until(lambda: told(one.address, capfd)["partitions"] == [])
+                assert told(one.address, capfd)["status"] == 0
                 if request.config.getoption("--soak"):
                     topics_while_controllers_change(address, f"{one.address},{two.address}")
                     until(lambda: told(one.address, capfd)["partitions"] == [])
+
+
+def check_what_the_doctor_says(address: str, capfd: pytest.CaptureFixture[str]) -> None:
+    status, findings = doctor(address, capfd)
+    assert status == 1
+    offline, at_min = (one for one in findings if one["check"] == "topics")
+    assert offline["says"] == "1 partition without a leader: alone-0"
+    assert offline["advice"] == "Start 1 broker 2: nobody else has all that is in these partitions."
+    assert at_min["says"] == "1 partition with just the in-sync replicas that acks=all needs: both-0"
+    assert at_min["advice"] == "Start 1 broker 2."
+
+
+def a_follower_that_is_behind(leader: OldKafka, follower: OldKafka, capfd: pytest.CaptureFixture[str]) -> None:
+    """Starts the follower, which may fetch only so much in a second of what came meanwhile, until that is seen."""
+    producer = Producer({"bootstrap.servers": leader.address, "acks": "1"})
+    for _ in range(LATE_RECORDS):
+        producer.produce("both", bytes(1000), partition=0)
+    assert producer.flush(SECONDS_MAX) == 0
+    throttle = ("topic", "config", "both"), "follower.replication.throttled.replicas", "*"
+    rate = ("broker", "config", "--default"), "follower.replication.throttled.rate", "1000"
+    for command, key, value in (throttle, rate):
+        assert main([*command, "--set", f"{key}={value}", "-b", leader.address]) == 0
+    follower.start()
+
+    def lags() -> list[dict[str, int]]:
+        status = told(leader.address, capfd)
+        if not status["brokers"][1]["alive"]:
+            return []
+        return [one["lags"] for one in status["partitions"] if one["topic"] == "both" and one["lags"].get("2")]
+
+    until(lambda: bool(lags()))
+    status = told(leader.address, capfd)
+    ((partition),) = status["partitions"]
+    assert 0 < partition["lags"]["2"] <= LATE_RECORDS
+    assert partition["why"] == f"broker 2 is {partition['lags']['2']:,} records behind"
+    assert (partition["state"], partition["min_insync_replicas"]) == ("at min ISR", 1)
+    assert status["status"] == DEGRADED
+    for command, key, _ in (throttle, rate):
+        assert main([*command, "--delete", key, "-b", leader.address]) == 0
 
 
 def topics_while_controllers_change(zookeeper: str, brokers: str) -> None:

@@ -95,6 +95,8 @@ class FetchRead:
         return whole(self.respond(whole(self.read(SLICE_ELEMENTS))))
 
     def respond(self, read: Read) -> Parts[FetchResponse]:
+        if self.params.follower is not None:
+            self.broker.replicated_out_bytes += sum(size_of(data) for _, data in read)
         return respond(self._round, read)
 
     def read_patiently(self) -> Generator[Wait, object, Read]:

@@ -145,7 +145,7 @@ async def start(
             listener.stop_accepting()
         raise
     if metrics is not None:
-        metrics.begin(shell.broker)
+        metrics.announce()
     _log_requests(shell)
     idle_ms_max = settings.connections_idle_ms_max
     running = Running(shell, listeners, tree, metrics=metrics, idle_ms_max=idle_ms_max)

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from odradek.app.listeners import Endpoint
 from odradek.app.metrics_http import HttpServer
 from odradek.app.metrics_loop_lag import LoopLag
-from odradek.app.metrics_snapshot import Collection, Ends, Snapshot
+from odradek.app.metrics_snapshot import Collection, Snapshot
 from odradek.base.extras import not_installed
-from odradek.core.broker import Broker
 from odradek.core.configs.definition import ConfigError
 from odradek.net.cannot_listen import CannotListen, why_not
 from odradek.net.listener import Listener
@@ -43,7 +42,6 @@ class Metrics(Collector):
         self._shell = shell
         self._listeners = listeners
         self._lag = LoopLag(shell.loop)
-        self._ends = Ends()
         registry = CollectorRegistry()
         registry.register(self)
         ProcessCollector(registry=registry)
@@ -58,9 +56,8 @@ class Metrics(Collector):
         self._lag.start()
         self._server.start()
 
-    def begin(self, broker: Broker) -> None:
-        """Takes the broker, before anybody has written to it."""
-        self._ends.begin(broker)
+    def announce(self) -> None:
+        """Tells where the metrics are, once there are any."""
         log.info("metrics are at http://%s/metrics", self.address)
 
     def stop(self) -> None:
@@ -79,7 +76,7 @@ class Metrics(Collector):
         yield from families.of_loop(snapshot is not None, max(overdue_seconds, self._lag.overdue()))
 
     def _snapshot(self) -> Snapshot | None:
-        collection = Collection(self._shell, self._listeners, self._lag, self._ends)
+        collection = Collection(self._shell, self._listeners, self._lag)
         try:
             self._shell.loop.call_soon_threadsafe(collection.begin)
             return collection.done.result(LOOP_SECONDS_MAX)

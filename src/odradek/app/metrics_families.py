@@ -10,7 +10,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 
 from odradek import __version__
+from odradek.app import metrics_replication_table as replicated
 from odradek.app import metrics_table as table
+from odradek.app.metrics_kinds import Metric
+from odradek.app.metrics_replication import Led, Replication
 from odradek.app.metrics_snapshot import Histogram, OneLog, Snapshot
 from odradek.core.cleaning import Won
 from odradek.net.traffic import BUCKETS, MICROSECONDS
@@ -69,7 +72,7 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     yield _one(table.OFFLINE_DIRECTORIES, sum(s.directories.values()))
     yield _family(table.OFFLINE_DIRECTORY, [((path,), is_offline) for path, is_offline in s.directories.items()])
     yield _one(table.DAMAGED, s.damaged)
-    yield _one(table.UNDER_REPLICATED, s.under_replicated)
+    yield from of_replication(s.replication)
     yield _one(table.PURGATORY, s.parked)
     yield _one(table.FETCH_SESSIONS, s.fetch_sessions)
     yield _family(table.GROUPS, s.groups.items())
@@ -82,6 +85,25 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     yield _one(table.SCRAPE_LOOP, s.loop_seconds)
 
 
+def of_replication(one: Replication) -> Iterator[Family]:
+    yield _one(replicated.UNDER_REPLICATED, sum(led.is_under_replicated for led in one.led))
+    yield _one(replicated.UNDER_MIN_ISR, sum(led.is_under_min_isr for led in one.led))
+    yield _one(replicated.AT_MIN_ISR, sum(led.is_at_min_isr for led in one.led))
+    yield _one(replicated.ISR_SHRINKS, one.isr_shrinks)
+    yield _one(replicated.ISR_EXPANDS, one.isr_expands)
+    yield _one(replicated.ISR_FAILURES, one.failed_isr_updates)
+    yield _of_led(replicated.PARTITION_UNDER_REPLICATED, one, lambda led: led.is_under_replicated)
+    yield _of_led(replicated.PARTITION_IN_SYNC, one, lambda led: led.in_sync)
+    yield _one(replicated.REPLICATION_IN, one.bytes_in)
+    yield _one(replicated.REPLICATION_OUT, one.bytes_out)
+    yield _one(replicated.FETCHER_MAX_LAG, max((lag.records for lag in one.lags), default=0))
+    yield _one(replicated.FETCHER_FAILED, one.failed)
+    yield _family(replicated.FETCHER_LAG, (((lag.fetcher, lag.topic, lag.partition), lag.records) for lag in one.lags))
+    yield _one(replicated.OFFLINE_PARTITIONS, one.offline_partitions)
+    yield _one(replicated.NOT_PREFERRED, one.not_preferred)
+    yield _one(replicated.UNCLEAN_ELECTIONS, one.unclean_elections)
+
+
 def _of_cleaner(cleaner: Won, uncleanable: Mapping[str, int]) -> Iterator[Family]:
     yield _one(table.CLEANER_DIRTY, round(cleaner.max_dirty_ratio * 100))
     yield _family(table.CLEANER_SET_ASIDE, [((directory,), count) for directory, count in uncleanable.items()])
@@ -92,15 +114,19 @@ def _of_cleaner(cleaner: Won, uncleanable: Mapping[str, int]) -> Iterator[Family
     yield _one(table.CLEANER_DROPPED, cleaner.dropped_records)
 
 
-def _one(metric: table.Metric, value: float) -> Family:
+def _one(metric: Metric, value: float) -> Family:
     return _family(metric, [((), value)])
 
 
-def _of_logs(metric: table.Metric, snapshot: Snapshot, value: Callable[[OneLog], float]) -> Family:
+def _of_led(metric: Metric, replication: Replication, value: Callable[[Led], float]) -> Family:
+    return _family(metric, (((led.topic, led.partition), value(led)) for led in replication.led))
+
+
+def _of_logs(metric: Metric, snapshot: Snapshot, value: Callable[[OneLog], float]) -> Family:
     return _family(metric, (((log.topic, log.partition), value(log)) for log in snapshot.logs))
 
 
-def _family(metric: table.Metric, values: Iterable[Value]) -> Family:
+def _family(metric: Metric, values: Iterable[Value]) -> Family:
     make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = make(metric.name, metric.meaning, labels=metric.labels)
     for labels, value in _paced(values):
@@ -109,7 +135,7 @@ def _family(metric: table.Metric, values: Iterable[Value]) -> Family:
     return family
 
 
-def _histogram(metric: table.Metric, values: Iterable[tuple[Sequence[str], Histogram]]) -> Family:
+def _histogram(metric: Metric, values: Iterable[tuple[Sequence[str], Histogram]]) -> Family:
     family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
     for labels, histogram in values:
         family.add_metric(labels, cumulative(histogram), histogram.seconds)

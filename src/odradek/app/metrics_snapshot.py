@@ -16,15 +16,15 @@ from typing import NamedTuple, TypeVar
 
 from odradek.api.log_fields import api_name
 from odradek.app.metrics_loop_lag import LoopLag
+from odradek.app.metrics_replication import Replication
 from odradek.base.units import TopicPartition
-from odradek.base.uuids import Uuid
 from odradek.core.broker import Broker
 from odradek.core.cleaning import Won
+from odradek.core.cluster import TopicInfo
 from odradek.core.groups.classic.states import State as ClassicState
 from odradek.core.groups.group import CLASSIC, CONSUMER
 from odradek.core.partition import Partition
 from odradek.core.transactions.states import TransactionState
-from odradek.log.log import Log
 from odradek.net.listener import Listener
 from odradek.net.shell import Shell
 from odradek.net.traffic import Latencies
@@ -85,6 +85,7 @@ class Snapshot:
     transactions: Mapping[tuple[str], int]
     cleaner: Won
     uncleanable: Mapping[str, int]  # Partitions, by log directory.
+    replication: Replication
     producer_ids: int = 0
     logs: list[OneLog] = field(default_factory=list)
     messages_in: dict[str, int] = field(default_factory=dict)
@@ -94,7 +95,6 @@ class Snapshot:
     offline: int = 0
     damaged: int = 0
     directories: Mapping[str, bool] = field(default_factory=dict)  # By path: whether it is offline.
-    under_replicated: int = 0
     loop_seconds: float = 0.0
 
 
@@ -108,34 +108,16 @@ def _counted(known: Iterable[Labels], found: Iterable[Labels]) -> dict[Labels, i
     return dict.fromkeys(known, 0) | Counter(found)
 
 
-class Ends:
-    """Where each log ended when the broker started: what came later is what clients wrote.
-
-    Logs are known by topic id, since a topic that is deleted and made again begins anew; some get theirs only later.
-    """
-
-    def __init__(self) -> None:
-        self._at_start: dict[tuple[Uuid | None, TopicPartition], int] = {}
-
-    def begin(self, broker: Broker) -> None:
-        for directory in broker.storage:
-            self._at_start.update(((log.topic_id, name), log.end_offset) for name, log in directory.logs.items())
-
-    def since_start(self, name: TopicPartition, log: Log) -> int:
-        at_start = self._at_start.get((log.topic_id, name), self._at_start.get((None, name), 0))
-        return max(0, log.end_offset - at_start)
-
-
 class Collection:
     """Takes one scrape's snapshot on the loop, in steps; `done` gets it, and cancelling that ends the steps."""
 
-    def __init__(self, shell: Shell, listeners: Sequence[Listener], lag: LoopLag, ends: Ends) -> None:
+    def __init__(self, shell: Shell, listeners: Sequence[Listener], lag: LoopLag) -> None:
         self.done: Future[Snapshot] = Future()
         self._shell = shell
         self._listeners = listeners
         self._lag = lag
-        self._ends = ends
         self._partitions: Iterator[tuple[TopicPartition, Partition]]
+        self._topics: Iterator[TopicInfo] = iter(())  # Those of the cluster, if this broker is its controller.
         self._snapshot: Snapshot
 
     def begin(self) -> None:
@@ -154,15 +136,18 @@ class Collection:
         if is_done:
             self.done.set_result(self._snapshot)
         else:
-            self._shell.soon(lambda: self._step(self._take_partitions))
+            self._shell.soon(lambda: self._step(self._go_on))
 
     def _take_totals(self) -> bool:
         broker, traffic = self._shell.broker, self._shell.traffic
+        is_controller = broker.view.controller == broker.id
         self._partitions = iter(list(broker.partitions.items()))
+        if is_controller:
+            self._topics = iter(list(broker.view.topics.values()))
         self._snapshot = Snapshot(
             broker_id=broker.id,
             cluster_id=broker.view.cluster_id,
-            is_controller=broker.view.controller == broker.id,
+            is_controller=is_controller,
             brokers=len(broker.view.brokers),
             requests={
                 (api_name(key), str(version)): Histogram.of(latencies)
@@ -190,8 +175,21 @@ class Collection:
             ),
             cleaner=broker.cleaner.won,
             uncleanable=_uncleanable(broker),
+            replication=Replication.of(broker, self._shell.member.unclean_elections),
         )
         return False
+
+    def _go_on(self) -> bool:
+        return self._take_partitions() and self._take_topics()
+
+    def _take_topics(self) -> bool:
+        broker, left = self._shell.broker, PARTITIONS_PER_TURN
+        for topic in self._topics:
+            self._snapshot.replication.take_as_controller(topic, broker.view.brokers)
+            left -= len(topic.partitions)
+            if left <= 0:
+                return False
+        return True
 
     def _take_partitions(self) -> bool:
         broker, snapshot = self._shell.broker, self._snapshot
@@ -202,7 +200,6 @@ class Collection:
             snapshot.partitions += 1
             if partition.info.leader == broker.id:
                 snapshot.leaders += 1
-                snapshot.under_replicated += len(partition.info.isr) < len(partition.info.replicas)
             if not partition.is_online:
                 snapshot.offline += 1
                 continue
@@ -213,7 +210,7 @@ class Collection:
             snapshot.logs.append(
                 OneLog(topic, str(name.partition), log.size, log.start_offset, log.end_offset, len(log.segments))
             )
-            written = self._ends.since_start(name, log)
-            snapshot.messages_in[topic] = snapshot.messages_in.get(topic, 0) + written
+            snapshot.replication.take(broker, name, partition)
+            snapshot.messages_in[topic] = snapshot.messages_in.get(topic, 0) + log.appended_records
             snapshot.topic_bytes_in[topic] = snapshot.topic_bytes_in.get(topic, 0) + log.appended_bytes
         return len(taken) < PARTITIONS_PER_TURN

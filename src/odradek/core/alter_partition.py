@@ -40,6 +40,20 @@ class ProposedIsr:
         self.broker_epochs = broker_epochs
 
 
+class IsrCounts:
+    """How often ISRs of partitions that this broker leads have shrunk and grown, and proposals were not taken."""
+
+    def __init__(self) -> None:
+        self.shrinks = self.expands = self.failures = 0
+
+    def ended(self, before: LeaderAndIsr, after: LeaderAndIsr, error: ErrorCode) -> None:
+        """Counts an answer to a proposal; `before` and `after` are the committed states before and after it."""
+        if error is not ErrorCode.NONE:
+            self.failures += 1
+        self.expands += len(after.isr) > len(before.isr)
+        self.shrinks += len(after.isr) < len(before.isr)
+
+
 class AlterPartitionManager:
     """What leaders with followers have in common on one broker."""
 
@@ -64,6 +78,7 @@ class AlterPartitionManager:
         self._asked: list[ProposedIsr] = []
         self._under_way: dict[Leadership, ProposedIsr] = {}
         self._next_look = 0  # On the steady clock.
+        self.counts = IsrCounts()
 
     @property
     def eligible(self) -> Eligible:
@@ -114,8 +129,11 @@ class AlterPartitionManager:
             del self._under_way[leading]
         if leading.ended is not None or in_sync is None:
             return
+        is_awaited, before = asked.proposal is in_sync.pending, in_sync.committed
         if in_sync.altered(asked.proposal, error, state):
             self._timers.at(now.steady + RETRY_MS, lambda _: self.submit(leading))
+        if is_awaited:
+            self.counts.ended(before, in_sync.committed, error)
         self.sync_if_alone(leading)
         self._look_at(leading, now)
 

@@ -82,6 +82,7 @@ class Broker:
         self.sessions = FetchSessions(entropy.random_int31, self.lot, sessions_max)
         self.fetch_bytes_max = configs.int("fetch.max.bytes")
         self.selects_by_rack = configs.optional_str("replica.selector.class") == RACK_AWARE_SELECTOR
+        self.replicated_out_bytes = 0  # Records that followers were sent.
         self.partitions: dict[TopicPartition, Partition] = {}
         self.planner = Planner(
             partitions_default=configs.int("num.partitions"),

@@ -61,6 +61,7 @@ class Following:
         self.leader = leader
         self.epoch = epoch
         self.delay_ms = 0  # How long to wait before `next` is asked.
+        self.lag: int | None = None  # Records behind the leader's high watermark, once it was fetched from.
         self._backoff_ms = backoff_ms
         self._diverging_in_fetch = diverging_in_fetch
         self._is_fenced = False
@@ -146,6 +147,7 @@ class Following:
             self._try_later(str(refused))
             return False
         log, positions = partition.log, partition.positions
+        self.lag = max(0, answer.high_watermark - log.end_offset)
         # A new leader may not have heard yet what was committed before: a high watermark never goes down for that.
         has_risen = partition.advance_high_watermark(min(answer.high_watermark, log.end_offset))
         partition.advance_start(min(answer.log_start_offset, positions.high_watermark))

@@ -109,6 +109,10 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._followings)
 
+    def following(self, name: TopicPartition) -> Following | None:
+        """Returns a partition that is fetched; None once it was given up."""
+        return self._followings.get(name)
+
     # Partitions come and go.
 
     def follow(self, following: Following, now: Moment) -> None:

@@ -71,6 +71,10 @@ class ReplicaFetchers:
         self._of[name] = fetcher
         fetcher.follow(following, now)
 
+    def of(self, name: TopicPartition) -> ReplicaFetcher | None:
+        """Returns the fetcher of a partition that follows, even if it has given it up."""
+        return self._of.get(name)
+
     def forget(self, name: TopicPartition) -> None:
         """Has a partition fetched no more."""
         self._take_out(name)

@@ -66,6 +66,7 @@ def arrived(log: Log, arrival: Arrival) -> None:
     log.active.complete(batch, log.config)
     assert log.active.size == arrival.position + arrival.left, "its last byte is the log's last"
     log.appended_bytes += batch.size
+    log.appended_records += batch.next_offset - log.end_offset
     log.end_offset = batch.next_offset
     log.note((batch,))
 

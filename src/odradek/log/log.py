@@ -75,7 +75,9 @@ class Log:
         self.lost_bytes = loaded.lost_bytes  # What recovery cut off.
         self.aside = loaded.aside
         self.last_flush_ms = self.last_append_ms = opening.now_ms
-        self.appended_bytes = 0  # How many bytes were appended since the log was opened.
+        # What was appended as the leader, and as a follower, since the log was opened.
+        self.appended_bytes = self.appended_records = 0
+        self.replicated_bytes = 0
         self.durability = Durability(loaded.unsynced, is_synced=loaded.is_synced)
         self.compaction = CompactionState()
         self.sealed_open: list[Segment] = []
@@ -169,6 +171,8 @@ class Log:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         self._write(batches, size, offset, now_ms)
+        self.appended_bytes += size
+        self.appended_records += offset - base
         if producers is not None:
             self.producers.put(producers)
 
@@ -199,10 +203,12 @@ class Log:
             for batch in batches:
                 if batch.leader_epoch != self.epochs.latest:
                     self.epochs.assign(batch.leader_epoch, batch.base_offset)
-            self._write(batches, sum(batch.size for batch in batches), end, now_ms)
+            size = sum(batch.size for batch in batches)
+            self._write(batches, size, end, now_ms)
         except DiskFailed:
             self.epochs.truncate_from_end(Offset(self.end_offset + 1))  # Behind a gap they begin beyond the log's end.
             raise
+        self.replicated_bytes += size
         self.note(batches)
 
     def _write(self, batches: Sequence[Batch], size: int, end: Offset, now_ms: TimestampMs) -> None:
@@ -215,7 +221,6 @@ class Log:
         assert self.end_offset <= batches[0].base_offset < end, "offsets rise"
         active.append(batches, self.config)
         assert active.size == before + size, "of what was counted, all is written"
-        self.appended_bytes += size
         self.end_offset = end
 
     def make_room(self, size: int, newest: TimestampMs, end: Offset, base_offset: Offset, now_ms: TimestampMs) -> None:

@@ -44,7 +44,8 @@ def take_over(copy: Log, origin: Log) -> None:
     copy.producers = origin.producers
     copy.config = origin.config
     copy.compaction.cleaned_to = origin.compaction.cleaned_to
-    copy.appended_bytes = origin.appended_bytes
+    copy.appended_bytes, copy.appended_records = origin.appended_bytes, origin.appended_records
+    copy.replicated_bytes = origin.replicated_bytes
 
 
 def rename_log(log: Log, directory: str) -> None:

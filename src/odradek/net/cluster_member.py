@@ -112,6 +112,11 @@ class ClusterMember:
         """Done when the controller has told what there is."""
         return self._hearing.informed
 
+    @property
+    def unclean_elections(self) -> int:
+        """How many leaders were elected from outside the ISR, since this broker is the controller."""
+        return self._controller.context.unclean_elections
+
     def start(self) -> None:
         """Takes part in the election of the controller, and hears what it says."""
         self._thread.start()

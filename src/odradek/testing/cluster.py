@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Self
 
-from odradek.app.brokers import replicas_of_state
-from odradek.app.config import settings
 from odradek.base.errors import ErrorCode, Refused
-from odradek.base.units import BrokerId
-from odradek.coordination.sqlite import SqliteTree
-from odradek.core.cluster import ClusterView
+from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.testing import elections
-from odradek.testing.agreement import Agreement
-from odradek.testing.configuration import NO_CONFIGS, Value, texts_of_all
-from odradek.testing.lifetime import Lifetime
-from odradek.testing.member import (
-    Member,
-    at_once,
-    has_topic,
-    lacks_topic,
-    topic_named,
-)
-from odradek.testing.network import Network, Node, Partition, Shared, cuts_between
+from odradek.testing.cluster_life import ClusterLife
+from odradek.testing.configuration import NO_CONFIGS, Value
+from odradek.testing.member import Member, are_in_sync, has_topic, is_led_by, lacks_topic, topic_named
+from odradek.testing.network import NO_CUTS, Node, Partition, Shared, cuts_between
 
 Named = Member | int | Shared  # A broker, itself or its id, or the tree.
 
 
-class Cluster(Lifetime):
+class Cluster(ClusterLife):
     """Brokers 1, 2, 3 and so on in this process, each on a thread of its own; for `with`, or `async with`.
 
     All have the same configuration, which is given as to Broker.  Their data lies in a folder for each, below a
@@ -42,110 +27,6 @@ class Cluster(Lifetime):
     Methods block, and may be called from any thread.  If a broker comes to an end by a failure of its own, the next
     method that is called raises BrokerFailed, and the end of the `with` does.
     """
-
-    def __init__(
-        self,
-        configs: Mapping[str, Value] = NO_CONFIGS,
-        *,
-        brokers: int = 3,
-        directory: str | os.PathLike[str] | None = None,
-        **keywords: Value,
-    ) -> None:
-        """Raises ConfigError for what no broker of Kafka could be configured to."""
-        super().__init__()
-        if brokers < 1:
-            raise ValueError(f"a cluster has one broker or more, not {brokers}")
-        self._texts = texts_of_all(configs, keywords)
-        self._count = brokers
-        self._given_directory = None if directory is None else Path(directory).absolute()
-        self._directory: Path | None = self._given_directory
-        self._brokers: tuple[Member, ...] = ()
-        self._network = Network(brokers)
-        checked = settings(self._texts)  # What is wrong with the configuration is said here.
-        self._texts |= replicas_of_state(brokers, checked.configs)
-
-    # Its brokers.
-
-    @property
-    def brokers(self) -> Sequence[Member]:
-        """The brokers, whether they run or not; the same from the first start to the end."""
-        if not self._brokers:
-            raise RuntimeError("a cluster that was not started has no brokers yet")
-        return self._brokers
-
-    def __getitem__(self, broker_id: int) -> Member:
-        """Returns a broker by its id, which counts from 1."""
-        for broker in self.brokers:
-            if broker.id == broker_id:
-                return broker
-        raise IndexError(f"the brokers are 1 to {self._count}: there is no {broker_id}")
-
-    def __iter__(self) -> Iterator[Member]:
-        return iter(self.brokers)
-
-    @property
-    def address(self) -> str:
-        """The addresses of all brokers, as clients take them for bootstrap.servers."""
-        return ",".join(broker.address for broker in self.brokers)
-
-    bootstrap_servers = address
-
-    @property
-    def directory(self) -> Path:
-        """The folder with the brokers' own and the metadata they share."""
-        if self._directory is None:
-            raise RuntimeError("a cluster that was not started has no directory yet")
-        return self._directory
-
-    # Starting and stopping.
-
-    def start(self) -> Self:
-        """Starts the brokers that are not running, at the same time; returns when each knows of all.
-
-        Raises what keeps a broker from starting, and has closed the cluster then.
-        """
-        if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="odradek-"))
-        try:
-            if not self._brokers:
-                self._close_at_exit()
-                self._brokers = tuple(map(self._member, range(1, self._count + 1)))
-            at_once(Member.start, [broker for broker in self._brokers if not broker.is_running])
-            self._settle()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Stops all brokers, as each one's `stop`."""
-        at_once(Member.stop, self._brokers)
-
-    def kill(self) -> None:
-        """Kills all brokers, as each one's `kill`."""
-        at_once(Member.kill, self._brokers)
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Stops all brokers, gives their ports back, and removes a temporary directory.  `with` does it."""
-        brokers, self._brokers = self._brokers, ()
-        self._network.clear()
-        self._network = Network(self._count)
-        try:
-            at_once(Member.close, brokers)
-        finally:
-            self._was_closed()
-            if self._given_directory is None and self._directory is not None:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
-
-    def check(self) -> None:
-        """Raises BrokerFailed if a broker has stopped by itself."""
-        if self._brokers:
-            self._agreement.check()
 
     # The controller.
 
@@ -186,13 +67,28 @@ class Cluster(Lifetime):
         found = [frozenset(map(_node, _members(side))) for side in sides]
         return self._network.add(cuts_between(found, self._network.nodes, one_way=one_way), self._healed)
 
+    def slow(self, *sides: Member | int | Collection[Member | int], seconds: float, one_way: bool = False) -> Partition:
+        """Slows the network between brokers, until it is healed; returns what heals it.
+
+        What brokers on different sides send to each other arrives so many seconds later, in its order: a request has
+        its answer twice as much later.  One side alone is slow to all other brokers.  One way: only what the first side
+        sends is slow.  Connections begun meanwhile take both ways.  Clients and the tree are not slowed.  Raises
+        ValueError.
+        """
+        if not seconds > 0:
+            raise ValueError(f"a slow network takes some time, not {seconds} s")
+        found = [frozenset(map(_node, _members(side))) for side in sides]
+        brokers = self._network.nodes - {Shared.TREE}
+        ways = cuts_between(found, brokers, one_way=one_way)
+        return self._network.add(NO_CUTS, self._healed, dict.fromkeys(ways, seconds))
+
     @property
     def tree(self) -> Shared:
         """The metadata tree that brokers share, for a side of `partition`: who loses it has lost ZooKeeper."""
         return Shared.TREE
 
     def heal(self) -> None:
-        """Ends all partitions.
+        """Ends all partitions, and makes all of the network fast again.
 
         Returns when every running broker is registered and knows of all, and of a leader for what they hold.
         """
@@ -203,24 +99,56 @@ class Cluster(Lifetime):
         with self._session() as tree:
             self._agreement.heal(tree)
 
-    # Its tree.
+    # Replicas.
 
-    @property
-    def _agreement(self) -> Agreement:
-        return Agreement(self.brokers, self._network)
+    def move_leader(self, topic: str, partition: int, to: Member | int) -> None:
+        """Has another of its replicas lead a partition; returns when every running broker knows.
 
-    def _session(self) -> SqliteTree:
-        """Begins a session of the metadata tree, which also ends those of killed brokers."""
-        return elections.session(self.directory, is_durable=self._given_directory is not None)
+        The broker becomes the preferred one of its replicas, and is elected as such as soon as it is in sync: what
+        kafka-reassign-partitions with another order of the same brokers, and kafka-leader-election, do with Apache
+        Kafka.  The order is changed in the tree, which a controller reads when it is elected, so another one is.
 
-    def _wait(self, is_so: Callable[[ClusterView], bool], otherwise: str) -> None:
-        """Waits until it holds for all brokers that run."""
+        Raises ValueError if that broker has no replica or does not run.
+        """
+        broker = self[to.id if isinstance(to, Member) else to]
+        name = TopicPartition(TopicName(topic), partition)
         with self._session() as tree:
-            self._agreement.wait(lambda: self._agreement.know(tree, is_so), otherwise)
+            replicas = elections.replicas(tree, name)
+            if broker.id not in replicas or not broker.is_running:
+                raise ValueError(f"broker {broker.id} can't lead {topic}-{partition}, whose replicas are {replicas}")
+            self._agreement.wait(
+                lambda: self._agreement.know(tree, are_in_sync({broker.id}, name)), f"broker {broker.id} is not in sync"
+            )
+            if replicas[0] != broker.id:
+                elections.prefer(tree, name, broker.id)
+                self.move_controller()
 
-    def _settle(self) -> None:
+            def leads() -> bool:
+                elections.elect_preferred(tree, name)  # Again, if it was not in sync for a moment.
+                return self._agreement.know(tree, is_led_by(broker.id, name))
+
+            self._agreement.wait(leads, f"broker {broker.id} does not lead")
+
+    @contextmanager
+    def away(self, broker: Member | int, *, kill: bool = False) -> Iterator[Member]:
+        """Takes a broker away for a `with`, stopped or killed, and brings it back.
+
+        At the end, also after an error, it is started; without one all replicas are in sync then.
+        """
+        member = self[broker.id if isinstance(broker, Member) else broker]
+        (member.kill if kill else member.stop)()
+        try:
+            yield member
+        finally:
+            member.start()
+        self.await_in_sync()
+
+    def await_in_sync(self) -> None:
+        """Waits until each partition has all of its replicas on running brokers in sync."""
         with self._session() as tree:
             self._agreement.settle(tree)
+            running = self._agreement.registered()
+            self._agreement.wait(lambda: self._agreement.know(tree, are_in_sync(running)), "not all is in sync")
 
     # Topics.
 
@@ -263,10 +191,6 @@ class Cluster(Lifetime):
                     raise
             else:
                 return controller
-
-    def _member(self, number: int) -> Member:
-        is_durable = self._given_directory is not None
-        return Member(BrokerId(number), self._texts, self.directory, self._network, is_durable=is_durable)
 
 
 def _members(side: Named | Collection[Named]) -> Collection[Named]:

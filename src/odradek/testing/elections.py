@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from odradek.base.units import BrokerId, TopicName
+from odradek.base.units import BrokerId, TopicName, TopicPartition
 from odradek.coordination import layout
 from odradek.coordination.sqlite import METADATA_FILE, SqliteTree
-from odradek.coordination.tree import NoNode, Tree
+from odradek.coordination.tree import NodeExists, NoNode, Tree
 from odradek.testing.host import SECONDS_MAX, BrokerFailed
 
 LOOK_SECONDS = 0.005
@@ -44,6 +44,40 @@ def until_another(tree: Tree, before: BrokerId, check: Callable[[], None]) -> No
         if elected is not None:
             with suppress(NoNode):
                 tree.delete(layout.CONTROLLER)
+        time.sleep(LOOK_SECONDS)
+
+
+def replicas(tree: Tree, name: TopicPartition) -> tuple[BrokerId, ...]:
+    """Returns the replicas of a partition, the preferred one first; none if it is not there."""
+    try:
+        topic = layout.decode_topic(tree.get(layout.topic(name.topic))[0])
+    except NoNode:
+        return ()
+    return topic.partitions.get(name.partition, ())
+
+
+def prefer(tree: Tree, name: TopicPartition, broker: BrokerId) -> None:
+    """Makes a broker the first of a partition's replicas."""
+    path = layout.topic(name.topic)
+    data, stat = tree.get(path)
+    topic = layout.decode_topic(data)
+    others = tuple(one for one in topic.partitions[name.partition] if one != broker)
+    partitions = {**topic.partitions, name.partition: (broker, *others)}
+    tree.set(path, layout.encode_topic(topic._replace(partitions=partitions)), stat.version)
+
+
+def elect_preferred(tree: Tree, name: TopicPartition) -> None:
+    """Has the controller give a partition its preferred leader, and waits until it has looked at that."""
+    deadline = time.monotonic() + SECONDS_MAX
+    path = layout.PREFERRED_REPLICA_ELECTION
+    is_asked = False
+    while not is_asked or tree.exists(path) is not None:
+        if time.monotonic() > deadline:
+            raise BrokerFailed(f"the controller has not elected a leader for {SECONDS_MAX} s")
+        if not is_asked:
+            with suppress(NodeExists):  # That of somebody else, who is waited for.
+                tree.create(path, layout.encode_partitions([name]))
+                is_asked = True
         time.sleep(LOOK_SECONDS)
 
 

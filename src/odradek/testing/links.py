@@ -1,11 +1,12 @@
 """The connections that a test's broker makes to others, which a partition cuts as a network that drops packets does.
 
-    channel ── create_connection ──> LinkedLoop ──> Link ── write, held back while cut ──────> socket
-    channel <── buffer_updated ─────────────────── Link <── not read while cut ────────────── socket
+    channel ── create_connection ──> LinkedLoop ──> Link ── write, later if slow, held back while cut ──> socket
+    channel <── buffer_updated, later if slow ──── Link <── not read while cut ──────────────────────── socket
 
 Both directions are cut where the connection was made, below the broker's channels and above the socket; those who
 made none, as clients, are not touched.  To connect takes as long as the partition, or until who connects gives up.
 What was held back is sent when the partition is healed, unless its connection was closed before: then it is lost.
+Over a slow connection all arrives so much later, and to connect takes both ways.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any, cast
 
 import uvloop
 
-from odradek.base.units import BrokerId
+from odradek.base.units import KIB, BrokerId
+from odradek.testing.delays import OnItsWay
 from odradek.testing.network import Network
 
 LOOK_SECONDS = 0.05
+LANDING_BYTES = 64 * KIB
 
 
 class LinkedLoop(uvloop.Loop):
@@ -47,6 +50,7 @@ class LinkedLoop(uvloop.Loop):
             return await super().create_connection(protocol_factory, host, port, **options)
         while self._network.is_cut(self._broker, peer):
             await self._healed.wait()
+        await asyncio.sleep(sum(self.delays(peer)))
 
         def made() -> Link:
             protocol = protocol_factory()
@@ -59,6 +63,11 @@ class LinkedLoop(uvloop.Loop):
         """Returns whether what is sent to the peer is lost, and what comes from it."""
         cuts = self._network.cuts
         return (self._broker, peer) in cuts, (peer, self._broker) in cuts
+
+    def delays(self, peer: BrokerId) -> tuple[float, float]:
+        """Returns how many seconds later what is sent arrives at the peer, and what comes from it here."""
+        delays = self._network.delays
+        return delays.get((self._broker, peer), 0.0), delays.get((peer, self._broker), 0.0)
 
     def opened(self, link: Link) -> None:
         self._links.add(link)
@@ -92,6 +101,10 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._held: list[bytes] = []
         self._is_deaf = False
+        self._sent = OnItsWay(loop, self._leaves)
+        self._received = OnItsWay(loop, self._arrives)
+        self._unheard: list[bytes] = []
+        self._landing: bytearray | None = None  # Where what arrives later is received.
 
     def change(self) -> None:
         """Holds back and lets go what the cuts of now say."""
@@ -106,15 +119,31 @@ class Link(asyncio.BufferedProtocol):
             held, self._held = self._held, []
             for data in held:
                 transport.write(data)
+        if not loses_received:
+            unheard, self._unheard = self._unheard, []
+            for data in unheard:
+                self._hear(data)
+        sent_seconds, received_seconds = self._loop.delays(self._peer)
+        if not sent_seconds:
+            self._sent.hurry()
+        if not received_seconds:
+            self._received.hurry()
 
     # The channel's side.
 
     def write(self, data: bytes | memoryview) -> None:
+        seconds = self._loop.delays(self._peer)[0]
+        if seconds or self._sent:
+            self._sent.put(bytes(data), seconds)
+        else:
+            self._leaves(data)
+
+    def _leaves(self, data: bytes | memoryview) -> None:
         transport = self._transport
         assert transport is not None
         if self._held or self._loop.loses(self._peer)[0]:
             self._held.append(bytes(data))
-        else:
+        elif not transport.is_closing():
             transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
@@ -131,15 +160,39 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._loop.closed(self)
+        self._received.hurry()
         self._protocol.connection_lost(error)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._received or self._unheard or self._loop.delays(self._peer)[1]:
+            self._landing = bytearray(LANDING_BYTES)
+            return memoryview(self._landing)
         return cast(memoryview, self._protocol.get_buffer(sizehint))
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._protocol.buffer_updated(nbytes)
+        landing, self._landing = self._landing, None
+        if landing is None:
+            self._protocol.buffer_updated(nbytes)
+        else:
+            self._received.put(bytes(landing[:nbytes]), self._loop.delays(self._peer)[1])
+
+    def _arrives(self, data: bytes) -> None:
+        if self._is_deaf or self._unheard:
+            self._unheard.append(data)
+        else:
+            self._hear(data)
+
+    def _hear(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left and self._transport is not None and not self._transport.is_closing():
+            buffer = cast(memoryview, self._protocol.get_buffer(len(left)))
+            size = min(len(buffer), len(left))
+            buffer[:size] = left[:size]
+            left = left[size:]
+            self._protocol.buffer_updated(size)
 
     def eof_received(self) -> bool | None:
+        self._received.hurry()
         return self._protocol.eof_received()
 
     def pause_writing(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from odradek.app.building import Running
 from odradek.app.config import Settings
-from odradek.base.units import BrokerId
+from odradek.base.units import BrokerId, TopicPartition
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.cluster import ClusterView, TopicInfo
 from odradek.testing.broker import Broker
@@ -101,6 +101,28 @@ def are_led(alive: set[BrokerId]) -> Callable[[ClusterView], bool]:
     def is_so(view: ClusterView) -> bool:
         partitions = [partition for topic in view.topics.values() for partition in topic.partitions]
         return all(one.leader >= 0 or alive.isdisjoint({*one.replicas}.difference(one.offline)) for one in partitions)
+
+    return is_so
+
+
+def are_in_sync(brokers: set[BrokerId], wanted: TopicPartition | None = None) -> Callable[[ClusterView], bool]:
+    """True of a view where the replicas that these brokers have, of one partition or of all, are in sync."""
+
+    def is_so(view: ClusterView) -> bool:
+        return all(
+            brokers.intersection(one.replicas) <= {*one.isr}
+            for topic in view.topics.values()
+            for index, one in enumerate(topic.partitions)
+            if wanted is None or wanted == (topic.name, index)
+        )
+
+    return is_so
+
+
+def is_led_by(broker: BrokerId, wanted: TopicPartition) -> Callable[[ClusterView], bool]:
+    def is_so(view: ClusterView) -> bool:
+        topic = view.topics.get(wanted.topic)
+        return topic is not None and topic.partitions[wanted.partition].leader == broker
 
     return is_so
 

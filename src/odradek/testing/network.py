@@ -1,16 +1,18 @@
 """Who can't reach whom in a test's cluster.  links.py and tree_link.py see to it that they don't.
 
 The nodes are the brokers and the tree that they share, which takes the place of ZooKeeper.  A partition is a set of
-cuts, each of one direction between two nodes; several partitions add up.  Clients are no nodes: they reach all brokers.
+cuts, each of one direction between two nodes; several partitions add up.  A slowness delays what is sent over such
+ways, and they add up, too.  Clients are no nodes: they reach all brokers.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import combinations, permutations, product
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from odradek.base.units import BrokerId
@@ -25,18 +27,26 @@ Side = frozenset[Node]
 Cut = tuple[Node, Node]  # What the first sends does not reach the second.
 
 NO_CUTS: frozenset[Cut] = frozenset()
+Delays = Mapping[Cut, float]
+NO_DELAYS: Delays = MappingProxyType({})
 
 
 class Partition:
-    """A partition that is in force until `heal`, or the end of its `with`."""
+    """A partition, or a slow network, that is in force until `heal`, or the end of its `with`.
 
-    def __init__(self, network: Network, cuts: frozenset[Cut], healed: Callable[[], None]) -> None:
+    `delays` has by how many seconds what is sent arrives later.
+    """
+
+    def __init__(
+        self, network: Network, cuts: frozenset[Cut], healed: Callable[[], None], delays: Delays = NO_DELAYS
+    ) -> None:
         self.cuts = cuts
+        self.delays = delays
         self._network = network
         self._healed = healed
 
     def heal(self) -> None:
-        """Mends what this partition has cut, and waits as `Cluster.heal` does; once more, it does nothing."""
+        """Mends what this partition has cut or slowed, and waits as `Cluster.heal` does; once more, it does nothing."""
         if self._network.remove(self):
             self._healed()
 
@@ -58,6 +68,7 @@ class Network:
     def __init__(self, brokers: int) -> None:
         self.nodes: Side = frozenset((*map(BrokerId, range(1, brokers + 1)), Shared.TREE))
         self.cuts = NO_CUTS  # Those of all partitions; replaced and never changed, so that it is read without the lock.
+        self.delays = NO_DELAYS  # Those of all, in the same way.
         self.ports: dict[int, BrokerId] = {}
         self._partitions: list[Partition] = []
         self._ways: dict[Callable[[], None], None] = {}
@@ -76,9 +87,9 @@ class Network:
         with self._lock:
             self._ways.pop(changed, None)
 
-    def add(self, cuts: frozenset[Cut], healed: Callable[[], None]) -> Partition:
+    def add(self, cuts: frozenset[Cut], healed: Callable[[], None], delays: Delays = NO_DELAYS) -> Partition:
         """Returns when it is in force; `healed` is called when it was healed by itself."""
-        partition = Partition(self, cuts, healed)
+        partition = Partition(self, cuts, healed, delays)
         with self._lock:
             self._partitions.append(partition)
         self._change()
@@ -101,6 +112,11 @@ class Network:
     def _change(self) -> None:
         with self._lock:
             self.cuts = NO_CUTS.union(*(one.cuts for one in self._partitions))
+            delays = defaultdict[Cut, float](float)
+            for one in self._partitions:
+                for way, seconds in one.delays.items():
+                    delays[way] += seconds
+            self.delays = dict(delays)
             ways = list(self._ways)
         for changed in ways:  # Without the lock, as each waits for another thread.
             changed()

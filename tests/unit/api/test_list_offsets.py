@@ -13,7 +13,7 @@ import pytest
 from odradek.api.outcome import Encoded
 from odradek.base.errors import ErrorCode
 from odradek.base.limits import SEARCHED_PACKED_BYTES_MAX, UNPACKED_BYTES_MAX
-from odradek.base.units import TimestampMs, TopicName, TopicPartition
+from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.lookups import Lookup
 from odradek.core.parked import Parked
 from odradek.log.retention import advance_start, delete_old_segments
@@ -40,7 +40,8 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from support.in_memory import NOW_MS, Harness
+from support.controlling import Controlling
+from support.in_memory import NOW_MS, US, Harness
 
 pytestmark = pytest.mark.slow
 
@@ -379,3 +380,17 @@ def test_a_damaged_index_is_read_around(harness: Harness) -> None:
     path.write_bytes(b"\x7f" * path.stat().st_size)
     assert asked(harness, T0 + 20) == (20, ErrorCode.NONE)
     assert path.read_bytes().strip(b"\x7f") == b"", "a reader mends nothing"
+
+
+def test_any_replica_says_where_its_log_ends(harness: Harness) -> None:
+    """As replica -2, whoever leads; a consumer is sent to the leader."""
+    produced(harness, batch(T0, T0))
+    partition = harness.broker.partitions[NAME]
+    epoch, topic_id = partition.info.leader_epoch + 1, partition.log.topic_id
+    other = BrokerId(US + 1)
+    assert Controlling(harness).leads("t", leader=other, epoch=epoch, replicas=(US, other), of=topic_id) == {}
+    for replica, expected in ((-1, (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)), (-2, (2, ErrorCode.NONE))):
+        parts = [ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)]
+        topics = [ListOffsetsTopic(name="t", partitions=parts)]
+        outcome = harness.send(ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=topics), VERSION)
+        assert told(harness, outcome) == expected

@@ -22,10 +22,11 @@ from odradek.app.doctor.examination import examine
 from odradek.app.doctor.findings import Finding, State, works
 from odradek.app.doctor.reach import as_ip, is_loopback
 from odradek.app.doctor.speech import recognise, told_by
+from odradek.app.doctor.topics import examine_topics
 from odradek.app.main import main
 from odradek.base.errors import ErrorCode
 from odradek.base.units import INT64_MAX
-from odradek.client.metadata import Broker
+from odradek.client.metadata import Broker, Partition, Topic
 from odradek.client.versions import ApiRange
 from odradek.log.names import DAMAGES
 from odradek.tls.config import TlsConfig
@@ -327,6 +328,45 @@ def test_partitions_without_a_leader(patient: Patient) -> None:
     assert (lagging.state, lagging.says) == (State.NOTE, "1 partition with replicas that are not in sync: t-8")
     patient.topic(partition(0, -1, [1], [1], ErrorCode.LEADER_NOT_AVAILABLE))
     assert "log.dirs" in (only_wrong(examined(patient.port)).advice or "")
+
+
+def test_partitions_whose_replicas_are_away() -> None:
+    """Whether acks=all can be written to them says min.insync.replicas, where it is told."""
+
+    def found(*isrs: tuple[int, ...], min_isr: int | None = None, alive: int = 2) -> list[Finding]:
+        parts = [Partition(n, isr[0] if isr else -1, replicas=(1, 2, 3), isr=isr) for n, isr in enumerate(isrs)]
+        brokers = tuple(Broker(node, "a", 9092) for node in range(1, alive + 1))
+        cluster = Cluster("c", 1, brokers, (Topic("t", partitions=tuple(parts)),))
+        return list(examine_topics(cluster, {} if min_isr is None else {"t": min_isr}))
+
+    (one,) = found((1, 2), min_isr=2)
+    assert one.says == "1 partition with just the in-sync replicas that acks=all needs: t-0"
+    assert (one.state, one.advice) == (State.NOTE, "Start 1 broker 3.")
+    first, second = found((1,), (1, 2), (1, 2, 3), min_isr=2, alive=3)
+    assert first.says == "1 partition with too few in-sync replicas for acks=all, which is refused: t-0"
+    assert first.state is State.WRONG
+    assert (first.advice or "").startswith("Wait for the replicas to catch up (odradek cluster status says how far")
+    assert second.says == "1 partition with just the in-sync replicas that acks=all needs: t-1"
+    (one,) = found((1,), (1, 2))
+    assert one.says == "2 partitions with replicas that are not in sync: t-0, t-1"
+    well, tight = found((1, 2, 3), min_isr=3, alive=3)
+    assert (well.state, tight.state) == (State.OK, State.NOTE)
+    assert tight.says == "1 topic with no more replicas than min.insync.replicas: t"
+
+
+def test_who_may_lead_again() -> None:
+    """One of the last in sync; another one would lose records, of which the advice tells where there is one."""
+
+    def advice(isr: tuple[int, ...], replicas: tuple[int, ...]) -> str:
+        topic = Topic("t", partitions=(Partition(0, -1, replicas=replicas, isr=isr),))
+        (found,) = examine_topics(Cluster("c", 1, (Broker(1, "a", 9092),), (topic,)), {})
+        assert found.state is State.WRONG
+        return found.advice or ""
+
+    assert advice((3,), (2, 3)) == "Start 1 broker 3: nobody else has all that is in these partitions."
+    assert "--election-type unclean" in advice((3,), (1, 3))
+    assert advice((), (2, 3)).startswith("Start 2 brokers 2, 3: ")
+    assert advice((1,), (1,)).startswith("Look into the broker's log")
 
 
 def test_a_topic_that_cannot_be_seen(patient: Patient) -> None:

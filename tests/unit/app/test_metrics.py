@@ -1,4 +1,4 @@
-"""Metrics without a broker: histograms, what was written since the start, the setting, and the table in the docs."""
+"""Metrics without a broker: histograms, the setting, and the table in the docs."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.api.parts import whole
+from odradek.base.errors import ErrorCode
 from odradek.base.units import SECOND_MS, BrokerId, Offset, TopicName
 from odradek.core import alter_partition
 from odradek.core.alter_partition import LOOKS_PER_LAG
@@ -67,3 +68,23 @@ def test_who_leads_no_more_is_not_asked_for(tmp_path: Path) -> None:
     assert Controlling(harness).leads(T, 0, leader=BrokerId(-1), epoch=1, replicas=(US, OTHER)) == {}
     assert [one.leading.name.partition for one in manager.take()] == [1, 2, 3, 4]
     assert not manager.has_asked
+
+
+def test_answers_are_counted(tmp_path: Path) -> None:
+    """Those that are awaited: shrunk, grown, and refused, which is tried again."""
+    harness = led(tmp_path, 2000)
+    harness.pass_time(5000)
+    manager, counts = harness.broker.alter_partition, harness.broker.alter_partition.counts
+    whole(manager.shrink(harness.now))
+    first, second, *_ = manager.take()
+    manager.ended(first, ErrorCode.UNKNOWN_SERVER_ERROR, None, harness.now)
+    assert (counts.shrinks, counts.expands, counts.failures) == (0, 0, 1)
+    for _ in range(2):  # The answer that comes again changes nothing.
+        shrunk = second.proposal._replace(partition_epoch=second.proposal.partition_epoch + 1)
+        manager.ended(second, ErrorCode.NONE, shrunk, harness.now)
+        assert (counts.shrinks, counts.expands, counts.failures) == (1, 0, 1)
+    second.leading.fetched(OTHER, second.leading.log.end_offset, Offset(0), harness.now)
+    grows = next(one for one in manager.take() if one.leading is second.leading)
+    grown = grows.proposal._replace(partition_epoch=grows.proposal.partition_epoch + 1)
+    manager.ended(grows, ErrorCode.NONE, grown, harness.now)
+    assert (counts.shrinks, counts.expands, counts.failures) == (1, 1, 1)

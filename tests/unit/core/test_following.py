@@ -547,3 +547,13 @@ def test_a_cut_that_the_full_disk_does_not_take_is_tried_again() -> None:
     case.log.on_recovery_point_lowered = None
     case.fetched(diverging(3, 2))
     assert (case.log.end_offset, case.following.next, case.following.delay_ms) == (2, fetch(2, 3), 0)
+
+
+def test_it_knows_how_far_it_is_behind() -> None:
+    """By what its leader calls committed: what is not yet everywhere is nobody's lag."""
+    case = Case()
+    assert case.following.lag is None
+    case.fetched(answer(sent(0, 3, 9), high_watermark=10))
+    assert case.following.lag == 7
+    case.fetched(answer(sent(3, 9, 9), high_watermark=10))
+    assert case.following.lag == 0

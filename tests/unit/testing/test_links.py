@@ -1,4 +1,4 @@
-"""Connections of a broker's loop that are cut: what is held back, what comes later, and what is lost."""
+"""Connections of a broker's loop that are cut or slow: what is held back, what comes later, and what is lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 
 from odradek.base.units import BrokerId
 from odradek.testing.links import LinkedLoop
-from odradek.testing.network import Network, Partition, cuts_between
+from odradek.testing.network import NO_CUTS, Network, Partition, cuts_between
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 SECONDS_MAX = 120
+HOUR_SECONDS = 3600
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -226,3 +227,62 @@ def test_a_loop_that_has_ended_is_not_waited_for() -> None:
     unused = LinkedLoop(linked.network, ONE)
     unused.close()
     linked.network.clear()
+
+
+# Slow ones.
+
+
+def slow(linked: Linked, *, seconds: float, one_way: bool = False) -> Partition:
+    ways = cuts_between([frozenset((ONE,)), frozenset((TWO,))], linked.network.nodes, one_way=one_way)
+    return linked.network.add(NO_CUTS, lambda: None, dict.fromkeys(ways, seconds))
+
+
+def test_what_is_sent_over_a_slow_connection_arrives_whole_and_in_order(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    asked = b"".join(b"%d," % number for number in range(300))
+    with slow(linked, seconds=0.01):
+        for number in range(300):
+            linked.write(channel, b"%d," % number)
+        assert read(peer, len(asked)) == asked
+        peer.sendall(asked)  # More than its buffer takes at once.
+        linked.until(lambda: channel.received == asked)
+        peer.close()
+        linked.until(lambda: channel.is_lost)
+
+
+def test_it_is_under_way_until_the_network_is_fast_again(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    way = slow(linked, seconds=HOUR_SECONDS)
+    linked.write(channel, b"asked")
+    peer.sendall(b"answered")
+    with linked.cut(ONE, TWO):
+        linked.write(channel, b" again")
+    assert is_silent(peer)
+    assert linked.call(lambda: channel.received) == b""
+    cut = linked.cut(ONE, TWO)
+    way.heal()
+    assert is_silent(peer), "it is cut by now"
+    cut.heal()
+    linked.write(channel, b"!")
+    assert read(peer, 12) == b"asked again!"
+    linked.until(lambda: channel.received == b"answered")
+
+
+def test_what_came_before_the_end_is_heard_before_it(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    slow(linked, seconds=HOUR_SECONDS)
+    peer.sendall(b"the last")
+    peer.close()
+    linked.until(lambda: channel.is_lost)
+    assert linked.call(lambda: channel.received) == b"the last"
+
+
+def test_slow_one_way(linked: Linked) -> None:
+    channel, peer = linked.connected()
+    way = slow(linked, seconds=HOUR_SECONDS, one_way=True)
+    linked.write(channel, b"asked")
+    peer.sendall(b"heard")
+    linked.until(lambda: channel.received == b"heard")
+    assert is_silent(peer)
+    way.heal()
+    assert read(peer, 5) == b"asked"

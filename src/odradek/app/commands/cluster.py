@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
 
 import typer
 
+from odradek.app.cluster_status import (
+    BrokerStatus,
+    LogEnds,
+    PartitionState,
+    Told,
+    Trouble,
+    asked_for_ends,
+    brokers_of,
+    lacking,
+    troubles_of,
+)
 from odradek.app.options import DEFAULT_BOOTSTRAP_SERVER, AsJson, BootstrapServer, CommandConfig, connected
 from odradek.app.output import plural, print_json, print_table, printable
 from odradek.client.cluster import Cluster
 from odradek.client.describe import ClusterDescription, describe_cluster
 from odradek.client.errors import ClientError, ErrorAnswer, Unsupported
 from odradek.client.log_dirs import offline_log_dirs
-from odradek.client.metadata import Broker, Partition, Topic
+from odradek.client.metadata import Topic
+from odradek.client.replicas import log_ends, min_insync_replicas
 
 app = typer.Typer(help="Show how a cluster is.", no_args_is_help=True)
 
+# The exit status: not all is in sync, and what can't be read, or not written with acks=all.
+DEGRADED, UNAVAILABLE = 3, 4
 ANSWER_MS_MAX = 5_000  # A broker that hangs must not keep us from the others.
 SHOWN_MAX = 50  # Partitions; a cluster without a broker may lack ten thousand.
 
@@ -26,72 +39,37 @@ def cluster() -> None:
     """Show how a cluster is."""
 
 
-# A broker's offline folders, or why it does not answer; None if it may not be asked.
-Told: TypeAlias = Sequence[str] | ClientError | None
-
-
-class BrokerStatus(NamedTuple):
-    """One broker that lives, or holds replicas; `offline_log_dirs` is None where it can't be asked.
-
-    `silence` says why one that its cluster takes for alive does not answer.
-    """
-
-    id: int
-    address: str | None
-    rack: str | None
-    leads: int
-    replicas: int
-    offline_log_dirs: Sequence[str] | None
-    silence: str | None = None
-
-    @property
-    def is_alive(self) -> bool:
-        return self.address is not None
-
-    @property
-    def state(self) -> str:
-        if not self.is_alive:
-            return "down"
-        if self.silence is not None:
-            return self.silence
-        if not self.offline_log_dirs:
-            return "ok"
-        return f"{', '.join(self.offline_log_dirs)} {'are' if len(self.offline_log_dirs) > 1 else 'is'} offline"
-
-
-class Trouble(NamedTuple):
-    """A partition that nobody leads, or of which not all replicas are in sync."""
-
-    topic: str
-    partition: Partition
-    why: str
-
-    @property
-    def is_offline(self) -> bool:
-        return self.partition.leader < 0
-
-
 @app.command("status")
 def status(
     *,
     as_json: AsJson = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-) -> None:
+) -> int:
     """Show the brokers, the controller, and what is offline or not in sync, and why.
 
-    A broker that is down is known by the replicas it holds.
+    A broker that is down is known by the replicas it holds.  The exit status
+    is 0 if all is well, 3 if replicas or brokers are missing, 4 if partitions
+    have no leader, or too few in-sync replicas for acks=all.
     """
     with connected(bootstrap_server, command_config) as there:
         description, topics = describe_cluster(there), there.topics()
         alive = [broker.id for broker in description.brokers]
         told = {broker: _told_by(there, broker) for broker in alive}
-    brokers = brokers_of(description, topics, told)
-    troubles = list(troubles_of(topics, {broker.id: broker for broker in brokers}))
+        brokers = {broker.id: broker for broker in brokers_of(description, topics, told)}
+        troubles = troubles_of(topics, brokers, _min_isrs(there, topics), _ends(there, topics, brokers))
     if as_json:
-        print_json(_as_json(description, brokers, troubles))
+        print_json(_as_json(description, list(brokers.values()), troubles))
     else:
-        _show(description, brokers, troubles, topics)
+        _show(description, list(brokers.values()), troubles, topics)
+    return exit_status(brokers.values(), troubles)
+
+
+def exit_status(brokers: Iterable[BrokerStatus], troubles: Iterable[Trouble]) -> int:
+    states = {one.state for one in troubles}
+    if any(state.is_unavailable for state in states):
+        return UNAVAILABLE
+    return DEGRADED if states or not all(broker.is_well for broker in brokers) else 0
 
 
 def _told_by(cluster: Cluster, broker: int) -> Told:
@@ -103,63 +81,26 @@ def _told_by(cluster: Cluster, broker: int) -> Told:
         return silent
 
 
-def brokers_of(
-    description: ClusterDescription, topics: Iterable[Topic], told: Mapping[int, Told]
-) -> list[BrokerStatus]:
-    """Returns all brokers that live or hold a replica; `told` has what those that live told of themselves."""
-    partitions = [partition for topic in topics for partition in topic.partitions]
-    alive = {broker.id: broker for broker in description.brokers}
-    leads, replicas = dict.fromkeys(alive, 0), dict.fromkeys(alive, 0)
-    for partition in partitions:
-        for broker in partition.replicas:
-            replicas[broker] = replicas.get(broker, 0) + 1
-        if partition.leader >= 0:
-            leads[partition.leader] = leads.get(partition.leader, 0) + 1
-    return [
-        _status(broker, alive.get(broker), leads.get(broker, 0), replicas.get(broker, 0), told.get(broker))
-        for broker in sorted({*replicas, *leads})
-    ]
+def _min_isrs(cluster: Cluster, topics: Iterable[Topic]) -> dict[str, int]:
+    """Returns min.insync.replicas of the topics that lack replicas, as far as it is told."""
+    names = list(dict.fromkeys(name.topic for name, _ in lacking(topics)))
+    try:
+        return cluster.call_any(lambda connection: min_insync_replicas(connection, names))
+    except ClientError:
+        return {}
 
 
-def _status(broker: int, alive: Broker | None, leads: int, replicas: int, told: Told) -> BrokerStatus:
-    address, rack = (None, None) if alive is None else (str(alive), alive.rack)
-    if isinstance(told, ClientError):
-        return BrokerStatus(broker, address, rack, leads, replicas, None, str(told))
-    return BrokerStatus(broker, address, rack, leads, replicas, told)
-
-
-def troubles_of(topics: Iterable[Topic], brokers: Mapping[int, BrokerStatus]) -> Iterator[Trouble]:
-    """Yields the partitions that are not as they should be; those that nobody leads come first."""
-    found = [
-        Trouble(topic.name, partition, _why(partition, brokers))
-        for topic in topics
-        for partition in topic.partitions
-        if partition.leader < 0 or len(partition.isr) < len(partition.replicas)
-    ]
-    yield from (one for one in found if one.is_offline)
-    yield from (one for one in found if not one.is_offline)
-
-
-def _why(partition: Partition, brokers: Mapping[int, BrokerStatus]) -> str:
-    """Says what is known of the replicas that are missing, those of which a leader is elected first."""
-    if partition.leader < 0:
-        # Of partitions with eligible leader replicas (KIP-966) none may be in sync.
-        wanted = partition.isr or partition.eligible_leader_replicas or partition.replicas
-    else:
-        wanted = tuple(one for one in partition.replicas if one not in partition.isr)
-    missing = [_of_broker(broker, partition, brokers) for broker in wanted]
-    return "; ".join(dict.fromkeys(missing)) or "its replicas are there: no leader was elected yet"
-
-
-def _of_broker(broker: int, partition: Partition, brokers: Mapping[int, BrokerStatus]) -> str:
-    known = brokers.get(broker)
-    if known is None or not known.is_alive:
-        return f"broker {broker} is down"
-    if broker in partition.offline:
-        return f"broker {broker} can't read its log" + (f": {known.state}" if known.offline_log_dirs else "")
-    if partition.leader < 0:
-        return f"broker {broker} is there and was not elected yet"
-    return f"broker {broker} is behind"
+def _ends(cluster: Cluster, topics: Iterable[Topic], brokers: Mapping[int, BrokerStatus]) -> LogEnds:
+    """Returns where logs end, on the brokers that answer."""
+    ends = {}
+    for broker, partitions in asked_for_ends(topics).items():
+        known = brokers.get(broker)
+        if known is not None and known.is_alive and known.silence is None:
+            try:
+                ends[broker] = log_ends(cluster.connection(broker), partitions, timeout_ms=ANSWER_MS_MAX)
+            except ClientError:
+                continue
+    return ends
 
 
 def _show(
@@ -174,26 +115,34 @@ def _show(
     rows = [(one.id, one.address, one.rack, one.leads, one.replicas, one.state) for one in brokers]
     print_table(["broker>", "address", "rack", "leads>", "replicas>", "state~"], rows)
     typer.echo()
-    offline = sum(one.is_offline for one in troubles)
     count = sum(len(topic.partitions) for topic in topics)
     if not troubles:
         text = f"{plural(count, 'partition')}, each with a leader and with all of its replicas in sync"
         typer.echo(text if count else "no topics")
         return
-    typer.echo(f"{offline} of {plural(count, 'partition')} offline, {len(troubles) - offline} under-replicated")
+    typer.echo(summary(troubles, count))
     shown = [
         (
             f"{one.topic}-{one.partition.index}",
-            "none" if one.is_offline else one.partition.leader,
+            "none" if one.partition.leader < 0 else one.partition.leader,
             ",".join(map(str, one.partition.replicas)),
             ",".join(map(str, one.partition.isr)),
+            one.state,
             one.why,
         )
         for one in troubles[:SHOWN_MAX]
     ]
-    print_table(["partition", "leader>", "replicas", "in sync", "why~"], shown)
+    print_table(["partition", "leader>", "replicas", "in sync", "state", "why~"], shown)
     if troubles[SHOWN_MAX:]:
         typer.echo(f"... and {len(troubles) - SHOWN_MAX:,} more (--json has all)")
+
+
+def summary(troubles: Sequence[Trouble], partitions: int) -> str:
+    """Says how many partitions are how; those under or at min ISR are under-replicated, too."""
+    offline, under, at, _ = (sum(one.state is state for one in troubles) for state in PartitionState)
+    text = f"{offline} of {plural(partitions, 'partition')} offline, {len(troubles) - offline} under-replicated"
+    of_these = [f"{count} {state}" for count, state in ((under, "under min ISR"), (at, "at min ISR")) if count]
+    return f"{text}, {' and '.join(of_these)}" if of_these else text
 
 
 def _as_json(
@@ -223,6 +172,9 @@ def _as_json(
                 "replicas": list(one.partition.replicas),
                 "isr": list(one.partition.isr),
                 "offline_replicas": list(one.partition.offline),
+                "min_insync_replicas": one.min_isr,
+                "state": one.state.value,
+                "lags": {str(broker): lag for broker, lag in one.lags.items()},
                 "why": one.why,
             }
             for one in troubles

@@ -33,8 +33,8 @@ def doctor(
 
     Looks at the name and its addresses, the connection, who answers there,
     the versions, the cluster, every broker at the address that it
-    advertises, and partitions without a leader.  Changes nothing.  The exit
-    status is 0 if a client would work, 1 if not.
+    advertises, and partitions without a leader or replicas.  Changes nothing.
+    The exit status is 0 if a client would work, 1 if not.
 
     Example: odradek doctor kafka.example.org:9092
     """

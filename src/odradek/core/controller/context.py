@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from odradek.base.units import BrokerId, TopicName, TopicPartition
+from odradek.base.units import NO_BROKER, BrokerId, TopicName, TopicPartition
 from odradek.core.cluster import NO_REPLICAS, BrokerInfo, LeaderAndIsr, TopicAssignment
 from odradek.core.controller.elections import Brokers
 
@@ -30,6 +30,7 @@ class ControllerContext:
         self.topics: dict[TopicName, TopicAssignment] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: dict[TopicName, set[tuple[BrokerId, TopicPartition]]] = {}  # And the replicas that are left.
+        self.unclean_elections = 0  # Leaders that were elected though they were not in the ISR.
         self._held: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._in_failed_directories: dict[BrokerId, set[TopicPartition]] = {}
 
@@ -113,4 +114,8 @@ class ControllerContext:
     def became(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """Takes in the states of partitions that are there, as the tree has them now."""
         assert all(map(self.is_there, states)), "a state is somebody's"
+        for partition, state in states.items():
+            before = self.states.get(partition)
+            if before is not None and state.leader not in (before.leader, NO_BROKER, *before.isr):
+                self.unclean_elections += 1
         self.states.update(states)

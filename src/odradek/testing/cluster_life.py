@@ -1,0 +1,153 @@
+"""The brokers that a test's cluster consists of, from its start to its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from odradek.app.brokers import replicas_of_state
+from odradek.app.config import settings
+from odradek.base.units import BrokerId
+from odradek.coordination.sqlite import SqliteTree
+from odradek.core.cluster import ClusterView
+from odradek.testing import elections
+from odradek.testing.agreement import Agreement
+from odradek.testing.configuration import NO_CONFIGS, Value, texts_of_all
+from odradek.testing.lifetime import Lifetime
+from odradek.testing.member import Member, at_once
+from odradek.testing.network import Network
+
+
+class ClusterLife(Lifetime):
+    """Starts and stops brokers 1, 2, 3 and so on, which share a metadata tree; docs are at Cluster."""
+
+    def __init__(
+        self,
+        configs: Mapping[str, Value] = NO_CONFIGS,
+        *,
+        brokers: int = 3,
+        directory: str | os.PathLike[str] | None = None,
+        **keywords: Value,
+    ) -> None:
+        """Raises ConfigError for what no broker of Kafka could be configured to."""
+        super().__init__()
+        if brokers < 1:
+            raise ValueError(f"a cluster has one broker or more, not {brokers}")
+        self._texts = texts_of_all(configs, keywords)
+        self._count = brokers
+        self._given_directory = None if directory is None else Path(directory).absolute()
+        self._directory: Path | None = self._given_directory
+        self._brokers: tuple[Member, ...] = ()
+        self._network = Network(brokers)
+        checked = settings(self._texts)  # What is wrong with the configuration is said here.
+        self._texts |= replicas_of_state(brokers, checked.configs)
+
+    # Its brokers.
+
+    @property
+    def brokers(self) -> Sequence[Member]:
+        """The brokers, whether they run or not; the same from the first start to the end."""
+        if not self._brokers:
+            raise RuntimeError("a cluster that was not started has no brokers yet")
+        return self._brokers
+
+    def __getitem__(self, broker_id: int) -> Member:
+        """Returns a broker by its id, which counts from 1."""
+        for broker in self.brokers:
+            if broker.id == broker_id:
+                return broker
+        raise IndexError(f"the brokers are 1 to {self._count}: there is no {broker_id}")
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.brokers)
+
+    @property
+    def address(self) -> str:
+        """The addresses of all brokers, as clients take them for bootstrap.servers."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    bootstrap_servers = address
+
+    @property
+    def directory(self) -> Path:
+        """The folder with the brokers' own and the metadata they share."""
+        if self._directory is None:
+            raise RuntimeError("a cluster that was not started has no directory yet")
+        return self._directory
+
+    # Starting and stopping.
+
+    def start(self) -> Self:
+        """Starts the brokers that are not running, at the same time; returns when each knows of all.
+
+        Raises what keeps a broker from starting, and has closed the cluster then.
+        """
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="odradek-"))
+        try:
+            if not self._brokers:
+                self._close_at_exit()
+                self._brokers = tuple(map(self._member, range(1, self._count + 1)))
+            at_once(Member.start, [broker for broker in self._brokers if not broker.is_running])
+            self._settle()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stops all brokers, as each one's `stop`."""
+        at_once(Member.stop, self._brokers)
+
+    def kill(self) -> None:
+        """Kills all brokers, as each one's `kill`."""
+        at_once(Member.kill, self._brokers)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stops all brokers, gives their ports back, and removes a temporary directory.  `with` does it."""
+        brokers, self._brokers = self._brokers, ()
+        self._network.clear()
+        self._network = Network(self._count)
+        try:
+            at_once(Member.close, brokers)
+        finally:
+            self._was_closed()
+            if self._given_directory is None and self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+
+    def check(self) -> None:
+        """Raises BrokerFailed if a broker has stopped by itself."""
+        if self._brokers:
+            self._agreement.check()
+
+    # Its tree.
+
+    @property
+    def _agreement(self) -> Agreement:
+        return Agreement(self.brokers, self._network)
+
+    def _session(self) -> SqliteTree:
+        """Begins a session of the metadata tree, which also ends those of killed brokers."""
+        return elections.session(self.directory, is_durable=self._given_directory is not None)
+
+    def _wait(self, is_so: Callable[[ClusterView], bool], otherwise: str) -> None:
+        """Waits until it holds for all brokers that run."""
+        with self._session() as tree:
+            self._agreement.wait(lambda: self._agreement.know(tree, is_so), otherwise)
+
+    def _settle(self) -> None:
+        with self._session() as tree:
+            self._agreement.settle(tree)
+
+    def _member(self, number: int) -> Member:
+        is_durable = self._given_directory is not None
+        return Member(BrokerId(number), self._texts, self.directory, self._network, is_durable=is_durable)

@@ -1,0 +1,45 @@
+"""What is on its way over a slow connection of a test's broker: it arrives later, and in its order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+class OnItsWay:
+    """One direction of a connection; `arrive` is called with each piece, some time after it was put here."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, arrive: Callable[[bytes], None]) -> None:
+        self._loop = loop
+        self._arrive = arrive
+        self._pieces: deque[tuple[float, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def put(self, data: bytes, seconds: float) -> None:
+        """Has data arrive after so long, but not before what was put here earlier."""
+        due = self._loop.time() + seconds
+        if self._pieces:
+            due = max(due, self._pieces[-1][0])
+        self._pieces.append((due, data))
+        self._look_later()
+
+    def hurry(self) -> None:
+        """Has all of it arrive now."""
+        self._arrive_until(float("inf"))
+
+    def _look_later(self) -> None:
+        if self._timer is None and self._pieces:
+            self._timer = self._loop.call_at(self._pieces[0][0], self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._arrive_until(self._loop.time())
+
+    def _arrive_until(self, now: float) -> None:
+        while self._pieces and self._pieces[0][0] <= now:
+            self._arrive(self._pieces.popleft()[1])
+        self._look_later()

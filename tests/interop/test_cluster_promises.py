@@ -1,0 +1,113 @@
+"""What docs/CLUSTER.md promises of three replicas, and what it says to do, as a person at a terminal does it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from test_replication import BROKERS, PARTITIONS, TOPIC, consumed, logs, produced
+
+from odradek.app.commands.cluster import UNAVAILABLE
+from odradek.app.main import main
+from support.serving_cluster import ServingCluster
+from support.waiting import SECONDS_MAX, until
+
+COUNT = 300
+CREATED = ("--partitions", str(PARTITIONS), "--replication-factor", "3", "--config", "min.insync.replicas=2")
+
+
+class Case:
+    """A cluster with a topic, and how many records it has been told to keep."""
+
+    def __init__(self, cluster: ServingCluster) -> None:
+        self.cluster = cluster
+        self.count = 0
+        assert main(["topic", "create", TOPIC, *CREATED, "-b", cluster.address]) == 0
+        self.write()
+
+    def write(self) -> None:
+        produced(self.cluster, self.count, COUNT)
+        self.count += COUNT
+
+    def status(self) -> int:
+        return main(["cluster", "status", "-b", self.cluster.address])
+
+    def check(self) -> None:
+        """All is in sync again, and has what was acknowledged, the same everywhere."""
+        until(lambda: self.status() == 0)
+        assert sorted(consumed(self.cluster, self.count)) == list(range(self.count))
+        data = [logs(self.folder(broker)) for broker in BROKERS]
+        assert data[0] == data[1] == data[2]
+
+    def folder(self, broker: int) -> Path:
+        return self.cluster.directory / "data" / f"broker{broker}"
+
+    @contextmanager
+    def killed(self, broker: int) -> Iterator[None]:
+        """Kills a broker, which is started again at the end."""
+        pid, ready = self.cluster.pids()[broker], len(self.cluster.lines)
+        self.cluster.signal_first(signal.SIGSTOP)  # Who starts it again.
+        try:
+            os.kill(pid, signal.SIGKILL)
+            yield
+        finally:
+            self.cluster.signal_first(signal.SIGCONT)
+        until(lambda: len(self.cluster.lines) > ready)
+
+
+@pytest.mark.timeout(600)
+def test_what_was_acknowledged_by_all_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with ServingCluster(tmp_path) as cluster:
+        case = Case(cluster)
+        # All are killed at once: what they wrote is the system's.
+        cluster.kill_all()
+        cluster.start()
+        case.check()
+        # One has lost the ends of its logs, as by a power failure, the leader of one of them.
+        with case.killed(1):
+            for log in case.folder(1).glob(f"{TOPIC}-*/*.log"):
+                os.truncate(log, log.stat().st_size // 2)
+            case.write()
+        case.check()
+        # One has lost its disk, and begins with an empty one.
+        with case.killed(2):
+            case.write()
+            capfd.readouterr()
+            until(lambda: case.status() == UNAVAILABLE and "broker 2 is down" in capfd.readouterr().out)
+            shutil.rmtree(case.folder(2))
+        case.check()
+        assert "Traceback" not in cluster.errors()
+
+
+@pytest.mark.timeout(600)
+def test_a_rolling_restart(tmp_path: Path) -> None:
+    """One after the other, each when all is in sync: producers notice nothing."""
+    with ServingCluster(tmp_path) as cluster:
+        case = Case(cluster)
+        failures: list[object] = []
+        producer = Producer({"bootstrap.servers": cluster.address, "enable.idempotence": True, "log_level": 0})
+        for broker in BROKERS:
+            until(lambda: case.status() == 0)
+            ready = len(cluster.lines)
+            cluster.signal(broker, signal.SIGTERM)
+            while len(cluster.lines) == ready:
+                producer.produce(
+                    TOPIC,
+                    b"%d" % case.count,
+                    partition=case.count % PARTITIONS,
+                    on_delivery=lambda error, _: failures.append(error) if error else None,
+                )
+                case.count += 1
+                producer.poll(0.01)
+        assert producer.flush(SECONDS_MAX) == 0
+        assert not failures
+        admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
+        assert len(admin.list_topics(timeout=SECONDS_MAX).brokers) == len(BROKERS)
+        case.check()
