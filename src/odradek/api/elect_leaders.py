@@ -32,6 +32,7 @@ from odradek.wire.messages.elect_leaders import (
 
 TYPED_FROM = 1
 NOT_CONTROLLER = ElectionEnd(ErrorCode.NOT_CONTROLLER)
+NOT_ALLOWED = "Elections are for who may alter the cluster."
 TIMED_OUT = ElectionEnd(ErrorCode.REQUEST_TIMED_OUT)
 
 Ends = Mapping[TopicPartition, ElectionEnd]
@@ -57,7 +58,8 @@ def handle(call: Call, body: ElectLeadersRequest) -> Slices:
 
 
 def refuse(call: Call, body: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
-    return _refused(call, body, ElectionEnd(code))
+    text = NOT_ALLOWED if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else None
+    return _refused(call, body, ElectionEnd(code, text))
 
 
 def _refused(call: Call, body: ElectLeadersRequest, end: ElectionEnd) -> ElectLeadersResponse:
