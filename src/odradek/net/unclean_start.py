@@ -30,8 +30,8 @@ def await_replacement(tree: Tree, broker: BrokerId, partitions: Iterable[TopicPa
     until = time.monotonic() + patience_ms / SECOND_MS
     left = relied_on(tree, broker, partitions)
     if left and has_others(tree, broker):
-        text = "broker %d may have lost records since it was not stopped cleanly: it waits until others lead, or are in"
-        _LOG.warning(f"{text} sync without it, in %d partitions, as %s", broker, len(left), left[0])
+        text = "broker %d may have lost records since it was not stopped cleanly, and waits until it is out of the ISRs"
+        _LOG.warning(f"{text} of %d partitions, %s among them", broker, len(left), left[0])
     while left and has_others(tree, broker):
         if time.monotonic() > until:
             _LOG.warning("nobody takes broker %d out of the ISRs of %d partitions: it starts", broker, len(left))
