@@ -208,6 +208,7 @@ class ReplicatedCluster(ControlledCluster):
             "replica.lag.time.max.ms": str(LAG_MS_MAX),
             "replica.fetch.wait.max.ms": "300",
             "replica.fetch.backoff.ms": "100",
+            "replica.fetch.max.bytes": "100",  # One batch at a time: who was away stays behind for a while.
             "min.insync.replicas": str(self.random.choice((1, 1, 2))),
         }
         self.configs = BrokerConfigs.parse(configs)
