@@ -110,6 +110,12 @@ class SimReplicated(SimControlled):
         self.fetchers.take()
         self.isr_changes.take()
 
+    def stop(self) -> None:
+        """Ends as a broker does that is told to: its logs are closed, its session ends."""
+        assert self.broker.stop(self.node.now()) == []
+        SimMember.kill(self)
+        self.tree.close()
+
     def lose_power(self) -> None:
         """Dies, and its disk forgets of what was not synced as much as it likes."""
         self.kill()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.base.errors import Refused
-from odradek.base.units import BrokerId, TimestampMs
+from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
 from odradek.core.cluster import LeaderAndIsr
 from odradek.core.controlled import Controlled
 from odradek.core.follower_log import cut_log_at
@@ -85,6 +85,21 @@ class ReplicatedHistory(History):
     def _replicas(self) -> list[int]:
         return self.random.sample(range(BROKERS), self.random.randint(2, BROKERS))
 
+    def restart(self) -> None:
+        """A broker stops as planned, is back after a while, and leads again what it should."""
+        cluster, member = self.cluster, self._member()
+        if not isinstance(member, SimReplicated) or not cluster.controllers or not member.has_session:
+            return
+        if member.node.is_paused:
+            return
+        cluster.shut_down(member.id)
+        if member.is_alive and not member.node.is_paused:
+            member.stop()
+            cluster.run(self.random.choice((0.0, 0.1, 1.0)))
+            member.start()
+            cluster.run(self.random.choice((0.05, 0.3, 1.0)))
+            cluster.prefer(*(TopicPartition(TopicName("topic-0"), index) for index in range(3)))
+
     def lose_power(self) -> None:
         """A broker loses power while all others are well: its disk may lack what was not synced."""
         cluster = self.cluster
@@ -133,6 +148,7 @@ ACTIONS_OF_REPLICAS = (
     ReplicatedHistory.cut,
     ReplicatedHistory.set_clock,
     ReplicatedHistory.lose_power,
+    *[ReplicatedHistory.restart] * 3,
 )
 
 
