@@ -155,11 +155,9 @@ class AlterPartitionManager:
 
     def sync_if_alone(self, leading: Leadership) -> None:
         """Has a log flushed whose leader has become the only one in sync: what was written counts on its disk now."""
-        if (
-            leading.partition.is_online
-            and leading.waits_for_disk
-            and leading.positions.durable_end < leading.log.end_offset
-        ):
+        if leading.in_sync is None or not leading.partition.is_online or not leading.waits_for_disk:
+            return
+        if leading.positions.durable_end < leading.log.end_offset:
             self._sync(leading.name)
 
     def _look_at(self, leading: Leadership, now: Moment) -> None:

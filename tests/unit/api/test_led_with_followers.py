@@ -40,7 +40,7 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from odradek.wire.request import Request
 from support.asking import ALL, LEADER, PRODUCE, produce_request
 from support.configuring import BROKER, SET, alter
-from support.controlling import OTHER
+from support.controlling import OTHER, Controlling
 from support.fetching_follower import FetchingFollower, is_parked, offsets_of
 from support.in_memory import CLIENT, NOW_MS, US, frame_of
 from support.led import ALL_THREE, LAG_MS_MAX, THIRD, Led
@@ -290,3 +290,35 @@ def test_another_leader_ends_the_wait(with_records: Led) -> None:
     assert with_records.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
     assert not with_records.is_waiting(outcome)
     assert deleted(with_records, outcome)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("flush_messages", [None, "9223372036854775807"])
+def test_a_leader_that_is_alone_in_sync_answers_when_it_is_on_its_disk(
+    tmp_path: Path, flush_messages: str | None
+) -> None:
+    """As one without followers: also of what it had when it became alone, unless somebody has said when to sync."""
+    led = Led(tmp_path, **({} if flush_messages is None else {"flush_messages": flush_messages}))
+    before = led.produce()
+    led.time_passes(2 * LAG_MS_MAX)
+    broker, positions = led.harness.broker, led.leading.positions
+    assert (positions.high_watermark, positions.durable_end) == (0, 0 if flush_messages else 1)
+    led.answers(led.proposed())
+    after = led.produce()
+    if flush_messages is not None:
+        assert not isinstance(after, Parked), "nobody waits for the disk"
+        assert not broker.flushes.are_open
+        return
+    assert positions.high_watermark == positions.durable_end == 1
+    assert broker.flushes.are_open
+    assert led.produced(before) == (ErrorCode.NONE, 0)
+    assert led.produced(after) == (ErrorCode.NONE, 1)
+    assert positions.high_watermark == positions.durable_end == 2
+
+
+def test_who_has_no_followers_is_not_synced_for_being_alone(tmp_path: Path) -> None:
+    harness = Led(tmp_path).harness
+    controller = Controlling(harness)
+    assert controller.leads("lone", 0, is_new=True) == {}
+    harness.send(produce_request("lone", b"a", acks=LEADER, timestamp_ms=NOW_MS), PRODUCE)
+    assert controller.leads("lone", 0, epoch=2) == {}
+    assert not harness.broker.flushes.are_open

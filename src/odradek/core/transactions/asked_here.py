@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.core.coordinators.durable import Written
-from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.moment import Moment
 from odradek.core.transactions.addition_queue import Codes
 from odradek.core.transactions.additions import Question
 from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
 
-
-class Coordinator(Protocol):
-    """What is asked of a coordinator; each raises Refused."""
-
-    def touch(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Collection[TopicPartition],
-        version: int,
-        now: Moment,
-    ) -> Written | None:
-        """Adds partitions to the transaction."""
-
-    def check_touched(self, transactional_id: str, producer: ProducerIdAndEpoch, name: TopicPartition) -> None:
-        """Raises Refused if the partition is not part of the transaction."""
-
-    def unsafe_join(self, transactional_id: str) -> Written | None:
-        """Returns the last write that added partitions to the transaction, if it is not safe yet."""
+if TYPE_CHECKING:
+    from odradek.core.transactions.coordinator import TransactionCoordinator  # Which has this answer.
 
 
 def answer(
-    coordinator: Coordinator, question: Question, names: Collection[TopicPartition], now: Moment
+    coordinator: TransactionCoordinator, question: Question, names: Collection[TopicPartition], now: Moment
 ) -> tuple[Codes, Written | None]:
     """Returns the error code of each partition, and the write that has to be safe before these hold."""
     transactional_id, producer, adds = question
@@ -50,7 +32,7 @@ def answer(
     return codes, coordinator.unsafe_join(transactional_id)
 
 
-def _code_of(coordinator: Coordinator, question: Question, name: TopicPartition) -> ErrorCode:
+def _code_of(coordinator: TransactionCoordinator, question: Question, name: TopicPartition) -> ErrorCode:
     try:
         coordinator.check_touched(question.transactional_id, question.producer, name)
     except Refused as refused:
