@@ -28,12 +28,12 @@ def leaders_and_isrs(admin: AdminClient) -> list[tuple[int, list[int]]]:
     return [(partition.leader, sorted(partition.isrs)) for _, partition in sorted(topic.partitions.items())]
 
 
-def produced(cluster: ServingCluster, first: int, count: int) -> None:
+def produced(cluster: ServingCluster, first: int, count: int, topic: str = TOPIC) -> None:
     producer = Producer({"bootstrap.servers": cluster.address, "enable.idempotence": True, "log_level": 0})
     failures = []
     for number in range(first, first + count):
         producer.produce(
-            TOPIC,
+            topic,
             b"%d" % number,
             partition=number % PARTITIONS,
             on_delivery=lambda error, _: failures.append(error) if error else None,
