@@ -127,6 +127,14 @@ KNOWN = (
     Known("newer-configs", "DescribeConfigs * / the broker", "results[1].configs[*]", kafka=ABSENT),
     Known("newer-configs", "DescribeConfigs * / the broker", "*[group.consumer.migration.policy]", ours=ABSENT),
     Known("own-configs", path="*configs[odradek.*]", kafka=ABSENT),
+    *(
+        Known("alone", "DescribeConfigs * / the broker", f"*configs[{name}].synonyms[1].value", kafka, "1")
+        for name, kafka in (
+            ("offsets.topic.replication.factor", "3"),
+            ("transaction.state.log.min.isr", "2"),
+            ("transaction.state.log.replication.factor", "3"),
+        )
+    ),
     # KRaft, which is not here.
     Known("eligible-leader-replicas", path="*configs[min.insync.replicas]*"),
     *(
