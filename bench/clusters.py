@@ -1,14 +1,15 @@
 """Clusters of three that are measured, as processes: Odradek on its SQLite file and on a ZooKeeper, Apache Kafka 3.9.1.
 
-Brokers are killed and started one by one, all with the same session timeout.
+Brokers are killed, stopped, paused and started one by one.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGSTOP
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ class Cluster:
 
     name = ""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
         self.folder = folder
+        self.settings = dict(settings)
         folder.mkdir(parents=True)
 
     def start(self) -> None:
@@ -51,8 +53,18 @@ class Cluster:
     def kill(self, broker: int) -> None:
         raise NotImplementedError
 
+    def stop_one(self, broker: int) -> None:
+        """Returns when a broker has ended after SIGTERM."""
+        raise NotImplementedError
+
     def start_again(self, broker: int) -> None:
         raise NotImplementedError
+
+    def pause(self, broker: int) -> None:
+        os.kill(self.pid(broker), SIGSTOP)
+
+    def go_on(self, broker: int) -> None:
+        os.kill(self.pid(broker), SIGCONT)
 
     def port(self, broker: int) -> int:
         raise NotImplementedError
@@ -76,9 +88,9 @@ class Local(Cluster):
 
     name = "odradek"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._cluster = ServingCluster(folder)
+    def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
+        super().__init__(folder, settings)
+        self._cluster = ServingCluster(folder, configs=self.settings)
         self._cluster.environment |= environment()
 
     def start(self) -> None:
@@ -90,6 +102,12 @@ class Local(Cluster):
     def kill(self, broker: int) -> None:
         self._cluster.signal_first(SIGSTOP)
         self._cluster.signal(broker, SIGKILL)
+
+    def stop_one(self, broker: int) -> None:
+        self._cluster.signal_first(SIGSTOP)
+        pid = self.pid(broker)
+        self._cluster.signal(broker, SIGTERM)
+        until(lambda: has_ended(pid))
 
     def start_again(self, broker: int) -> None:
         ready = len(self._cluster.lines)
@@ -111,10 +129,10 @@ class Local(Cluster):
 class OnZooKeeper(Cluster):
     """Brokers that are started one by one, on a ZooKeeper of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
         from kafka_zookeeper import ZooKeeper
 
-        super().__init__(folder)
+        super().__init__(folder, {"zookeeper.session.timeout.ms": str(SESSION_MS), **settings})
         self._zookeeper = ZooKeeper(folder / "zookeeper")
         self._zookeeper.start()
         self.connect = f"127.0.0.1:{self._zookeeper.port}/kafka"
@@ -129,6 +147,9 @@ class OnZooKeeper(Cluster):
 
     def kill(self, broker: int) -> None:
         self._brokers[broker].kill()
+
+    def stop_one(self, broker: int) -> None:
+        self._brokers[broker].stop()
 
     def start_again(self, broker: int) -> None:
         self._brokers[broker].start()
@@ -159,7 +180,7 @@ class Odradek(OnZooKeeper):
             "broker.id": str(number),
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "zookeeper.connect": self.connect,
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            **self.settings,
         }
         broker = Serving(directory, **settings)
         broker.environment |= environment()
@@ -174,7 +195,7 @@ class Kafka(OnZooKeeper):
     def broker(self, number: int) -> OldKafka:
         from kafka_zookeeper import V3, OldKafka
 
-        settings = {"broker.id": str(number), "zookeeper.session.timeout.ms": str(SESSION_MS)}
+        settings = {"broker.id": str(number), **self.settings}
         flags = ["-XX:-UseSerialGC", "-XX:TieredStopAtLevel=4", *KAFKA_FLAGS]  # Tests have others.
         folder = self.folder / str(number)
         return OldKafka(folder, V3, settings, zookeeper=self.connect, awaits_controller=False, options=flags)
@@ -185,6 +206,12 @@ CLUSTERS: dict[str, type[Cluster]] = {kind.name: kind for kind in (Local, Odrade
 
 def environment() -> dict[str, str]:
     return {"PYTHONPATH": str(ROOT / "src") if machine.is_interpreted() else as_installed()}
+
+
+def has_ended(pid: int) -> bool:
+    """Tells whether a process is gone, or waits for nothing but its parent."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def each(do: Callable[[int], object], brokers: Iterable[int]) -> None:

@@ -72,10 +72,19 @@ class Sequenced:
 
     count = 1
 
-    def __init__(self, topic: str, acks: int, batch: frames.Batches, producer: Producer | None, window: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        acks: int,
+        batch: frames.Batches,
+        producer: Producer | None,
+        window: int,
+        *,
+        partition: int = 0,
+    ) -> None:
         who = producer or NOBODY
         first = bytes(of_producer(batch.data, who, 0 if producer else NO_SEQUENCE))
-        frame = frames.produce(topic, 0, acks, first)
+        frame = frames.produce(topic, partition, acks, first)
         self.frame_bytes = len(frame)
         self._buffer = bytearray(frame * window)
         self._batch_at = frame.index(first[:CHECKSUMMED_FROM])

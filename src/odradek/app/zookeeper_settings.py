@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from odradek.app.config import SESSION_MS
 from odradek.app.jaas import Module, read_jaas
 from odradek.app.zookeeper_tls import CLIENT_ENABLE, KEYSTORE, parse_zookeeper_tls
 from odradek.base.extras import absent, not_installed
@@ -23,7 +24,7 @@ from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.configs.definition import ConfigError
 
 CONNECT = "zookeeper.connect"
-SESSION_MS, CONNECTION_MS = "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"
+CONNECTION_MS = "zookeeper.connection.timeout.ms"
 SET_ACL = "zookeeper.set.acl"
 JAAS_FILE, JAAS_SECTION = "java.security.auth.login.config", "zookeeper.sasl.clientconfig"
 SASL = "zookeeper.sasl.client"

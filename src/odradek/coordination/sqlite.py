@@ -349,9 +349,9 @@ class SqliteTree:
         self._record(zxid + 1, writer.changes)
         return zxid + 1 if writer.changes else zxid
 
-    def _dead_sessions(self) -> list[int]:
+    def _dead_sessions(self, held_up_ms: int = 0) -> list[int]:
         rows = self._database.execute("SELECT id, boot, timeout_ms FROM session WHERE id != ?", (self.session_id,))
-        return [session_id for session_id, boot, ms in rows if is_dead(self._path, session_id, boot, ms)]
+        return [session_id for session_id, boot, ms in rows if is_dead(self._path, session_id, boot, ms, held_up_ms)]
 
     def _expire(self) -> None:
         self._is_expired = True
@@ -393,11 +393,11 @@ class SqliteTree:
             # Under the lock: a descriptor that close() has given back may already be some other file's.
             if self._is_closed:
                 return
-            self._session.beat()
+            held_up_ms = self._session.beat()
             if self._broken is not None:
                 return
             with failures(self._path):
-                dead = self._dead_sessions()
+                dead = self._dead_sessions(held_up_ms)
             if dead:
                 with self._write() as writer:
                     for session_id in dead:

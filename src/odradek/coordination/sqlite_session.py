@@ -51,10 +51,14 @@ class SessionFile:
             if self._is_in_place():
                 break
             os.close(self._descriptor)
+        self._beat_at = monotonic_ms()
         self.beat()
 
-    def beat(self) -> None:
-        os.pwrite(self._descriptor, _BEAT.pack(monotonic_ms()), 0)
+    def beat(self) -> int:
+        """Returns the ms since the heartbeat before."""
+        before, self._beat_at = self._beat_at, monotonic_ms()
+        os.pwrite(self._descriptor, _BEAT.pack(self._beat_at), 0)
+        return self._beat_at - before
 
     def close(self, *, is_over: bool = True) -> None:
         """Removes the file; if the session is not over it stays, without a lock, as after the end of a process."""
@@ -71,8 +75,11 @@ class SessionFile:
             return False
 
 
-def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int) -> bool:
-    """True if the session's process ended, or has not been heard of for the timeout."""
+def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int, held_up_ms: int = 0) -> bool:
+    """Returns True if the session's process ended, or has not been heard of for the timeout.
+
+    Who was himself held up for half of the timeout does not count silence: all of the machine may have stood still.
+    """
     if boot != boot_id():
         return True
     try:
@@ -83,7 +90,8 @@ def is_dead(tree: Path, session_id: int, boot: str, timeout_ms: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         beat = os.pread(descriptor, _BEAT.size, 0)
-        return len(beat) == _BEAT.size and monotonic_ms() - _BEAT.unpack(beat)[0] > timeout_ms
+        is_silent = len(beat) == _BEAT.size and monotonic_ms() - _BEAT.unpack(beat)[0] > timeout_ms
+        return is_silent and held_up_ms < timeout_ms / 2
     else:
         return True
     finally:

@@ -305,6 +305,24 @@ def test_a_hung_process_loses_its_session(path: Path, seen: Seen) -> None:
         assert tree.children("/") == []
 
 
+def test_where_all_stood_still_no_session_ends(path: Path) -> None:
+    """The first that goes on sees the silence of the others, and has been silent itself."""
+    first, second = (python(HOLD.replace("/held", f"/{name}"), path, 3_000) for name in "ab")
+    assert read_line(first) == read_line(second) == "holding"
+    for process in (first, second):
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    first.send_signal(signal.SIGCONT)
+    time.sleep(0.1)
+    second.send_signal(signal.SIGCONT)
+    time.sleep(1.5)  # Each has looked after the other once and more.
+    with SqliteTree(path) as tree:
+        assert tree.children("/") == ["a", "b"]
+    for process in (first, second):
+        process.kill()
+        process.wait()
+
+
 def test_an_expired_session_does_nothing_more(path: Path, seen: Seen) -> None:
     states: SimpleQueue[SessionState] = SimpleQueue()
     with SqliteTree(path) as tree, SqliteTree(path) as other:

@@ -250,7 +250,9 @@ _BROKER: dict[str, str] = {
     "zookeeper.max.in.flight.requests": "Requests to ZooKeeper that may be under way at once.",
     "zookeeper.sasl.client": "Whether the JAAS file counts for ZooKeeper.",
     "zookeeper.sasl.clientconfig": "The section of the JAAS file that is for ZooKeeper.",
-    "zookeeper.session.timeout.ms": "A broker of a cluster is taken for dead after this time without a sign of it.",
+    "zookeeper.session.timeout.ms": (
+        "A broker of a cluster is taken for dead after this time without a sign of it; 6000 without zookeeper.connect."
+    ),
     "zookeeper.set.acl": "Whether znodes are made so that only the brokers may change them.",
     "zookeeper.ssl.cipher.suites": "The cipher suites of TLS to ZooKeeper.",
     "zookeeper.ssl.client.enable": "Whether ZooKeeper is spoken to over TLS.",
