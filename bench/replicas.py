@@ -58,6 +58,8 @@ PARTS = ("rates", "latency", "stored", "away", "growth")
 RATE_PER_SECOND = 500
 ROUNDS, ROUND_BYTES = 4, 512 << 20
 WARMUP_SECONDS = 1.5
+FIRST_SECONDS = 10  # Of load before anything is measured: a JVM that has just started is still interpreting.
+FIRST = (Case("", producers=3, seconds=FIRST_SECONDS), Case("", producers=0, consumers=3, seconds=FIRST_SECONDS / 2))
 
 
 def opened(stack: ExitStack, names: Sequence[str]) -> dict[str, Cluster]:
@@ -158,7 +160,7 @@ def in_turn(rows, clusters, case, repeat, measured) -> None:  # type: ignore[no-
         for name, cluster in clusters.items():
             found[name].append(measured(cluster))
     rows[case] = {name: measure.medians(each) for name, each in found.items()}
-    tell(case, rows[case])
+    tell(case, rows[case]) if case else None
 
 
 def tell(case: str, found: Mapping[str, Numbers]) -> None:
@@ -185,6 +187,8 @@ def main() -> int:
                 time.sleep(WARMUP_SECONDS)
                 rows["idle"] = {name: {"resident_mb": resident_mb(cluster)} for name, cluster in clusters.items()}
                 tell("idle", rows["idle"])
+                for case in FIRST:
+                    in_turn({}, clusters, case.name, 1, lambda one, case=case: rate(one, case, 0))
             repeated(rows, clusters, arguments)
             if "stored" in arguments.parts:
                 in_turn(rows, clusters, "stored", 1, stored)
