@@ -3,8 +3,8 @@
  * The test and the process share one small file, mapped into memory (tests/support/faults.py writes it):
  *
  *   i64 nanoseconds to add to the wall clock | i32 operations that fail, as bits | i32 errno | i64 failures so far
- *   i64 nanoseconds that each sync takes longer
- *   text, 0-terminated: operations fail, and syncs are slow, on files whose path contains it
+ *   i64 nanoseconds that slow operations take longer | i32 operations that are slow, as bits | i32 0
+ *   text, 0-terminated: operations fail, or are slow, on files whose path contains it
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,7 +29,9 @@ struct control {
     volatile int32_t operations;
     volatile int32_t error;
     volatile int64_t failures;
-    volatile int64_t sync_ns;
+    volatile int64_t slow_ns;
+    volatile int32_t slow_operations;
+    int32_t unused;
     char text[1000];
 };
 
@@ -58,11 +60,11 @@ static int path_fails(int operation, const char *path)
     return 1;
 }
 
-static void sync_slowly(const char *path)
+static void be_slow(const char *path)
 {
-    int64_t left = control->sync_ns;
+    int64_t left = control->slow_ns;
     /* In small parts, so that a test can end it. */
-    while (left > 0 && control->sync_ns && strstr(path, control->text)) {
+    while (left > 0 && control->slow_ns && strstr(path, control->text)) {
         struct timespec part = {0, left < 5000000 ? left : 5000000};
         nanosleep(&part, NULL);
         left -= part.tv_nsec;
@@ -72,15 +74,15 @@ static void sync_slowly(const char *path)
 static int file_fails(int operation, int file)
 {
     char link[64], path[4096];
-    if (!(control->operations & operation) && !(operation == SYNCS && control->sync_ns))
+    if (!((control->operations | control->slow_operations) & operation))
         return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t size = readlink(link, path, sizeof path - 1);
     if (size < 0)
         return 0;
     path[size] = 0;
-    if (operation == SYNCS)
-        sync_slowly(path);
+    if (control->slow_operations & operation)
+        be_slow(path);
     return path_fails(operation, path);
 }
 

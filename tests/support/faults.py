@@ -15,10 +15,10 @@ SOURCE = Path(__file__).with_name("faults.c")
 _CLOCK = struct.Struct("=q")
 _FAILING = struct.Struct("=ii")
 _FAILURES = struct.Struct("=q")
-_SYNC = struct.Struct("=q")
+_SLOW = struct.Struct("=qii")
 _FAILURES_AT = _CLOCK.size + _FAILING.size
-_SYNC_AT = _FAILURES_AT + _FAILURES.size
-_TEXT_AT = _SYNC_AT + _SYNC.size
+_SLOW_AT = _FAILURES_AT + _FAILURES.size
+_TEXT_AT = _SLOW_AT + _SLOW.size
 _SIZE = _TEXT_AT + 1000
 
 
@@ -53,13 +53,17 @@ class Faults:
 
     def slow_syncs(self, seconds: float, path_part: str) -> None:
         """From now on each sync of a file whose path contains `path_part` takes so much longer; 0 ends it at once."""
+        self.slow(Operations.SYNCS, seconds, path_part)
+
+    def slow(self, operations: Operations, seconds: float, path_part: str) -> None:
+        """From now on these operations on every such file take so much longer; `repair` ends it at once."""
         self.repair()
         self._write(_TEXT_AT, path_part.encode() + b"\0")
-        self._write(_SYNC_AT, _SYNC.pack(int(seconds * 1e9)))
+        self._write(_SLOW_AT, _SLOW.pack(int(seconds * 1e9), operations, 0))
 
     def repair(self) -> None:
         self._write(_CLOCK.size, _FAILING.pack(Operations.NONE, 0))
-        self._write(_SYNC_AT, _SYNC.pack(0))
+        self._write(_SLOW_AT, _SLOW.pack(0, Operations.NONE, 0))
 
     @property
     def failures(self) -> int:

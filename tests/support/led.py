@@ -26,9 +26,13 @@ LAG_MS_MAX = 10_000
 class Led:
     """A topic of three replicas that is led here; most is about its first partition."""
 
-    def __init__(self, directory: Path, partitions: int = 1, selector: str = "", **overrides: str) -> None:
-        """`selector` is replica.selector.class; `overrides` are the topic's."""
+    def __init__(
+        self, directory: Path, partitions: int = 1, selector: str = "", *, inter_broker: str = "", **overrides: str
+    ) -> None:
+        """`selector` is replica.selector.class, `inter_broker` its protocol's version; `overrides` are the topic's."""
         configs = {"replica_selector_class": selector} if selector else {}
+        if inter_broker:
+            configs["inter_broker_protocol_version"] = inter_broker
         self.harness = Harness(directory, replica_lag_time_max_ms=str(LAG_MS_MAX), **configs)
         self.controller = Controlling(self.harness)
         view = self.harness.broker.view

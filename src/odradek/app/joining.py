@@ -75,10 +75,12 @@ def open_broker(
         watch = ConfigWatch(tree, membership.broker_id, changes)
         watch.begin()
         begin_configs(settings, changes, listeners, unready)
+        info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
+        if settings.is_member:
+            metadata.check_id_is_free(info, 2 * timeout_ms)
         storage, view = _opened(settings, disk, metadata, membership, now=shell.now().wall, undoing=undoing)
         if settings.is_member and may_have_lost(storage, this_boot()):
             await_replacement(tree, membership.broker_id, _replicas(view, membership.broker_id), 4 * timeout_ms)
-        info = BrokerInfo(membership.broker_id, endpoints(listeners, settings.listeners), settings.rack)
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))

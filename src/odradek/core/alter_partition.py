@@ -78,6 +78,7 @@ class AlterPartitionManager:
         self._asked: list[ProposedIsr] = []
         self._under_way: dict[Leadership, ProposedIsr] = {}
         self._next_look = 0  # On the steady clock.
+        self.unable: dict[TopicPartition, None] = {}  # Leaders whose disk has failed or is full, for UnableLeaders.
         self.counts = IsrCounts()
 
     @property

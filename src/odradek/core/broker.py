@@ -141,6 +141,7 @@ class Broker:
             coordinators=self.coordinators,
             alter_partition=self.alter_partition,
             fetchers=self.fetchers,
+            may_hand_over=self.protocol.has_log_dir_events,
         )
         self.controlled = Controlled(view, self.replicas, configs)
         self.controller_asks: ControllerAsks | None = None  # None while nobody takes them.

@@ -36,6 +36,7 @@ class InterBrokerProtocol(NamedTuple):
     alter_partition: int | None = None
     # Znodes.
     registration: int = 4
+    has_log_dir_events: bool = False  # By which the controller hears that replicas are offline.
     has_topic_ids: bool = False
     has_leader_recovery: bool = False
     # Versions of the values of __consumer_offsets and __transaction_state.
@@ -63,7 +64,7 @@ class Brings(NamedTuple):
 
 CHANGES = (
     Brings("0.11.0-IV1", "KIP-107", {"fetch": 5}),
-    Brings("1.0-IV0", "KIP-112", {"leader_and_isr": 1, "update_metadata": 4}),
+    Brings("1.0-IV0", "KIP-112", {"leader_and_isr": 1, "update_metadata": 4, "has_log_dir_events": True}),
     Brings("1.1-IV0", "KIP-227", {"fetch": 7}),
     Brings("2.0-IV0", "KIP-219, KIP-279", {"create_topics": 3, "offset_for_leader_epoch": 1}),
     Brings("2.0-IV1", "KIP-219", {"fetch": 8, "list_offsets": 3}),

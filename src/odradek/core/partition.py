@@ -102,9 +102,16 @@ class Partition:
 
     def take_offline(self, failed: OSError | None = None) -> None:
         """Gives up the log, whose disk has failed."""
+        if failed is not None:
+            self._is_unable()
         log = self._give_up(ErrorCode.KAFKA_STORAGE_ERROR)
         if log is not None and failed is not None and log.on_failure is not None:
             log.on_failure(failed)
+
+    def _is_unable(self) -> None:
+        """Notes that another replica should lead, if this one does and there is any."""
+        if self.leading is not None and self.leading.in_sync is not None:
+            self.alter_partition.unable[self.topic_partition] = None
 
     def close(self) -> None:
         """Gives up the log, which goes with its topic."""
@@ -370,6 +377,8 @@ class Partition:
         # A full disk can be emptied; after any other failure nobody knows what is on it.
         if not failed.is_full:
             self.take_offline(failed)
+        elif not failed.is_out_of_files:
+            self._is_unable()
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
 
     def was_cut_since(self, path: str, error: OSError) -> bool:

@@ -23,6 +23,7 @@ from odradek.core.parked import ParkingLot
 from odradek.core.partition import Partition
 from odradek.core.replica_fetchers import ReplicaFetchers
 from odradek.core.storage import Storage
+from odradek.core.unable_leaders import UnableLeaders
 from odradek.log.directory import LogDirectory
 from odradek.log.disk import DiskFailed
 from odradek.log.durability import flush_now
@@ -48,7 +49,9 @@ class Replicas:
         coordinators: Coordinators,
         alter_partition: AlterPartitionManager,
         fetchers: ReplicaFetchers,
+        may_hand_over: bool,
     ) -> None:
+        """`may_hand_over`: any controller learns that replicas are offline, and that they are back (Kafka 1.0)."""
         self._id = broker_id
         self._storage = storage
         self._partitions = partitions
@@ -58,9 +61,16 @@ class Replicas:
         self._coordinators = coordinators
         self._alter_partition = alter_partition
         self._fetchers = fetchers
+        self._may_hand_over = may_hand_over
+        self._unable = UnableLeaders(storage, partitions, alter_partition, lost=self._is_lost, forget=self._take_out)
         # What could not be opened since too many files are open, or the disk is full: tried again once a second.
         self._unopened: dict[TopicPartition, Uuid] = {}  # With the topic's id.
-        self.opened_again = 0  # How many of them could be opened later.
+        self._opened_again = 0  # How many of them could be opened later.
+
+    @property
+    def changes(self) -> int:
+        """How many replicas went offline or came back by themselves; the controller is to hear of each."""
+        return self._opened_again + self._unable.changes
 
     # What the controller says.
 
@@ -150,7 +160,7 @@ class Replicas:
         present = self._partitions.get(name)
         if present is not None and 0 <= epoch < present.info.leader_epoch:  # Below 0: whatever the epoch.
             return ErrorCode.FENCED_LEADER_EPOCH
-        if present is not None and not present.is_online:
+        if present is not None and not present.is_online and not (deletes and self._unable.is_awaiting_room(present)):
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._close(name, now)
         if deletes:
@@ -204,7 +214,13 @@ class Replicas:
         return log
 
     def try_again(self, now: Moment) -> Iterator[None]:
-        """Opens logs that could not be opened before, for want of files or of room.  Yields after each."""
+        """Opens logs that could not be opened before, for want of files or of room.  Yields after each.
+
+        Leaders that can't write give up, or come back when there is room.
+        """
+        if self._may_hand_over:
+            yield from self._unable.hand_over(now)
+            yield from self._unable.come_back()
         unopened, self._unopened = self._unopened, {}
         for name, topic_id in unopened.items():
             self._open_again(name, topic_id, now)
@@ -220,7 +236,7 @@ class Replicas:
             self._partitions[name] = self._become(partition, present.info, now)
             self._coordinators.adopt(partition, now)
             self._lot.happened(name)
-            self.opened_again += 1
+            self._opened_again += 1
 
     def _take_out(self, name: TopicPartition) -> bool:
         """Forgets a partition; False if it is not here."""

@@ -211,8 +211,8 @@ class Storage:
         return [write for write in found if write is not None]
 
     def probes(self) -> Iterable[Probe]:
-        found = (directory.begin_probe() for directory in self._directories)
-        return [probe for probe in found if probe is not None]
+        begins = ((one.begin_probe(), one.begin_room_probe()) for one in self._directories)
+        return [probe for probes in begins for probe in probes if probe is not None]
 
     def close(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> list[str]:
         return [text for directory in self._directories for text in directory.close(now, high_watermarks)]

@@ -27,7 +27,7 @@ from odradek.log.durability import flush_now
 from odradek.log.log import Log
 from odradek.log.moving import begin_with, rename_log
 from odradek.log.presence import noted_text
-from odradek.log.probe import Probe
+from odradek.log.probe import ROOM_BYTES, Probe
 from odradek.log.producers import ProducerStateEntry
 from odradek.log.reaper import DirectoryRetirement, Reap, Reaper
 
@@ -79,6 +79,7 @@ class LogDirectory:
         self.checkpoints = Checkpointing(disk, path, turns, logs=self.logs, offline=self.offline, reaper=self.reaper)
         self._doubt: OSError | None = None  # Something in it failed, and nobody has looked yet what else does.
         self._probe: Probe | None = None
+        self._room: Probe | None = None  # The last look for room, while a log waits for some.
         self._closings: list[Closing] = []
         self.futures: dict[TopicPartition, Log] = {}  # Copies in the making of logs in other directories.
         self.begun_futures: dict[str, TopicPartition] = {}  # Those that the last stop found, by their paths.
@@ -290,6 +291,19 @@ class LogDirectory:
         self._doubt = self.checkpoints.failure = None
         self._probe = Probe(self.disk, self.path)
         return self._probe
+
+    def await_room(self) -> None:
+        """Has it looked for room again and again, until `has_room`."""
+        self._room = Probe(self.disk, self.path, ROOM_BYTES)
+
+    @property
+    def has_room(self) -> bool:
+        """True if the last look that `await_room` asked for has found room."""
+        return self._room is not None and self._room.found_room
+
+    def begin_room_probe(self) -> Probe | None:
+        """Returns a look for room, to be run() in a thread; None if nobody waits for some."""
+        return self._room if self.failure is None and not self.has_room else None
 
     @property
     def is_found_broken(self) -> bool:

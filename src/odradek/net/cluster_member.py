@@ -248,7 +248,7 @@ class ClusterMember:
             self._thread.tell(events.UncleanElectionEnabled(name))
 
     def _tell_of_directories(self) -> None:
-        """Has the controller ask which replicas can be reached: a directory has failed, or some were opened again."""
+        """Has the controller ask which replicas can be reached: a directory or a log has failed, or some are back."""
         now = self._directories_now()
         if now != self._directories:
             work = partial(self._metadata.tell_directory_failed, self._broker.id)
@@ -256,12 +256,12 @@ class ClusterMember:
         self._directories = now
 
     def _directories_now(self) -> tuple[int, int]:
-        """Returns how many directories have failed, and how many replicas came back; both only grow."""
+        """Returns how many directories have failed, and how many replicas went or came back; both only grow."""
         failed = 0
         for one in self._storage:
             if one.failure is not None:
                 failed += 1
-        return failed, self._broker.replicas.opened_again
+        return failed, self._broker.replicas.changes
 
     def _told_of_directory(self, done: Future[None]) -> None:
         failure = done.exception()

@@ -80,6 +80,25 @@ class Metadata:
             if stat is not None and controller is not None and stat.czxid == controller.czxid:
                 raise AnotherBroker(detail=self._who_is_there(self.broker_named(name)))
 
+    def check_id_is_free(self, broker: BrokerInfo, patience_ms: int) -> None:
+        """Waits while the broker's id is registered at another address.  Raises AnotherBroker if that one lives on.
+
+        Called before the logs are opened: with a copied configuration or disk they may be that broker's.  Our former
+        self, at our own address, is waited for when they are open.
+        """
+        until = time.monotonic() + patience_ms / SECOND_MS
+        while (other := self._registered(broker.id)) is not None and addresses(other) != addresses(broker):
+            if time.monotonic() > until:
+                raise AnotherBroker(detail=self._who_is_there(other))
+            time.sleep(LOOK_SECONDS)
+
+    def _registered(self, broker: BrokerId) -> BrokerInfo | None:
+        """Returns how a broker is registered; None if it is not, or so that nobody can read it."""
+        try:
+            return self.broker_named(str(broker))
+        except (NoNode, BadZnodeError):
+            return None
+
     def enroll(self, broker: BrokerInfo, now: Callable[[], TimestampMs], patience_ms: int) -> int:
         """Registers the broker for as long as the session lives; returns its broker epoch.
 
@@ -209,6 +228,11 @@ class Metadata:
         epoch = self._tree.exists(layout.CONTROLLER_EPOCH)
         assert epoch is not None, "it was counted up by the election"
         return epoch.version
+
+
+def addresses(broker: BrokerInfo) -> set[tuple[str, int]]:
+    """Returns where a broker can be reached."""
+    return {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
 
 
 def named(broker: BrokerInfo) -> str:

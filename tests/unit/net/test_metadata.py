@@ -97,6 +97,22 @@ def test_another_broker_of_our_id_that_lives_on(us: TreeMember, path: Path) -> N
     again.tree.close()
 
 
+def test_an_id_that_is_registered_elsewhere_is_waited_for(us: TreeMember, path: Path) -> None:
+    metadata, info = us.metadata, BrokerInfo(US, (Endpoint("PLAINTEXT", "127.0.0.1", 9091),))
+    metadata.check_id_is_free(info, 0)
+    us.enroll()
+    metadata.check_id_is_free(info, 0)  # It is at our own address.
+    moved = info._replace(endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 1),))
+    with pytest.raises(AnotherBroker, match=r"Broker 1 at 127\.0\.0\.1:9091 is running already"):
+        metadata.check_id_is_free(moved, 0)
+    again = TreeMember(path)
+    waiting = threading.Thread(target=lambda: again.metadata.check_id_is_free(moved, 60_000))
+    waiting.start()
+    us.tree.close()
+    waiting.join()
+    again.tree.close()
+
+
 def test_a_broker_without_an_id_gets_one_that_nobody_had(tmp_path: Path) -> None:
     tree = SqliteTree(tmp_path / "metadata.sqlite")
     metadata = Metadata(tree)

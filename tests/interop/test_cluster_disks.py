@@ -1,0 +1,92 @@
+"""Disks of one of three brokers that are slow, full or fail: the others go on, and what was acknowledged is kept."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from kafka_zookeeper import OLD_KAFKA
+from loaded_cluster import EACH_LEADS, LAG_MS, PARTITIONS, THE_FIRST_FOLLOWS, TOPIC, Load, cluster
+
+from support.faults import Faults, Operations
+from support.small_disk import fill, small_disk
+from support.waiting import until
+
+pytestmark = OLD_KAFKA
+
+DISK_MIB = 24
+
+
+@pytest.mark.parametrize("assignment", [EACH_LEADS, THE_FIRST_FOLLOWS], ids=["leader", "follower"])
+def test_a_full_disk(tmp_path: Path, assignment: list[list[int]]) -> None:
+    """Who leads there hands over, and follows again as soon as there is room, without a restart."""
+    with (
+        small_disk(tmp_path / "disk", DISK_MIB) as disk,
+        cluster(tmp_path, {1: {"log.dirs": str(disk / "data")}}, assignment=assignment) as it,
+    ):
+        with Load(it.address) as load:
+            load.goes_on()
+            fill(disk / "rest")
+            until(lambda: all(leader != 1 for leader, _ in it.states()))
+            load.goes_on()
+            it.until_in_sync({2, 3})
+            (disk / "rest").unlink()
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+        it.check(load)
+
+
+def test_a_full_disk_beside_another(tmp_path: Path) -> None:
+    """A broker with two goes on leading what lies on the other."""
+    directories = {"log.dirs": f"{tmp_path / 'disk' / 'data'},{tmp_path / 'other'}"}
+    with (
+        small_disk(tmp_path / "disk", DISK_MIB) as disk,
+        cluster(tmp_path, {1: directories}, assignment=[[1, 2, 3]] * 3) as it,
+    ):
+        is_there = [it.folder(1, index).is_relative_to(disk) for index in range(PARTITIONS)]
+        assert set(is_there) == {True, False}
+        with Load(it.address) as load:
+            load.goes_on()
+            fill(disk / "rest")
+            until(lambda: [leader != 1 for leader, _ in it.states()] == is_there)
+            load.goes_on()
+            assert [leader != 1 for leader, _ in it.states()] == is_there
+            (disk / "rest").unlink()
+            it.until_in_sync({1, 2, 3})
+        it.check(load)
+
+
+@pytest.mark.parametrize("operation", [Operations.WRITES, pytest.param(Operations.READS, marks=pytest.mark.soak)])
+def test_a_bad_place_on_a_leaders_disk(tmp_path: Path, operation: Operations) -> None:
+    """The log that lies there is offline until the next start, and another broker leads the partition."""
+    faults = Faults(tmp_path)
+    with cluster(tmp_path, faults=faults) as it:
+        with Load(it.address) as load:
+            load.goes_on()
+            faults.fail(operation, f"/{TOPIC}-0/", errno.EIO)
+            until(lambda: it.states()[0][0] in {2, 3})
+            load.goes_on()
+            until(lambda: it.states()[0][1] == {2, 3})
+            faults.repair()
+            it.brokers[1].kill()
+            load.goes_on()
+            it.brokers[1].start()
+            it.until_in_sync({1, 2, 3})
+        it.check(load)
+
+
+def test_a_slow_disk(tmp_path: Path) -> None:
+    """A follower that does not keep up leaves the in-sync replicas, and joins them again."""
+    faults = Faults(tmp_path)
+    with cluster(tmp_path, faults=faults, assignment=THE_FIRST_FOLLOWS) as it:
+        with Load(it.address) as load:
+            load.goes_on()
+            # Meanwhile that broker does nothing else, so clients hear of it only between two writes.
+            faults.slow(Operations.WRITES, 2 * LAG_MS / 1000, f"/{TOPIC}-1/")
+            until(lambda: it.states()[1][1] == {2, 3})
+            load.goes_on()
+            faults.repair()
+            it.until_in_sync({1, 2, 3})
+            load.goes_on()
+        it.check(load)
