@@ -111,7 +111,7 @@ class _Java:
 class ZooKeeper:
     """A ZooKeeper server on its own folder, for `with`, of the version that came with a Kafka.
 
-    `settings` are more of zoo.cfg, `options` those of Java.
+    `settings` are more of zoo.cfg, `options` those of Java; `within` is the command that runs it, as in a namespace.
     """
 
     def __init__(
@@ -121,8 +121,12 @@ class ZooKeeper:
         *,
         options: Iterable[str] = (),
         version: str = V3,
+        host: str = "127.0.0.1",
+        within: Iterable[str] = (),
     ) -> None:
         self.port = free_port()
+        self.host = host
+        self._within = tuple(within)
         self._version = version
         self._settings = dict(settings or {})
         self._options = tuple(options)
@@ -133,14 +137,19 @@ class ZooKeeper:
         config = self._folder / "zoo.cfg"
         self._folder.mkdir(parents=True, exist_ok=True)
         config.write_text(
-            f"dataDir={self._folder / 'zookeeper'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            f"dataDir={self._folder / 'zookeeper'}\nclientPort={self.port}\nclientPortAddress={self.host}\n"
             "admin.enableServer=false\ntickTime=500\n"
             + "".join(f"{key}={value}\n" for key, value in self._settings.items())
         )
         command = old_java(self._version, SERVER, str(config), level="INFO", folder=self._folder, options=self._options)
         # It listens before it serves, and never answers who connects between.
         serves = b"(org.apache.zookeeper.server.ContainerManager)" if self._version == V3 else b"binding to port"
-        self._server = _Java(command, self._folder / "zookeeper.txt", serves)
+        self._server = _Java([*self._within, *command], self._folder / "zookeeper.txt", serves)
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
 
     def kill(self) -> None:
         """Kill -9; `start` may follow, on the same data and port."""

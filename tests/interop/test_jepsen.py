@@ -15,7 +15,7 @@ import pytest
 from workload.brokers import BROKERS, broker, create_topics
 from workload.nemesis import kill_for
 from workload.recorder import read_history
-from workload.settings import PROTOCOLS, GroupProtocol
+from workload.settings import MESSAGE_SECONDS, PROTOCOLS, GroupProtocol
 from workload.tried import is_enough
 
 from checker.history import Kind, operations
@@ -37,13 +37,22 @@ def workload(
     program: Sequence[str] = (),
     *,
     newest: GroupProtocol = PROTOCOLS[-1],
+    message_seconds: float = MESSAGE_SECONDS,
 ) -> Iterator[None]:
-    """It goes on for so many seconds, and until enough was tried; at the end of the block its history is whole.
+    """It goes on for so many seconds, until the block is over, and until enough was tried; then its history is whole.
 
     `newest` is the newest protocol for groups that the brokers have.
     """
     topics = [f"{name}:{count}" for name, count in TOPICS.items()]
-    options = [f"--seconds={seconds}", f"--seed={seed}", f"--newest={newest}", f"--program={shlex.join(program)}"]
+    over = history.with_suffix(".over")
+    options = [
+        f"--message-seconds={message_seconds}",
+        f"--over={over}",
+        f"--seconds={seconds}",
+        f"--seed={seed}",
+        f"--newest={newest}",
+        f"--program={shlex.join(program)}",
+    ]
     path = os.pathsep.join([str(TESTS), str(TESTS / "interop")])
     command = [sys.executable, "-m", "workload", address, str(history), *topics, *options]
     errors = history.with_suffix(".txt")
@@ -53,6 +62,7 @@ def workload(
     ):
         try:
             yield
+            over.touch()
             status = process.wait(SECONDS_MAX)
         finally:
             process.kill()

@@ -29,12 +29,14 @@ class Serving:
         self._overrides: dict[str, str] = {"log.dirs": str(directory / "data"), **overrides}
         self.environment: dict[str, str] = {}  # Of the next process, beside ours.
         self.program: tuple[str, ...] = ("-m", "odradek")  # What the interpreter is given before `serve`.
+        self.host = "127.0.0.1"  # Where it listens.
+        self.within: tuple[str, ...] = ()  # The command that runs it, as in a namespace.
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -43,13 +45,13 @@ class Serving:
 
     def start(self, overrides: Mapping[str, str] = {}) -> Serving:
         self._overrides |= overrides
-        self._overrides.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
+        self._overrides.setdefault("listeners", f"PLAINTEXT://{self.address}")
         if self.port:
-            self._overrides["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+            self._overrides["listeners"] = f"PLAINTEXT://{self.address}"
         arguments = [f"--override={key}={value}" for key, value in self._overrides.items()]
         with (self.directory / "stderr.txt").open("a") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, *self.program, "serve", *self._options, *arguments],
+                [*self.within, sys.executable, *self.program, "serve", *self._options, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -70,7 +72,7 @@ class Serving:
 
     def is_listening(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex((self.host, self.port)) == 0
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

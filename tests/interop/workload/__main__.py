@@ -22,7 +22,7 @@ from workload.programs import Program
 from workload.readers import AssignedReader, Member
 from workload.recorder import PROGRAM_SUFFIX, Recorder, read_history
 from workload.senders import Sender
-from workload.settings import PROTOCOLS, Clients, GroupProtocol
+from workload.settings import MESSAGE_SECONDS, PROTOCOLS, Clients, GroupProtocol
 from workload.teller import Teller
 from workload.transactors import GroupTransactor, Transactor
 from workload.tried import is_enough
@@ -43,14 +43,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--newest", choices=PROTOCOLS, default=PROTOCOLS[-1], help="protocol that the brokers have")
+    parser.add_argument("--message-seconds", type=float, default=MESSAGE_SECONDS, help="librdkafka's patience")
+    parser.add_argument("--over", type=Path, help="a file: it goes on until that is there")
     parser.add_argument("--program", default="", help="the command of a workload in another language")
     arguments = parser.parse_args()
     pairs = (topic.rpartition(":") for topic in arguments.topics)
     partitions = [Partition(name, number) for name, _, count in pairs for number in range(int(count))]
     with Recorder(arguments.history) as recorder:
-        setting = Setting(Clients(arguments.address), partitions, recorder, threading.Event())
+        setting = Setting(
+            Clients(arguments.address, arguments.message_seconds), partitions, recorder, threading.Event()
+        )
         workers = [*clients(setting, arguments), Teller(setting, TELLER, arguments.seed, GROUPS)]
-        problems = run(setting, workers, arguments.history, arguments.seconds)
+        problems = run(setting, workers, arguments.history, arguments.seconds, arguments.over)
         if not problems:
             read_everything(setting)
     print("\n".join(problems), file=sys.stderr, flush=True)
@@ -85,11 +89,13 @@ def those_of_librdkafka(newest: GroupProtocol) -> Sequence[Callable[[Setting, in
     )
 
 
-def run(setting: Setting, workers: list[Worker], history: Path, seconds: float) -> list[str]:
+def run(setting: Setting, workers: list[Worker], history: Path, seconds: float, over: Path | None) -> list[str]:
     """What went wrong with the clients themselves."""
     for worker in workers:
         worker.start()
     time.sleep(seconds)
+    while over is not None and not over.exists() and all(worker.is_alive() for worker in workers):
+        time.sleep(0.1)
     until = time.monotonic() + ENOUGH_SECONDS_MAX
     while time.monotonic() < until and all(worker.is_alive() for worker in workers):
         if is_enough(operations(read_history(history)), seconds):

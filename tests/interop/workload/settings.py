@@ -34,6 +34,7 @@ class Clients:
     """What the clients of one broker have in common."""
 
     address: str
+    message_seconds: float = MESSAGE_SECONDS  # For which records without a transaction are sent again.
 
     def common(self) -> Config:
         return {
@@ -54,7 +55,7 @@ class Clients:
             "request.timeout.ms": 3000,
         }
         if transactional_id is None:
-            return self.common() | idempotent
+            return self.common() | idempotent | {"message.timeout.ms": int(self.message_seconds * 1000)}
         transactions: Config = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),

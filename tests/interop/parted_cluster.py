@@ -1,0 +1,236 @@
+"""Three brokers and a ZooKeeper, each on a host of its own, in a network that a test cuts; the clients are on another.
+
+What the cluster is, is read in the tree, not asked of a broker that may be cut off.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kafka_zookeeper import ZooKeeper
+from test_cluster_zookeeper import leaders
+from test_jepsen import TOPICS, check_history, workload
+from workload.brokers import create_topics
+from workload.recorder import read_history
+from workload.settings import BROKER_SETTINGS, STATE_REPLICAS, GroupProtocol
+
+from checker.history import Kind, Outcome, operations
+from odradek.base.units import TopicName
+from odradek.coordination import layout
+from odradek.coordination.tree import NoNode, Tree
+from odradek.coordination.zookeeper import open_zookeeper
+from support.network_namespaces import Host, Network
+from support.serving import Serving
+from support.waiting import SECONDS_MAX, until
+
+BROKERS = (1, 2, 3)
+PORT = 9092
+NEWEST: GroupProtocol = "classic"  # Nothing is finalized on an ensemble.
+PATIENCE_SECONDS = 300.0  # Who has a record time out sends those behind it anew, also one that was written.
+SECONDS = 6.0  # For which the clients go on at least.
+ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+BUSY = ("a", 0)  # A partition that they write to.
+VAIN = "vain"  # A topic of which each broker leads a partition, and which nobody but `sent_in_vain` writes to.
+# What is cut off is gone soon, and comes back soon.
+SETTINGS = {
+    **BROKER_SETTINGS,
+    **dict.fromkeys(STATE_REPLICAS, "3"),
+    "zookeeper.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "2000",
+}
+# Prints how each of some records was answered that a broker is sent with acks=all, for a while.
+_SEND = """
+import sys
+from confluent_kafka import Producer
+address, topic, *partitions = sys.argv[1:]
+told = lambda error, _: print("acknowledged" if error is None else error.name(), flush=True)
+producer = Producer({"bootstrap.servers": address, "acks": "all", "message.timeout.ms": 4000, "log_level": 0})
+for partition in partitions:
+    producer.produce(topic, b"in vain", partition=int(partition), on_delivery=told)
+producer.flush()
+"""
+
+
+class PartedCluster:
+    """Starts with `with`; brokers are 1, 2, 3."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
+        self._folder = folder
+        self._settings = {**SETTINGS, **settings}
+        self._ends = ExitStack()
+        self.brokers: dict[int, Serving] = {}
+        self.hosts: dict[int, Host] = {}
+
+    def __enter__(self) -> PartedCluster:
+        try:
+            self.network = self._ends.enter_context(Network(len(BROKERS) + 1))
+            self.keeper, *hosts = self.network.hosts
+            address, within = self.keeper.address, self.keeper.within
+            self.ensemble = ZooKeeper(self._folder / "zookeeper", host=address, within=within)
+            self._ends.enter_context(self.ensemble)
+            self.hosts = dict(zip(BROKERS, hosts, strict=True))
+            for number, host in self.hosts.items():
+                self.brokers[number] = self._ends.enter_context(self._broker(number, host))
+            # Whoever stops hears that others have: nobody waits for a controller that is cut off.
+            self._ends.callback(self.network.heal)
+        except BaseException:
+            self._ends.close()
+            raise
+        return self
+
+    @property
+    def _connect(self) -> str:
+        return f"{self.keeper.address}:{self.ensemble.port}/kafka"
+
+    def _broker(self, number: int, host: Host) -> Serving:
+        folder = self._folder / str(number)
+        folder.mkdir()
+        settings = {
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://{host.address}:{PORT}",
+            "zookeeper.connect": self._connect,
+            **self._settings,
+        }
+        made = Serving(folder, "--insecure", **settings)
+        made.host, made.within = host.address, host.within
+        return made
+
+    @property
+    def address(self) -> str:
+        return ",".join(one.address for one in self.brokers.values())
+
+    @contextmanager
+    def tree(self) -> Iterator[Tree]:
+        """A session of its own: another may have ended meanwhile."""
+        opened = open_zookeeper(self._connect)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def controller(self) -> int:
+        """Returns the controller's number, -1 if there is none."""
+        with self.tree() as tree:
+            try:
+                return layout.decode_controller(tree.get(layout.CONTROLLER)[0]).broker
+            except NoNode:
+                return -1
+
+    def registered(self) -> set[int]:
+        with self.tree() as tree:
+            return {int(number) for number in tree.children(layout.BROKER_IDS)}
+
+    def topics(self) -> list[str]:
+        with self.tree() as tree:
+            return tree.children(layout.TOPICS)
+
+    def states(self) -> dict[tuple[str, int], layout.PartitionState]:
+        """Returns the state of each partition, by topic and number."""
+        with self.tree() as tree:
+            return {
+                (topic, int(number)): _state(tree, topic, int(number))
+                for topic in tree.children(layout.TOPICS)
+                for number in tree.children(layout.partitions(TopicName(topic)))
+            }
+
+    def state(self, topic: str, partition: int) -> layout.PartitionState:
+        with self.tree() as tree:
+            return _state(tree, topic, partition)
+
+    def led_by(self, broker: int, topic: str) -> list[int]:
+        """Returns the partitions of a topic that a broker leads."""
+        return sorted(number for (name, number), one in self.states().items() if (name, one.leader) == (topic, broker))
+
+    def until_deposed(self, broker: int) -> None:
+        """Waits until others lead what a broker has led, and know it: they may follow it for some time still."""
+        until(lambda: broker not in {state.leader for state in self.states().values()})
+        for number in BROKERS:
+            if number != broker:
+                address = self.brokers[number].address
+                until(lambda: broker not in leaders(address, VAIN).values())  # noqa: B023  # It is called here alone.
+
+    def until_whole(self) -> None:
+        """Waits until each broker is registered, and in sync with all that it has."""
+        until(lambda: self.registered() == set(BROKERS) and self.controller() in BROKERS)
+        until(lambda: all(set(state.isr) == set(BROKERS) for state in self.states().values()))
+
+    def create_topic(self, name: str) -> None:
+        """Creates a topic of which each broker leads one partition: the first one 0, and so on."""
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        topic = NewTopic(name, len(BROKERS), replica_assignment=ASSIGNMENT, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])[name].result(SECONDS_MAX)
+
+    def sent_in_vain(self, broker: int, topic: str, partitions: Iterable[int]) -> list[str]:
+        """Returns what a client on the broker's own host is answered that sends it a record of each partition."""
+        command = [*self.hosts[broker].within, sys.executable, "-c", _SEND, self.brokers[broker].address, topic]
+        done = subprocess.run(
+            [*command, *map(str, partitions)], check=True, capture_output=True, text=True, timeout=SECONDS_MAX
+        )
+        return done.stdout.split()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+
+def _state(tree: Tree, topic: str, partition: int) -> layout.PartitionState:
+    data, _ = tree.get(layout.partition_state(TopicName(topic), partition))
+    return layout.decode_partition_state(data)
+
+
+class Case:
+    """A cluster under its clients."""
+
+    def __init__(self, cluster: PartedCluster, history: Path) -> None:
+        self.cluster = cluster
+        self.network = cluster.network
+        self._history = history
+
+    def answered(self) -> int:
+        """Returns how many sends with acks=all have been acknowledged."""
+        done = operations(read_history(self._history))
+        return sum(one.kind is Kind.SEND and one.outcome is Outcome.OK for one in done)
+
+    def goes_on(self, count: int = 20) -> None:
+        """Waits until so many more sends are acknowledged."""
+        wanted = self.answered() + count
+        until(lambda: self.answered() >= wanted)
+
+
+@contextmanager
+def under_load(folder: Path, seed: int) -> Iterator[Case]:
+    """A cluster with the clients of `workload`; at the end all is healed, and what they did is checked."""
+    history = folder / "history.jsonl"
+    with PartedCluster(folder) as cluster:
+        create_topics(cluster.address, TOPICS, len(BROKERS))
+        cluster.create_topic(VAIN)
+        case = Case(cluster, history)
+        with workload(cluster.address, history, SECONDS, seed, newest=NEWEST, message_seconds=PATIENCE_SECONDS):
+            case.goes_on()
+            yield case
+            cluster.network.heal()
+            case.goes_on()
+            cluster.until_whole()
+        assert [_end(cluster, number) for number in range(len(BROKERS))] == [0] * len(BROKERS), "it was in vain"
+        assert not [number for number, one in cluster.brokers.items() if one.has_ended]
+    check_history(history, 1, SECONDS)
+    for one in cluster.brokers.values():
+        assert "Traceback" not in one.errors()
+        assert " ERROR " not in one.errors()
+
+
+def _end(cluster: PartedCluster, partition: int) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.address, "group.id": "ends", "log_level": 0})
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(VAIN, partition), timeout=SECONDS_MAX)
+        return end
+    finally:
+        consumer.close()
