@@ -41,7 +41,8 @@ class Transactor(Worker):
         self._producer: Producer | None = None
         self._zombie: Producer | None = None  # It left its transaction open.
         self._deliveries = Deliveries()
-        self._steps: list[Step] = []  # Of the transaction.
+        self._planned: list[Send] = []  # What the transaction is to send.
+        self._steps: list[Step] = []  # What it has done.
         self._is_commit_asked = False
         self._must_rewind = False
         self._positions = {partition.key: 0 for partition in setting.partitions}
@@ -102,7 +103,7 @@ class Transactor(Worker):
 
     def _transaction(self, producer: Producer) -> None:
         planned = self.plan(SENDS_MAX)
-        self._steps, self._is_commit_asked = [], False
+        self._planned, self._steps, self._is_commit_asked = planned, [], False
         self.setting.recorder.invoke(self.process, Kind.TXN, *planned, group=self.group)
         outcome, error = self._transact(producer, planned)
         steps = [*self._steps, *self._deliveries.answered(planned)]
@@ -148,8 +149,9 @@ class Transactor(Worker):
 
     def _abort(self, producer: Producer, why: str) -> tuple[Outcome, str]:
         # librdkafka 2.16 throws away what waits to be sent again, which may be written already, and gives its sequence
-        # numbers to the next records, without another epoch: a broker takes those for the same once more.
-        if producer.flush(CALL_SECONDS_MAX):
+        # numbers to the next records, without another epoch: a broker takes those for the same once more.  So it may
+        # with what was given up after its time.
+        if producer.flush(CALL_SECONDS_MAX) or not self._deliveries.has_all(self._planned):
             self._producer = None
         try:
             _twice(producer.abort_transaction)
