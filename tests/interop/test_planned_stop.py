@@ -1,7 +1,7 @@
 """A planned stop (SIGTERM) answers what it has written: idempotent producers go on after it as if nothing had been.
 
-After a start a log knows of each producer's last batch alone, as in Apache Kafka: a producer that is told to send
-again five batches which are all there gets four times OUT_OF_ORDER_SEQUENCE_NUMBER.
+What was in flight is answered before the broker ends, and the next start knows the last five batches of each producer:
+one that sends them again gets their places.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from odradek.core.partition import Append, Partition
 from odradek.log.config import LogConfig
 from odradek.log.durability import begin_flush, flush_now
 from odradek.log.log import Log
-from odradek.log.producers import ProducerStateEntry
+from odradek.log.producers import BATCHES_KEPT, ProducerStateEntry
 from odradek.log.retention import advance_start, delete_old_segments
 from odradek.log.truncation import truncate_to
 from odradek.record.batch import Batch, iter_batches
@@ -96,14 +96,14 @@ class Known:
         return ErrorCode.NONE
 
     def fits(self, producer: ProducerStateEntry) -> bool:
-        """A snapshot keeps only the last batch, and of its time and a marker's only the later."""
+        """A snapshot keeps the last five batches, and of the last one's time and a marker's only the later."""
         theirs, ours = [batch[:3] for batch in producer.batches], [batch[:3] for batch in self.batches]
-        return (
-            (producer.epoch, producer.coordinator_epoch, producer.first_offset, producer.last_timestamp)
-            == (self.epoch, self.coordinator_epoch, self.first_offset, self.last_timestamp)
-            and theirs == ours[len(ours) - len(theirs) :]
-            and bool(theirs) == bool(ours)
-        )
+        return (producer.epoch, producer.coordinator_epoch, producer.first_offset, producer.last_timestamp) == (
+            self.epoch,
+            self.coordinator_epoch,
+            self.first_offset,
+            self.last_timestamp,
+        ) and theirs == ours[-BATCHES_KEPT:]
 
 
 def known_by(batches: list[Kept]) -> dict[int, Known]:

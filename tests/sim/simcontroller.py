@@ -288,6 +288,7 @@ class SimCluster:
         self.logs: set[tuple[BrokerId, TopicPartition]] = set()  # Which survive the processes.
         self.written: dict[tuple[Uuid, TopicPartition], LeaderAndIsr] = {}
         self._arrivals: dict[tuple[BrokerId, BrokerId], int] = {}
+        self._assignments: dict[bytes, TopicAssignment] = {}  # By what is in the tree.
 
     def delay_us(self) -> int:
         return self.random.randrange(100, SLOWEST_US if self.random.random() < 0.1 else 2 * MILLISECOND_US)
@@ -325,7 +326,11 @@ class SimCluster:
         self.admin.multi([Create(layout.topic(topic), layout.encode_topic(assignment))])
 
     def assignment(self, name: str) -> TopicAssignment:
-        return layout.decode_topic(self.admin.get(layout.topic(TopicName(name)))[0])
+        data = self.admin.get(layout.topic(TopicName(name)))[0]
+        known = self._assignments.get(data)
+        if known is None:
+            known = self._assignments[data] = layout.decode_topic(data)
+        return known
 
     def grow_topic(self, name: str, replicas: Iterable[int]) -> None:
         before = self.assignment(name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from odradek.base.errors import ErrorCode
-from odradek.base.units import NO_BROKER, BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
 from odradek.net.channel_requests import RequestBuilder
 from odradek.record.batch import iter_batches
@@ -16,29 +16,16 @@ from odradek.record.records import decode
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from sim.simclock import MILLISECOND_US
+from sim.simidempotent import ALL, PRODUCE, IdempotentProducer
 from sim.simreplicated import ReplicatedCluster
 from sim.simrequests import CLIENTS
 
 T = TypeVar("T")
 
-ALL, LEADER = -1, 1
-PRODUCE, FETCH = 13, 17  # By topic id.
-MIB = 1 << 20
+LEADER = 1
+FETCH = 17  # By topic id.
+READ_BYTES = 1_000
 BREAK_US = 100 * MILLISECOND_US
-
-
-# What a retry may help against; others say that something acknowledged is gone.
-RETRIABLE = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
 IDEMPOTENT = 3  # Of the producers.
 
 
@@ -131,12 +118,24 @@ class SimReplicaClients:
                 return
             (part,) = response.responses[0].partition_responses
             if part.error_code == ErrorCode.NONE and acks == ALL:
-                self.acknowledged += 1
-                for number, value in enumerate(values):
-                    self._know(topic_id, partition, part.base_offset + number, value)
+                self.is_acknowledged(topic_id, partition, values, part.base_offset)
             then(ErrorCode(part.error_code))
 
         self._ask(leader, request, ProduceResponse, PRODUCE, answered)
+
+    @staticmethod
+    def produce_request(topic_id: Uuid, partition: TopicPartition, records: bytearray, acks: int) -> ProduceRequest:
+        data = [PartitionProduceData(index=partition.partition, records=records)]
+        topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
+        return ProduceRequest(acks=acks, timeout_ms=800, topic_data=topics)
+
+    def is_acknowledged(
+        self, topic_id: Uuid, partition: TopicPartition, values: Sequence[bytes], base_offset: int
+    ) -> None:
+        """Remembers what has to stay from now on."""
+        self.acknowledged += 1
+        for number, value in enumerate(values):
+            self._know(topic_id, partition, base_offset + number, value)
 
     def consume(self) -> None:
         """Somebody reads some partition from somewhere on."""
@@ -149,10 +148,10 @@ class SimReplicaClients:
             return
         known = self.cluster.known.get((topic_id, partition), {})
         offset = self.random.randint(0, max(known, default=0) + 1)
-        asked = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)]
+        asked = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)]
         topics = [FetchTopic(topic_id=topic_id, partitions=asked)]
-        wait = self.random.choice((0, 200))
-        request = FetchRequest(max_wait_ms=wait, min_bytes=1, max_bytes=MIB, topics=topics, forgotten_topics_data=[])
+        wait, most = self.random.choice((0, 200)), READ_BYTES
+        request = FetchRequest(max_wait_ms=wait, min_bytes=1, max_bytes=most, topics=topics, forgotten_topics_data=[])
         self._ask(leader, request, FetchResponse, FETCH, lambda answer: self._consumed(topic_id, partition, answer))
 
     def _consumed(self, topic_id: Uuid, partition: TopicPartition, response: FetchResponse | None) -> None:
@@ -168,7 +167,7 @@ class SimReplicaClients:
         """What a producer has had acknowledged is there once, in its order."""
         for producer in self.producers:
             if producer.at is not None and producer.at in self.partitions():
-                producer.check(self.cluster)
+                producer.check()
 
     def _know(self, topic_id: Uuid, partition: TopicPartition, offset: int, value: bytes) -> None:
         known = self.cluster.known.setdefault((topic_id, partition), {})
@@ -184,66 +183,3 @@ class SimReplicaClients:
 
     def time(self) -> int:
         return self.cluster.clients.now().wall
-
-
-class IdempotentProducer:
-    """A producer that writes to one partition, one batch after the other, each until it is acknowledged."""
-
-    def __init__(self, clients: SimReplicaClients, producer_id: ProducerId) -> None:
-        self._clients = clients
-        self._id = producer_id
-        self._sequence = 0
-        self.at: tuple[Uuid, TopicPartition] | None = None
-        self.acknowledged: list[bytes] = []
-        self._next()
-
-    def _later(self, action: Callable[[], None]) -> None:
-        self._clients.cluster.clients.after(self._clients.random.randrange(1, BREAK_US), action)
-
-    def _next(self) -> None:
-        clients = self._clients
-        if clients.are_done:
-            return
-        if self.at is None:
-            found = [(id, name) for id, name in clients.partitions() if id not in clients.cluster.unsafe]
-            if not found:
-                self._later(self._next)
-                return
-            self.at = clients.random.choice(found)
-        count = clients.random.randint(1, 3)
-        values = [b"%d of %d" % (self._sequence + number, self._id) for number in range(count)]
-        records = encode_batch(
-            [(None, value, (), clients.time()) for value in values],
-            producer_id=self._id,
-            producer_epoch=ProducerEpoch(0),
-            base_sequence=self._sequence,
-        )
-        self._sequence += count
-        self._send(values, records)
-
-    def _send(self, values: Sequence[bytes], records: bytearray) -> None:
-        assert self.at is not None
-        if self.at not in self._clients.partitions():
-            return  # The topic is gone.
-
-        def ended(error: ErrorCode | None) -> None:
-            if error is ErrorCode.NONE:
-                self.acknowledged += values
-                self._later(self._next)
-                return
-            assert error is None or error in RETRIABLE or self.at not in self._clients.partitions(), f"{error}"
-            self._later(lambda: self._send(values, records))
-
-        self._clients.send(*self.at, values, records, ALL, ended)
-
-    def check(self, cluster: ReplicatedCluster) -> None:
-        assert self.at is not None
-        partition = self.at[1]
-        state = cluster.state(*partition)
-        if state is None or state.leader not in cluster.members:
-            return
-        ours = b" of %d" % self._id
-        found = [value for value in cluster.members[state.leader].contents(partition).values() if value.endswith(ours)]
-        kept = found[: len(self.acknowledged)]  # The last batch may be there without an answer.
-        assert kept == self.acknowledged, f"{partition} has {found}, acknowledged were {self.acknowledged}"
-        assert len({*found}) == len(found), f"{partition} has twice what was written once: {found}"

@@ -5,9 +5,7 @@ What clients do with them is in simreplicaclients.py; what holds at any time, an
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
@@ -21,67 +19,26 @@ from odradek.core.alter_partition import ProposedIsr
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controller import events
 from odradek.core.controller.requests import ToBroker
-from odradek.core.moment import Moment
-from odradek.core.replica_fetchers import ReplicaFetcher, Request
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.isr_changes import IsrChanges, Then
-from odradek.net.replica_fetchers import FetcherConnections
 from odradek.net.unclean_start import has_others
 from odradek.record.batch import iter_batches
 from odradek.record.records import decode
 from odradek.wire.client import decode_response
-from sim.simclock import MILLISECOND_US, SimNode
+from sim.simclock import SimNode
 from sim.simcontrolled import ControlledCluster, SimControlled
 from sim.simcontroller import SimMember
+from sim.simfetchers import SimFetchers, SimShell
 from sim.simrequests import Lines, SimServer
+from sim.simways import Way
 from support.in_memory import frame_of
 
 T = TypeVar("T")
 
 LAG_MS_MAX = 1_000
-AGAIN_US = 100 * MILLISECOND_US  # Before a controller sends again what has no answer.
 
 Values = dict[int, bytes]  # By their offsets.
-
-
-class SimShell:
-    """What net/ sees of a process here: it settles, and knows the time."""
-
-    loop = cast("asyncio.AbstractEventLoop", None)
-
-    def __init__(self, member: SimReplicated) -> None:
-        self._member = member
-
-    def now(self) -> Moment:
-        return self._member.node.now()
-
-    def settle(self) -> None:
-        self._member.server.settle()
-
-
-class SimFetchers(FetcherConnections):
-    """Fetchers whose requests go over the simulated network."""
-
-    def __init__(self, shell: Shell, member: SimReplicated) -> None:
-        super().__init__(shell, member.broker, "PLAINTEXT", None)
-        self._member = member
-
-    def _ask(
-        self, fetcher: ReplicaFetcher, asked: Request, builder: RequestBuilder[T], answered: Callable[[T], None]
-    ) -> None:
-        def ended(response: T | None) -> None:
-            if response is None:
-                self._failed(fetcher, asked, ErrorCode.NETWORK_EXCEPTION)
-            else:
-                answered(response)
-            self._member.server.settle()
-
-        self._member.cluster.request(self._member.id, fetcher.leader, builder, ended)
-
-    def _take_in(self, fetcher: ReplicaFetcher, asked: Request, work: Iterator[None]) -> None:
-        for _ in work:
-            pass
 
 
 class SimReplicated(SimControlled):
@@ -96,7 +53,11 @@ class SimReplicated(SimControlled):
         shell = cast("Shell", SimShell(self))
         self.fetchers = SimFetchers(shell, self)
         self.isr_changes = IsrChanges(shell, self.broker, self.tree, _now, self._ask_other, self._ask_ourselves)
-        self.server = SimServer(self.broker, self.node, self.cluster.delay_us, self._take)
+        self.server = self.make_server(shell)
+
+    def make_server(self, shell: Shell) -> SimServer:
+        """`shell` is for what else asks others."""
+        return SimServer(self.broker, self.node, self.cluster.delay_us, self.take_asks)
 
     def join(self) -> None:
         """Joins anew; whoever still waits for this controller hears that it is none any more."""
@@ -106,7 +67,8 @@ class SimReplicated(SimControlled):
             self.cluster.altered(ask)
         super().join()
 
-    def _take(self) -> None:
+    def take_asks(self) -> None:
+        """Begins what the broker asks of others."""
         self.fetchers.take()
         self.isr_changes.take()
 
@@ -183,16 +145,21 @@ class SimReplicated(SimControlled):
 
     # What is in its logs.
 
-    def contents(self, partition: TopicPartition) -> Values:
+    def stored(self, partition: TopicPartition) -> bytes:
+        """Returns all batches of a replica's log, as they lie there."""
         log = self.broker.partitions[partition].log
-        found: Values = {}
-        offset = log.start_offset
+        found, offset = b"", log.start_offset
         while offset < log.end_offset:
             records = log.read(offset, 1 << 20, log.end_offset).read()
-            for batch in iter_batches(memoryview(records)):
-                if not batch.is_control:
-                    found |= {batch.base_offset + number: one.value or b"" for number, one in enumerate(decode(batch))}
-                offset = Offset(batch.next_offset)
+            offset = Offset(max(batch.next_offset for batch in iter_batches(memoryview(records))))
+            found += records
+        return found
+
+    def contents(self, partition: TopicPartition) -> Values:
+        found: Values = {}
+        for batch in iter_batches(memoryview(self.stored(partition))):
+            if not batch.is_control:
+                found |= {batch.base_offset + number: one.value or b"" for number, one in enumerate(decode(batch))}
         return found
 
 
@@ -210,18 +177,18 @@ class ReplicatedCluster(ControlledCluster):
 
     def __init__(self, seed: int, brokers: int = 3) -> None:
         super().__init__(seed, brokers)
-        configs = {
+        self.settings = {
             "replica.lag.time.max.ms": str(LAG_MS_MAX),
             "replica.fetch.wait.max.ms": "300",
             "replica.fetch.backoff.ms": "100",
             "replica.fetch.max.bytes": "100",  # One batch at a time: who was away stays behind for a while.
             "min.insync.replicas": str(self.random.choice((1, 1, 2))),
         }
-        self.configs = BrokerConfigs.parse(configs)
+        self.configs = BrokerConfigs.parse(self.settings)
         self.members = {id: SimReplicated(self, id) for id in self.members}
         self.clients = SimNode(self.clock, "clients", self.random)
         self.lines = Lines(self.members, self.clients, self.delay_us)
-        self._ways: dict[tuple[BrokerId, BrokerId], deque[tuple[int, ToBroker]]] = {}
+        self._ways: dict[tuple[BrokerId, BrokerId], Way] = {}
         # By topic id and partition: what was acknowledged, and what anybody has ever read.
         self.known: dict[tuple[Uuid, TopicPartition], Values] = {}
         self.unsafe: set[Uuid] = set()  # Topics that an unclean leader may lead.
@@ -249,10 +216,10 @@ class ReplicatedCluster(ControlledCluster):
         online = {one for one in replicas if self.members[one].is_alive and partition not in self.members[one].failed}
         assert {*state.isr} == online, f"{partition}: {state}, online {online}"
         leader = self.members[state.leader].broker.partitions[partition]
-        values = self.members[state.leader].contents(partition)
+        values, stored = self.members[state.leader].contents(partition), self.members[state.leader].stored(partition)
         for one in online:
             here = self.members[one].broker.partitions[partition]
-            assert self.members[one].contents(partition) == values, f"{partition} on {one} and {state.leader}"
+            assert self.members[one].stored(partition) == stored, f"{partition} on {one} and {state.leader}"
             assert here.log.end_offset == leader.log.end_offset, f"{partition} on {one}"
             epochs, its = list(here.log.epochs.entries), list(leader.log.epochs.entries)
             assert epochs == its, f"{partition} has the epochs {epochs} on {one}, {its} on {state.leader}"
@@ -279,40 +246,8 @@ class ReplicatedCluster(ControlledCluster):
             if answer is not None:
                 answer(ask)
 
-    # The controller's requests: one after the other to each broker, again until there is an answer.
-
     def send(self, sender: SimMember, request: ToBroker) -> None:
-        way = (sender.id, request.broker)
-        waiting = self._ways.setdefault(way, deque())
-        if waiting and waiting[0][0] != sender.node.life:
-            waiting.clear()
-        waiting.append((sender.node.life, request))
-        if len(waiting) == 1:
-            self.clock.after(self.lines.delay_us(), lambda: self._deliver(sender, waiting, *waiting[0]))
-
-    def _deliver(self, sender: SimMember, waiting: deque[tuple[int, ToBroker]], life: int, request: ToBroker) -> None:
-        receiver = self.members[request.broker]
-        if not waiting or waiting[0][1] is not request:
-            return
-        again = partial(self._deliver, sender, waiting, life, request)
-
-        def arrived() -> None:
-            errors = receiver.take(request) if receiver.is_alive else None
-            if not self.lines.loses(receiver.id, sender.id):
-                self.clock.after(self.lines.delay_us(), lambda: answered(errors))
-
-        def answered(errors: dict[TopicPartition, ErrorCode] | None) -> None:
-            if not waiting or waiting[0][1] is not request:
-                return
-            waiting.popleft()
-            if errors is not None and sender.is_alive and sender.node.life == life:
-                sender.tell(events.Answered(request, errors))
-            if waiting:
-                self.clock.after(self.lines.delay_us(), lambda: waiting and self._deliver(sender, waiting, *waiting[0]))
-
-        if not self.lines.loses(sender.id, receiver.id):
-            receiver.node.soon(arrived)
-        if sender.node.life == life:
-            self.clock.after(AGAIN_US, again)
-        else:
-            waiting.clear()
+        ends = (sender.id, request.broker)
+        if ends not in self._ways:
+            self._ways[ends] = Way(self.lines, sender, self.members[request.broker])
+        self._ways[ends].send(request)

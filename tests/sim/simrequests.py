@@ -3,7 +3,8 @@
     Lines.ask ──> a while ──> the broker that is there by then ──> its answer ──> a while ──> who asked
                      └── the way is cut, or nobody is there ──> nothing, until the time is over
 
-Who asks hears once, be it of the answer or that there is none.
+Who asks hears once, be it of the answer or that there is none.  Requests that follow each other on one connection are
+in simpipes.py.
 """
 
 from __future__ import annotations
@@ -40,6 +41,26 @@ LOST, LATE, LATEST_US = 0.02, 0.03, 400 * MILLISECOND_US
 CLIENTS = BrokerId(-1)  # Where all clients are.
 
 
+class Talk:
+    """One connection to a broker, at the broker's end."""
+
+    def __init__(self, conversation: Conversation, answer: Callable[[bytes], None], requests: int) -> None:
+        self.conversation = conversation
+        self.received: list[bytes] = []  # What its conversation has not taken yet.
+        self.requests = requests  # How many are to be answered until it ends; below 0 it does not.
+        self._answer = answer
+
+    def send(self) -> None:
+        """Sends the answers that are ready."""
+        chunks = self.conversation.data_to_send()
+        answers = b"".join(one.read() if isinstance(one, FileSlice) else bytes(one) for one in chunks)  # type: ignore[arg-type]
+        while answers:
+            end = 4 + int.from_bytes(answers[:4], "big")
+            self.requests -= 1
+            self._answer(answers[4:end])
+            answers = answers[end:]
+
+
 class SimServer:
     """One process of a broker: what it is asked, and what it does beside that.  All of a moment is done at once."""
 
@@ -52,7 +73,7 @@ class SimServer:
         self._host = InMemoryHost(broker, AsItIs())
         self._peer = Peer("PLAINTEXT", ENDPOINT, None, "127.0.0.1:50000")
         self._peer.admission = Admission()
-        self._talks: dict[Conversation, Callable[[bytes], None]] = {}
+        self._talks: dict[Conversation, Talk] = {}
         self._is_settling = False
         self._wakes_at: int | None = None
         self._keep_house()
@@ -62,22 +83,32 @@ class SimServer:
 
     def serve(self, frame: bytes, answer: Callable[[bytes], None]) -> None:
         """Takes a request, on a connection of its own."""
-        talk = Conversation(self._host, self._peer, Connection(), lambda: None)
-        self._talks[talk] = answer
-        talk.receive_data(frame)
+        self.receive(self.connect(answer, requests=1), frame)
+
+    def connect(self, answer: Callable[[bytes], None], *, requests: int = -1) -> Talk:
+        """Opens a connection, which ends after so many requests; `answer` gets the answers in their order."""
+        talk = Talk(Conversation(self._host, self._peer, Connection(), lambda: None), answer, requests)
+        self._talks[talk.conversation] = talk
+        return talk
+
+    def receive(self, talk: Talk, *frames: bytes) -> None:
+        """Takes what has come on a connection: all of it at once."""
+        talk.received += frames
         self._go_on(talk)
         self.settle()
 
-    def _go_on(self, talk: Conversation) -> None:
-        now = self.now()
-        while talk.step(now, 0):
+    def _go_on(self, talk: Talk) -> None:
+        now, conversation = self.now(), talk.conversation
+        if talk.received and not conversation.has_unhandled:
+            conversation.receive_data(b"".join(talk.received))
+            talk.received.clear()
+        while conversation.step(now, 0):
             pass
-        talk.commit(now, 0)
-        assert talk.ending is None, f"{talk.ending and talk.ending.reason!r}"
-        chunks = talk.data_to_send()
-        if chunks:
-            frame = b"".join(one.read() if isinstance(one, FileSlice) else bytes(one) for one in chunks)  # type: ignore[arg-type]
-            self._talks.pop(talk)(frame[4:])
+        conversation.commit(now, 0)
+        assert conversation.ending is None, f"{conversation.ending and conversation.ending.reason!r}"
+        talk.send()
+        if not talk.requests:
+            del self._talks[conversation]
 
     def settle(self) -> None:
         """Does what has become possible, until there is nothing more."""
@@ -100,12 +131,12 @@ class SimServer:
             self._carry_out(effect)
         completed = broker.lot.take_completed()
         for parked in completed:
-            talk = parked.owner
-            assert isinstance(talk, Conversation)
-            talk.answer_parked(parked, now)
-            self._go_on(talk)
-        for talk in list(self._talks):
-            if talk.can_go_on(now):
+            conversation = parked.owner
+            assert isinstance(conversation, Conversation)
+            conversation.answer_parked(parked, now)
+            self._go_on(self._talks[conversation])
+        for talk in list(self._talks.values()):
+            if talk.conversation.can_go_on(now):
                 self._go_on(talk)
         return bool(effects or works or completed)
 
@@ -163,20 +194,20 @@ class Lines:
     def __init__(self, members: dict[BrokerId, SimReplicated], node: SimNode, delay_us: Callable[[], int]) -> None:
         """`node` is where clients are."""
         self._members = members
-        self._clients = node
+        self.clients = node
         self._delay_us = delay_us
         self.loses_some = True
         self.cuts: set[tuple[BrokerId, BrokerId]] = set()  # From whom nothing comes to whom.
 
     def delay_us(self) -> int:
         """Returns how long something is on its way, now and then very long."""
-        random = self._clients.random
+        random = self.clients.random
         is_late = self.loses_some and random.random() < LATE
         return random.randrange(LATEST_US) if is_late else self._delay_us()
 
     def loses(self, sender: BrokerId, receiver: BrokerId) -> bool:
         """True if what is sent now does not arrive."""
-        is_lost = self.loses_some and self._clients.random.random() < LOST
+        is_lost = self.loses_some and self.clients.random.random() < LOST
         return is_lost or (sender, receiver) in self.cuts
 
     def ask(
@@ -187,7 +218,7 @@ class Lines:
         then: Callable[[T | None], None],
     ) -> None:
         """Has `serve` called with the receiver and who takes its answer; `then` gets that answer, or None."""
-        node = self._clients if sender == CLIENTS else self._members[sender].node
+        node = self.clients if sender == CLIENTS else self._members[sender].node
         life, is_over = node.life, False
 
         def ended(answer: T | None) -> None:

@@ -82,9 +82,12 @@ class History:
     def _replicas(self) -> list[int]:
         return self.random.sample(range(BROKERS), self.random.randint(1, BROKERS))
 
-    def _topic(self) -> TopicName | None:
+    def _topics(self) -> list[TopicName]:
         marked = self.cluster.admin.children("/admin/delete_topics")
-        names = [name for name in self.cluster.topics() if name not in marked]
+        return [name for name in self.cluster.topics() if name not in marked]
+
+    def _topic(self) -> TopicName | None:
+        names = self._topics()
         return self.random.choice(names) if names else None
 
     # What may happen.
@@ -294,6 +297,10 @@ def a_lost_connection_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimMember, "reconnected", lambda self: None)
 
 
+def a_sessions_end_is_overlooked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimMember, "_expired", lambda self, tree: None)
+
+
 def who_is_preferred_leads_unseen(patch: pytest.MonkeyPatch) -> None:
     def for_preferred(state: LeaderAndIsr, replicas: Sequence[BrokerId], alive: elections.Brokers) -> Elected | None:
         return Elected(elections._next(state, replicas[0], (replicas[0],))) if replicas[0] in alive else None
@@ -324,6 +331,7 @@ def a_rebalance_is_not_told(patch: pytest.MonkeyPatch) -> None:
         a_watch_is_set_once,
         nobody_is_told_all,
         a_lost_connection_is_overlooked,
+        a_sessions_end_is_overlooked,
         who_is_preferred_leads_unseen,
         an_altered_topic_is_overlooked,
         a_rebalance_is_not_told,

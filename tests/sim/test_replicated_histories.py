@@ -40,10 +40,13 @@ class ReplicatedHistory(History):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.clients = SimReplicaClients(self.cluster)
+        self.clients = self.make_clients()
 
     def make(self, seed: int) -> ReplicatedCluster:
         return ReplicatedCluster(seed, BROKERS)
+
+    def make_clients(self) -> SimReplicaClients:
+        return SimReplicaClients(self.cluster)
 
     @property
     def actions(self) -> tuple[Callable[[History], None], ...]:
@@ -68,10 +71,18 @@ class ReplicatedHistory(History):
                 cuts.add((BrokerId(other), BrokerId(one)))
 
     def play(self) -> None:
-        self.cluster.create_topic("topic-0", [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+        self.make_topics()
         self.clients.begin()
         super().play()
         self.clients.check()
+
+    def make_topics(self) -> None:
+        self.cluster.create_topic("topic-0", [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+
+    @property
+    def preferred(self) -> list[TopicPartition]:
+        """What goes back to its preferred leaders when a broker has come back."""
+        return [TopicPartition(TopicName("topic-0"), index) for index in range(3)]
 
     def create(self) -> None:
         name, is_unclean = f"topic-{self.random.randrange(4)}", self.random.random() < 0.2
@@ -98,7 +109,7 @@ class ReplicatedHistory(History):
             cluster.run(self.random.choice((0.0, 0.1, 1.0)))
             member.start()
             cluster.run(self.random.choice((0.05, 0.3, 1.0)))
-            cluster.prefer(*(TopicPartition(TopicName("topic-0"), index) for index in range(3)))
+            cluster.prefer(*self.preferred)
 
     def lose_power(self) -> None:
         """A broker loses power while all others are well: its disk may lack what was not synced."""

@@ -11,15 +11,17 @@
                                                     │ 38 │ i64 │ first offset of the open transaction, -1 │
 
 The name is the offset of the first record that is not in it: where a segment begins, or where the log ended at a clean
-stop.  Only the last batch of each producer is kept.  A snapshot that is damaged, or was lost in a power failure, costs
-time: an older one is taken, and the batches since then are read.
+stop.  Kafka keeps the last batch of each producer.  Here one that has written several stands there for each of its last
+five, the newest last: Kafka takes the last that it reads, and a producer that sends again what had no answer before a
+restart is known by all of it.  A snapshot that is damaged, or was lost in a power failure, costs time: an older one is
+taken, and the batches since then are read.
 """
 
 from __future__ import annotations
 
 import errno
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from struct import Struct
@@ -28,7 +30,7 @@ from odradek.base.units import GIB, NO_OFFSET, Offset, ProducerEpoch, ProducerId
 from odradek.log.disk import Disk, DiskFailed, read_file, replace_file
 from odradek.log.names import SNAPSHOT, segment_stem
 from odradek.log.owed import Work
-from odradek.log.producers import ProducerStateEntry
+from odradek.log.producers import BATCHES_KEPT, ProducerStateEntry, Sent
 from odradek.record.crc import crc32c
 
 SNAPSHOT_BYTES_MAX = GIB
@@ -179,19 +181,27 @@ def make_safe(disk: Disk, path: str) -> None:
 
 
 def encode_snapshot(producers: Collection[ProducerStateEntry]) -> bytes:
-    body = _COUNT.pack(len(producers)) + b"".join([_encoded(producer) for producer in producers])
-    return _HEAD.pack(_VERSION, crc32c(body), len(producers)) + body[_COUNT.size :]
+    entries = [_encoded(producer, sent) for producer in producers for sent in _batches(producer)]
+    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    return _HEAD.pack(_VERSION, crc32c(body), len(entries)) + body[_COUNT.size :]
 
 
-def _encoded(producer: ProducerStateEntry) -> bytes:
+def _batches(producer: ProducerStateEntry) -> Iterator[Sent]:
+    """Yields what stands for a producer, the newest last: that one has the producer's own time."""
+    yield from producer.batches[:-1]
     sequence, offset, delta, _ = producer.batches[-1] if producer.batches else (-1, -1, 0, -1)
+    yield sequence, offset, delta, producer.last_timestamp
+
+
+def _encoded(producer: ProducerStateEntry, sent: Sent) -> bytes:
+    sequence, offset, delta, timestamp = sent
     return _PRODUCER.pack(
         producer.id,
         producer.epoch,
         sequence,
         offset,
         delta,
-        producer.last_timestamp,
+        timestamp,
         producer.coordinator_epoch,
         producer.first_offset,
     )
@@ -207,8 +217,16 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     if crc32c(memoryview(data)[_CHECKSUMMED_FROM:]) != checksum:
         raise ValueError(f"the checksum is not {checksum:#010x}")
     if count < 0 or len(data) != _HEAD.size + count * _PRODUCER.size:
-        raise ValueError(f"{count} producers in {len(data)} bytes")
-    return [_decoded(*fields) for fields in _PRODUCER.iter_unpack(data[_HEAD.size :])]
+        raise ValueError(f"{count} entries in {len(data)} bytes")
+    found: dict[ProducerId, ProducerStateEntry] = {}
+    for fields in _PRODUCER.iter_unpack(data[_HEAD.size :]):
+        producer = _decoded(*fields)
+        known = found.get(producer.id)
+        if known is not None and known.epoch == producer.epoch:
+            batches = (*known.batches, *producer.batches)[-BATCHES_KEPT:]
+            producer = producer._replace(batches=batches)
+        found[producer.id] = producer
+    return list(found.values())
 
 
 def _decoded(  # noqa: PLR0917

@@ -277,7 +277,7 @@ class Shell:
         """Returns when all that was written is synced, all changes of the metadata have ended, and both are answered.
 
         Nothing new may be taken in any more.  A broker that stops sooner tells an idempotent producer to send again
-        what the next start finds in the log, and knows of its last batch only.  It gives up when a disk hangs.
+        what the next start finds in the log.  It gives up when a disk hangs.
         """
         self._all_finished = self.loop.create_future()
         self.settle()

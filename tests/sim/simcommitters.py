@@ -1,0 +1,120 @@
+"""A consumer that commits offsets to a coordinator with replicas: what was acknowledged never goes back.
+
+An attempt without an answer may still be on its way, and arrive when later ones were acknowledged: so a group whose
+commits all had an answer goes on to the next offset, and any other one keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.core.cluster import CONSUMER_OFFSETS
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from sim.simclock import MILLISECOND_US
+from sim.simcoordinated import ACCOUNTS
+
+if TYPE_CHECKING:
+    from sim.simtransactionclients import TransactionClients
+
+COMMIT, FETCH = 8, 8
+PAUSE_US = 300 * MILLISECOND_US
+STATE = TopicPartition(CONSUMER_OFFSETS, 0)
+PASSING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+class Group:
+    """What one group has committed: an offset that was asked for, and one that was acknowledged."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"group-{number}"
+        self.asked = 1
+        self.acknowledged = 0
+        self.is_certain = True  # Every attempt had an answer.
+
+
+class Committer:
+    """Commits and fetches, one after the other."""
+
+    def __init__(self, clients: TransactionClients) -> None:
+        self._clients = clients
+        self._groups = [Group(0)]
+        self.fetched = 0
+        self._later()
+
+    def _later(self) -> None:
+        self._clients.cluster.clients.after(self._clients.random.randrange(1, PAUSE_US), self._go_on)
+
+    def _go_on(self) -> None:
+        random = self._clients.random
+        topic_id = self._clients.cluster.assignment(STATE.topic).topic_id
+        broker = self._clients.leader(topic_id, STATE)
+        if broker is None:
+            self._later()
+        elif random.random() < 0.5 and not self._clients.are_done:
+            group = self._groups[-1]
+            self._clients.ask(broker, _commit(group), OffsetCommitResponse, COMMIT, lambda one: self._told(group, one))
+        else:
+            group = random.choice(self._groups)
+            took = self._to_take(group)
+            self._clients.ask(broker, _fetch(group), OffsetFetchResponse, FETCH, took)
+
+    def _told(self, group: Group, answer: OffsetCommitResponse | None) -> None:
+        error = None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
+        assert error is None or error is ErrorCode.NONE or error in PASSING, f"{error}"
+        group.is_certain &= error is ErrorCode.NONE  # What is refused may be written all the same.
+        if error is ErrorCode.NONE:
+            group.acknowledged = group.asked
+            if group.is_certain:
+                group.asked += 1
+            else:
+                self._groups.append(Group(len(self._groups)))
+        self._later()
+
+    def _to_take(self, group: Group) -> Callable[[OffsetFetchResponse | None], None]:
+        """Returns what takes in the answer to a fetch that is sent now."""
+        least = group.acknowledged
+
+        def took(answer: OffsetFetchResponse | None) -> None:
+            if answer is not None and not answer.groups[0].error_code:
+                self._check(group, least, answer)
+            self._later()
+
+        return took
+
+    def _check(self, group: Group, least: int, answer: OffsetFetchResponse) -> None:
+        (part,) = answer.groups[0].topics[0].partitions
+        offset = max(part.committed_offset, 0)
+        assert not part.error_code
+        assert least <= offset <= group.asked, f"{group.name} has {offset}, {least} was acknowledged before"
+        self.fetched += 1
+
+
+def _commit(group: Group) -> OffsetCommitRequest:
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=group.asked, committed_metadata="")
+    topic = OffsetCommitRequestTopic(name=ACCOUNTS, partitions=[part])
+    return OffsetCommitRequest(group_id=group.name, topics=[topic])
+
+
+def _fetch(group: Group) -> OffsetFetchRequest:
+    topic = OffsetFetchRequestTopics(name=ACCOUNTS, partition_indexes=[0])
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group.name, topics=[topic])])

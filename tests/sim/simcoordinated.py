@@ -1,0 +1,105 @@
+"""Members of the simulated cluster that coordinate groups and transactions, whose state has replicas as all else has.
+
+Brokers ask each other for markers, and whether a partition is part of a transaction, by requests over the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import BrokerId, ProducerId, TopicName
+from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.core.configs.broker import BrokerConfigs
+from odradek.core.effects import Effect, TakeProducerIds
+from odradek.core.transactions.producer_ids import ProducerIdBlock
+from odradek.net.broker_asks import BrokerAsks
+from odradek.net.broker_channels import BrokerChannels
+from odradek.net.channel_requests import RequestBuilder
+from odradek.net.from_controller import Shell
+from sim.simreplicated import ReplicatedCluster, SimReplicated
+from sim.simrequests import SimServer
+
+T = TypeVar("T")
+
+ACCOUNTS = TopicName("accounts")  # What transactions write to.
+IDS = 1000  # Producer ids of one block.
+
+
+class SimChannels:
+    """What net/ asks other brokers over."""
+
+    def __init__(self, member: SimReplicated) -> None:
+        self._member = member
+
+    def ask(self, broker: BrokerId, builder: RequestBuilder[T], then: Callable[[T | Refused], None]) -> None:
+        member = self._member
+
+        def ended(answer: T | None) -> None:
+            then(Refused(ErrorCode.NETWORK_EXCEPTION) if answer is None else answer)
+
+        if broker in member.cluster.members:
+            member.cluster.request(member.id, broker, builder, ended)
+        else:
+            member.node.soon(lambda: ended(None))
+
+
+class CoordinatingServer(SimServer):
+    """A process whose coordinators give producer ids."""
+
+    def __init__(self, member: SimCoordinating) -> None:
+        self._ids = member.cluster.next_ids
+        super().__init__(member.broker, member.node, member.cluster.delay_us, member.take_asks)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, TakeProducerIds):
+            self._node.after(self._delay_us(), self._took_ids)
+        else:
+            super()._carry_out(effect)
+
+    def _took_ids(self) -> None:
+        self.broker.took_ids(self._ids())
+        self.settle()
+
+
+class SimCoordinating(SimReplicated):
+    """A member whose coordinators ask others."""
+
+    cluster: CoordinatedCluster
+
+    def make_server(self, shell: Shell) -> SimServer:
+        self.asks = BrokerAsks(shell, self.broker, cast("BrokerChannels", SimChannels(self)))
+        return CoordinatingServer(self)
+
+    def take_asks(self) -> None:
+        super().take_asks()
+        self.asks.take()
+
+
+class CoordinatedCluster(ReplicatedCluster):
+    """A cluster of such members, with both state topics."""
+
+    members: dict[BrokerId, SimCoordinating]  # type: ignore[assignment]
+
+    def __init__(self, seed: int, brokers: int = 3) -> None:
+        super().__init__(seed, brokers)
+        self.configs = BrokerConfigs.parse({**self.settings, **COORDINATORS})
+        self.members.update({id: SimCoordinating(self, id) for id in self.members})
+        self._next_id = 0
+
+    def make_topics(self) -> None:
+        """Makes what transactions and groups need, with a replica on each broker."""
+        for name, count in ((TRANSACTION_STATE, 1), (CONSUMER_OFFSETS, 1), (ACCOUNTS, 2)):
+            self.create_topic(name, [self.random.sample(range(3), 3) for _ in range(count)])
+
+    def next_ids(self) -> ProducerIdBlock:
+        self._next_id += IDS
+        return ProducerIdBlock(ProducerId(100_000 + self._next_id), ProducerId(100_000 + self._next_id + IDS - 1))
+
+
+COORDINATORS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+    "transaction.state.log.num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+}

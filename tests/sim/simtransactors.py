@@ -1,0 +1,220 @@
+"""Transactional producers of the replicated cluster, and who reads what is committed.
+
+    init ──> two partitions are added ──> a batch to each ──> commit or abort ──> the next transaction
+     ^                                                             │
+     └── the outcome is not known, or the producer is fenced <─────┘
+
+What of a transaction is seen by whom reads committed records says that its commit was asked for.  What was acknowledged
+as committed is there in both partitions, once all is calm; what was acknowledged as aborted in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import ProducerEpoch, ProducerId, TopicName, TopicPartition
+from odradek.core.cluster import TRANSACTION_STATE
+from odradek.record.builder import encode_batch
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from sim.simclock import MILLISECOND_US
+from sim.simcoordinated import ACCOUNTS
+from sim.simidempotent import RETRIABLE
+
+if TYPE_CHECKING:
+    from sim.simtransactionclients import TransactionClients
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TIMEOUT_MS = 1_500  # transaction.timeout.ms
+RETRY_US = 100 * MILLISECOND_US
+ADDED_BEFORE = 11  # The last version of Produce whose partitions are added before.
+STATE = TopicPartition(TRANSACTION_STATE, 0)
+PARTITIONS = tuple(TopicPartition(ACCOUNTS, index) for index in range(2))
+PASSING = RETRIABLE | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+}
+
+Wait: TypeAlias = int | Callable[[Callable[[Any], None]], None]  # A pause in microseconds, or a request.
+Steps: TypeAlias = Generator[Wait, Any, R]
+
+
+class Spoilt(Exception):
+    """Raised where a transaction can't go on as it was meant."""
+
+
+class Transaction:
+    """One transaction: the values that it writes to each partition, and what is known of its end."""
+
+    def __init__(self) -> None:
+        self.values: dict[TopicPartition, bytes] = {}
+        self.commit_asked = False
+        self.is_committed: bool | None = None  # None until its end is acknowledged.
+
+
+class Transactor:
+    """One producer with a transactional id; it ends when another one has taken that over."""
+
+    def __init__(self, clients: TransactionClients, transactional_id: str) -> None:
+        self._clients = clients
+        self._random = clients.random
+        self._transactional_id = transactional_id
+        self._producer = (-1, -1)
+        self._sequences: dict[TopicPartition, int] = {}
+        self._steps = self._run()
+        self._go_on(None)
+
+    def _go_on(self, value: object) -> None:
+        try:
+            wait = self._steps.send(value)
+        except StopIteration:
+            return
+        if isinstance(wait, int):
+            self._clients.cluster.clients.after(wait, lambda: self._go_on(None))
+        else:
+            wait(self._go_on)
+
+    @property
+    def _is_deposed(self) -> bool:
+        return self._clients.owners.get(self._transactional_id, self) is not self
+
+    def _run(self) -> Steps[None]:
+        is_known = False
+        while not self._clients.are_done:
+            if not is_known:
+                is_known = yield from self._init()
+                if not is_known:
+                    return
+            try:
+                yield from self._transaction()
+            except Spoilt:
+                is_known = False
+                if self._is_deposed:
+                    return
+            yield self._random.randrange(1, RETRY_US)
+
+    def _init(self) -> Steps[bool]:
+        """Returns False if the producer is of no use any more."""
+        request = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=TIMEOUT_MS)
+        while not self._clients.are_done:
+            if self._is_deposed:
+                return False
+            answer = yield from self._ask(STATE, request, InitProducerIdResponse, 4)
+            if answer is not None and not answer.error_code:
+                self._clients.took_over(self._transactional_id, self, answer.producer_id, answer.producer_epoch)
+                self._producer = answer.producer_id, answer.producer_epoch
+                self._sequences.clear()
+                return True
+            assert answer is None or answer.error_code in PASSING, f"{ErrorCode(answer.error_code)}"
+            yield self._random.randrange(1, RETRY_US)
+        return False
+
+    def _transaction(self) -> Steps[None]:
+        """Raises Spoilt if it can't be ended, or its end is not known."""
+        transaction, is_whole = Transaction(), False
+        try:
+            yield from self._add()
+            for partition in PARTITIONS:
+                yield from self._write(transaction, partition)
+            is_whole = True
+        except Spoilt:
+            if self._random.random() < 0.5:
+                raise
+        is_commit = is_whole and self._random.random() < 0.6
+        if self._random.random() < 0.1:
+            raise Spoilt  # It is left open: the next one has it aborted, or its timeout.
+        transaction.commit_asked = is_commit
+        request = EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            committed=is_commit,
+        )
+        yield from self._insist(STATE, request, EndTxnResponse, 3, lambda answer: answer.error_code)
+        transaction.is_committed = is_commit
+        if not is_whole:
+            raise Spoilt  # Nobody knows which sequences are written.
+
+    def _add(self) -> Steps[None]:
+        topic = AddPartitionsToTxnTopic(name=ACCOUNTS, partitions=[one.partition for one in PARTITIONS])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_producer_id=self._producer[0],
+            v3_and_below_producer_epoch=self._producer[1],
+            v3_and_below_topics=[topic],
+        )
+
+        def code(answer: AddPartitionsToTxnResponse) -> int:
+            (told,) = answer.results_by_topic_v3_and_below
+            codes = {one.partition_error_code for one in told.results_by_partition}
+            return max(codes - {ErrorCode.OPERATION_NOT_ATTEMPTED}, default=0, key=abs)
+
+        yield from self._insist(STATE, request, AddPartitionsToTxnResponse, 3, code)
+
+    def _write(self, transaction: Transaction, partition: TopicPartition) -> Steps[None]:
+        value = self._clients.new_value(transaction)
+        transaction.values[partition] = value
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + 1
+        records = encode_batch(
+            [(None, value, (), self._clients.time())],
+            producer_id=ProducerId(self._producer[0]),
+            producer_epoch=ProducerEpoch(self._producer[1]),
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        data = [PartitionProduceData(index=partition.partition, records=records)]
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=800,
+            topic_data=[TopicProduceData(name=TopicName(partition.topic), partition_data=data)],
+        )
+
+        def code(answer: ProduceResponse) -> int:
+            (part,) = answer.responses[0].partition_responses
+            return part.error_code
+
+        yield from self._insist(partition, request, ProduceResponse, ADDED_BEFORE, code)
+
+    # Requests.
+
+    def _ask(self, at: TopicPartition, message: object, kind: type[T], version: int) -> Steps[T | None]:
+        """Asks who seems to lead; returns None if there is no answer."""
+        topic_id = self._clients.cluster.assignment(at.topic).topic_id
+        broker = self._clients.leader(topic_id, at)
+        if broker is None:
+            yield RETRY_US
+            return None
+        answer: T | None = yield lambda then: self._clients.ask(broker, message, kind, version, then)
+        return answer
+
+    def _insist(
+        self, at: TopicPartition, message: object, kind: type[T], version: int, code_of: Callable[[T], int]
+    ) -> Steps[None]:
+        """Asks until it is done.  Raises Spoilt for an answer that no retry changes, and where it gives up."""
+        while self._random.random() < 0.95 or self._clients.are_done:
+            was_deposed = self._is_deposed
+            answer = yield from self._ask(at, message, kind, version)
+            code = None if answer is None else ErrorCode(code_of(answer))
+            if code is ErrorCode.NONE:
+                assert not was_deposed, f"{self._transactional_id} is fenced, and may {type(message).__name__}"
+                return
+            if code is not None and code not in PASSING:
+                assert code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{at} has lost what it acknowledged"
+                raise Spoilt
+            yield self._random.randrange(1, RETRY_US)
+        raise Spoilt

@@ -1,0 +1,68 @@
+"""The way of a controller's requests to one broker: one after the other, again and again until there is an answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from odradek.base.errors import ErrorCode
+from odradek.base.units import TopicPartition
+from odradek.core.controller import events
+from odradek.core.controller.requests import ToBroker
+from sim.simclock import MILLISECOND_US
+from sim.simcontroller import SimMember
+from sim.simrequests import Lines
+
+if TYPE_CHECKING:
+    from sim.simreplicated import SimReplicated
+
+AGAIN_US = 100 * MILLISECOND_US  # Before what has no answer is sent again.
+
+
+class Way:
+    """What a broker, as the controller, has for another one; what its process before had is forgotten."""
+
+    def __init__(self, lines: Lines, sender: SimMember, receiver: SimReplicated) -> None:
+        self._lines = lines
+        self._clock = sender.node.clock
+        self._sender = sender
+        self._receiver = receiver
+        self._waiting: deque[tuple[int, ToBroker]] = deque()  # With the life that its sender had.
+
+    def send(self, request: ToBroker) -> None:
+        waiting, life = self._waiting, self._sender.node.life
+        if waiting and waiting[0][0] != life:
+            waiting.clear()
+        waiting.append((life, request))
+        if len(waiting) == 1:
+            self._clock.after(self._lines.delay_us(), lambda: self._deliver(life, request))
+
+    def _is_next(self, request: ToBroker) -> bool:
+        return bool(self._waiting) and self._waiting[0][1] is request
+
+    def _deliver(self, life: int, request: ToBroker) -> None:
+        if not self._is_next(request):
+            return
+        if not self._lines.loses(self._sender.id, self._receiver.id):
+            self._receiver.node.soon(lambda: self._arrived(life, request))
+        if self._sender.node.life == life:
+            self._clock.after(AGAIN_US, lambda: self._deliver(life, request))
+        else:
+            self._waiting.clear()
+
+    def _arrived(self, life: int, request: ToBroker) -> None:
+        receiver = self._receiver
+        errors = receiver.take(request) if receiver.is_alive else None
+        if not self._lines.loses(receiver.id, self._sender.id):
+            self._clock.after(self._lines.delay_us(), lambda: self._answered(life, request, errors))
+
+    def _answered(self, life: int, request: ToBroker, errors: dict[TopicPartition, ErrorCode] | None) -> None:
+        if not self._is_next(request):
+            return
+        self._waiting.popleft()
+        sender = self._sender
+        if errors is not None and sender.is_alive and sender.node.life == life:
+            sender.tell(events.Answered(request, errors))
+        if self._waiting:
+            following = self._waiting[0]
+            self._clock.after(self._lines.delay_us(), lambda: self._deliver(*following))

@@ -1,0 +1,102 @@
+"""Replicated clusters of one seed each, with transactions and groups, whose coordinators fail and move.
+
+What readers of committed records see was committed, all of it or nothing; who is fenced does nothing any more; a
+committed offset never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from odradek.base.errors import Refused
+from odradek.base.units import TopicName, TopicPartition
+from odradek.core.coordinators.durable import Written
+from odradek.core.partition import Partition
+from odradek.core.transactions import rules
+from odradek.log.aborted import AbortedTransactions
+from sim.simcoordinated import CoordinatedCluster
+from sim.simtransactionclients import TransactionClients
+from sim.test_controller_histories import BROKERS, History, check
+from sim.test_replicated_histories import ACTIONS_OF_REPLICAS, ReplicatedHistory
+
+SEEDS, SOAK_SEEDS = range(20), range(20, 3_000)
+FOUND_WITHIN = 60
+
+
+class CoordinatedHistory(ReplicatedHistory):
+    """One cluster, its clients, and what is done to them."""
+
+    cluster: CoordinatedCluster
+    clients: TransactionClients
+
+    def make(self, seed: int) -> CoordinatedCluster:
+        return CoordinatedCluster(seed, BROKERS)
+
+    def make_clients(self) -> TransactionClients:
+        return TransactionClients(self.cluster)
+
+    @property
+    def actions(self) -> tuple[Callable[[History], None], ...]:
+        return ACTIONS_WITH_COORDINATORS  # type: ignore[return-value]
+
+    def make_topics(self) -> None:
+        super().make_topics()
+        self.cluster.make_topics()
+
+    @property
+    def preferred(self) -> list[TopicPartition]:
+        return [TopicPartition(name, index) for name in self.cluster.topics() for index in range(3)]
+
+    def _topic(self) -> TopicName | None:
+        """Topics of transactions and their state stay."""
+        found = [name for name in self._topics() if name.startswith("topic-")]
+        return self.random.choice(found) if found else None
+
+    def fence(self) -> None:
+        """Another process takes over what one does in its transactions."""
+        self.clients.fence()
+
+
+ACTIONS_WITH_COORDINATORS = (*ACTIONS_OF_REPLICAS, *[CoordinatedHistory.fence] * 3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history(seed: int) -> None:
+    check(seed, CoordinatedHistory)
+
+
+def what_is_open_is_stable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.positions.high_watermark))
+
+
+def who_is_fenced_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "check_producer", lambda was, producer: None)
+
+
+def what_is_aborted_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AbortedTransactions, "reaching", lambda self, *_, **__: ())
+
+
+def a_state_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Written, "is_settled", True)
+    patch.setattr(Written, "is_safe", True)
+
+
+BUGS = [what_is_open_is_stable, who_is_fenced_goes_on, what_is_aborted_is_not_told, a_state_is_safe_at_once]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, Refused)):
+        for seed in range(FOUND_WITHIN):
+            check(seed, CoordinatedHistory)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_very_many_histories() -> None:
+    for seed in SOAK_SEEDS:
+        check(seed, CoordinatedHistory)
