@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from workload.recorder import read_history
 from workload.settings import MESSAGE_SECONDS, PROTOCOLS, GroupProtocol
 from workload.tried import is_enough
 
+from checker.anomaly import Anomaly
 from checker.history import Kind, operations
-from checker.verdict import check
+from checker.verdict import NOT_PROMISED, check
 
 TESTS = Path(__file__).resolve().parents[1]
 TOPICS = {"a": 2, "b": 2, "c": 1}
@@ -38,15 +39,17 @@ def workload(
     *,
     newest: GroupProtocol = PROTOCOLS[-1],
     message_seconds: float = MESSAGE_SECONDS,
+    in_flight: int = 5,
 ) -> Iterator[None]:
     """It goes on for so many seconds, until the block is over, and until enough was tried; then its history is whole.
 
-    `newest` is the newest protocol for groups that the brokers have.
+    `newest` is the newest protocol for groups that the brokers have; `in_flight` bounds requests of producers.
     """
     topics = [f"{name}:{count}" for name, count in TOPICS.items()]
     over = history.with_suffix(".over")
     options = [
         f"--message-seconds={message_seconds}",
+        f"--in-flight={in_flight}",
         f"--over={over}",
         f"--seconds={seconds}",
         f"--seed={seed}",
@@ -78,10 +81,10 @@ def crash(name: str, folder: Path, seconds: float, seed: int) -> None:
     check_history(history, kills, seconds)
 
 
-def check_history(history: Path, kills: int, seconds: float) -> None:
+def check_history(history: Path, kills: int, seconds: float, not_promised: Collection[Anomaly] = NOT_PROMISED) -> None:
     """Has the checker look at what the clients of a workload did."""
     done = operations(read_history(history))
-    verdict = check(done)
+    verdict = check(done, not_promised)
     counts = Counter((one.kind, one.outcome) for one in done)
     print(f"{kills} kills, {dict(counts)}\n{verdict}")
     assert not verdict.broken, str(verdict)

@@ -51,7 +51,7 @@ def handle(call: Call, body: WriteTxnMarkersRequest) -> Slices:
     def answer() -> Parts[WriteTxnMarkersResponse]:
         while ends:  # Freed one by one: to free all of them takes long.
             result, written = ends.pop()
-            result.error_code = _code_of(written)
+            result.error_code = _told(call, _code_of(written))
             if not len(ends) % CHEAP:
                 yield
         return WriteTxnMarkersResponse(markers=results)
@@ -86,7 +86,7 @@ def _write(
                     last[end.leading] = end
                     yield from pauses(WRITE_PARTS)
                 else:
-                    result.error_code = end
+                    result.error_code = _told(call, end)
             results.append(result)
             yield
         topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
@@ -118,4 +118,10 @@ def _refused(one: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult
 def _code_of(written: Written) -> ErrorCode:
     if written.is_safe:
         return ErrorCode.NONE
-    return ErrorCode.KAFKA_STORAGE_ERROR if written.failure is not None else ErrorCode.REQUEST_TIMED_OUT
+    return written.lost or ErrorCode.REQUEST_TIMED_OUT
+
+
+def _told(call: Call, code: ErrorCode) -> ErrorCode:
+    """Kafka 0.11 ends what sends its markers at a code that it does not know."""
+    is_unknown = call.version == 0 and code == ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code

@@ -1,6 +1,7 @@
 """All clients for some seconds, then a last look at everything; what they did goes to a file.
 
-It ends by itself, with status 0 and a history that is whole, or with another and a word on what went wrong.
+It ends when its standard input has ended too, with status 0 and a history that is whole, or with another and a word on
+what went wrong.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--newest", choices=PROTOCOLS, default=PROTOCOLS[-1], help="protocol that the brokers have")
     parser.add_argument("--message-seconds", type=float, default=MESSAGE_SECONDS, help="librdkafka's patience")
+    parser.add_argument("--in-flight", type=int, default=5, help="requests of a producer")
     parser.add_argument("--over", type=Path, help="a file: it goes on until that is there")
     parser.add_argument("--program", default="", help="the command of a workload in another language")
     arguments = parser.parse_args()
     pairs = (topic.rpartition(":") for topic in arguments.topics)
     partitions = [Partition(name, number) for name, _, count in pairs for number in range(int(count))]
     with Recorder(arguments.history) as recorder:
-        setting = Setting(
-            Clients(arguments.address, arguments.message_seconds), partitions, recorder, threading.Event()
-        )
+        shared = Clients(arguments.address, arguments.message_seconds, arguments.in_flight)
+        setting = Setting(shared, partitions, recorder, threading.Event())
         workers = [*clients(setting, arguments), Teller(setting, TELLER, arguments.seed, GROUPS)]
         problems = run(setting, workers, arguments.history, arguments.seconds, arguments.over)
         if not problems:

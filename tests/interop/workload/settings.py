@@ -35,6 +35,7 @@ class Clients:
 
     address: str
     message_seconds: float = MESSAGE_SECONDS  # For which records without a transaction are sent again.
+    in_flight: int = 5  # Requests of a producer.  Kafka 0.11 remembers one batch, so that more may be written twice.
 
     def common(self) -> Config:
         return {
@@ -51,6 +52,7 @@ class Clients:
         idempotent: Config = {
             "enable.idempotence": True,
             "linger.ms": 0,
+            "max.in.flight.requests.per.connection": self.in_flight,
             "message.timeout.ms": int(MESSAGE_SECONDS * 1000),
             "request.timeout.ms": 3000,
         }

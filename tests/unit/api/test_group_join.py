@@ -267,3 +267,28 @@ def test_the_group_goes_to_another_broker(harness: Harness) -> None:
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
     assert join(harness, member_id=joined.member_id).error_code == ErrorCode.NOT_COORDINATOR
     assert len(harness.broker.timers) == 0
+
+
+CUT = b"\0\0\0\0\0\2\0\1t"  # A subscription to two topics that ends after the first.
+SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"  # It says version 1, and ends where version 0 does.
+
+
+@pytest.mark.parametrize(
+    ("version", "metadata", "type_", "code"),
+    [
+        ("3.9", CUT, "consumer", ErrorCode.NONE),
+        ("3.8", CUT, "consumer", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("3.8", CUT, "connect", ErrorCode.NONE),
+        ("3.8", CUT[:5], "consumer", ErrorCode.NONE),
+        ("3.8", SUBSCRIPTION, "consumer", ErrorCode.NONE),
+    ],
+)
+def test_a_subscription_that_kafka_may_have_to_load_can_be_read(
+    tmp_path: Path, version: str, metadata: bytes, type_: str, code: ErrorCode
+) -> None:
+    harness = coordinator(tmp_path, inter_broker_protocol_version=version)
+    offered = [
+        JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION),
+        JoinGroupRequestProtocol(name="sticky", metadata=metadata),
+    ]
+    assert join(harness, protocol_type=type_, protocols=offered).error_code == code

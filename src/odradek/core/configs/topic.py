@@ -28,6 +28,7 @@ from odradek.core.configs.values import TypedValues
 
 # segment.bytes could be this small until Kafka 4; internal.segment.bytes has no bound there, and needs one.
 SEGMENT_BYTES_MIN = 14
+_SMALL_DIGITS = 7  # Of less than Kafka 4's least, 1 MiB.
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +256,16 @@ def _refused(detail: str) -> Refused:
 
 
 def _usable(overrides: Mapping[str, str]) -> dict[str, Value]:
-    values = {}
+    values: dict[str, Value] = {}
     for name, text in overrides.items():
         try:
             values[name] = TOPIC_KEYS[name].parse(text)
         except (KeyError, ConfigError):
-            continue
+            if name == "segment.bytes" and _is_small(text):
+                values[name] = int(text)
     return values
+
+
+def _is_small(text: str) -> bool:
+    """True for a size that Kafka takes before 4; its followers append nothing that is larger than their segments."""
+    return text.isascii() and text.isdecimal() and len(text) <= _SMALL_DIGITS and int(text) >= SEGMENT_BYTES_MIN

@@ -41,6 +41,11 @@ class Written:
         return None if self._append.failure is None else ErrorCode.NOT_COORDINATOR
 
     @property
+    def lost(self) -> ErrorCode | None:
+        """The partition's own reason, for those who do not ask a coordinator."""
+        return self._append.failure
+
+    @property
     def is_safe(self) -> bool:
         return self._append.is_safe
 

@@ -170,4 +170,6 @@ def test_stored_overrides_that_are_no_use_are_passed_over() -> None:
     """A znode that another broker wrote must not keep this one from starting."""
     topic = PLAIN.for_topic({"retention.ms": "x", "of.the.future": "1", "segment.ms": "7"})
     assert (topic.retention_ms, topic.segment_ms) == (7 * DAY_MS, 7)
+    for text, size in (("2000", 2000), ("13", 1 << 30), ("1e3", 1 << 30), ("-5", 1 << 30), ("99999999999", 1 << 30)):
+        assert PLAIN.for_topic({"segment.bytes": text}).segment_bytes == size  # Kafka before 4 may follow.
     assert "of.the.future" not in {entry.name for entry in topic.describe()}

@@ -12,13 +12,16 @@ from odradek.core.groups.classic.messages import JoinGroup, JoinGroupResult
 from odradek.core.groups.classic.rebalancing import NEW_MEMBER_SESSION_MS
 from odradek.core.groups.classic.records import value_of
 from odradek.core.groups.classic.states import State
+from odradek.core.groups.group import CONSUMERS
 from odradek.core.groups.history import because
 from odradek.core.moment import Moment
 from odradek.core.promise import Promise
+from odradek.record.internal.consumer_protocol import decode_topics
 
 if TYPE_CHECKING:
     from odradek.core.groups.shard import GroupShard
 
+TOPICS_AT_BYTES = 6  # Of a subscription: its version, and how many topics there are.
 MEMBER_ID_PREFIX_CHARACTERS_MAX = 8000  # In UTF-8, with the rest of the id, they fit into a string of the protocol.
 
 
@@ -34,6 +37,8 @@ def join(shard: GroupShard, group_id: str, asked: JoinGroup, now: Moment) -> Pro
     assert present is group or present is None or present.is_empty, "others have members of their own"
     _check_room(group, asked, now)
     _check_protocols(group, asked)
+    if not shard.runtime.protocol.group_version:
+        _check_subscriptions(asked)
     if present is not group:
         if present is not None:
             shard.write(present.tombstones(), now)
@@ -48,6 +53,23 @@ def _check_protocols(group: ClassicGroup, asked: JoinGroup) -> None:
         is_consistent = asked.protocol_type == group.protocol_type and group.members.can_work_by(asked.protocols)
     if not is_consistent:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not of the group's type, or none that all support")
+
+
+def _check_subscriptions(asked: JoinGroup) -> None:
+    """Raises Refused(INCONSISTENT_GROUP_PROTOCOL) if a consumer's subscription can't be read.
+
+    A broker of Kafka 2.4 to 3.9 that comes to coordinate the group reads it, and gives up the whole partition if
+    it can't; what ends before the topics it passes over.  When a member joins it Kafka never answers then.
+    """
+    if asked.protocol_type != CONSUMERS:
+        return
+    for name, metadata in asked.protocols:
+        if len(metadata) >= TOPICS_AT_BYTES:
+            try:
+                decode_topics(metadata)
+            except Refused as refused:
+                text = f"what comes with the protocol {name!r} is no subscription: {refused}"
+                raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from refused
 
 
 def _check_room(group: ClassicGroup, asked: JoinGroup, now: Moment) -> None:

@@ -1,0 +1,169 @@
+"""A cluster of Apache Kafka under ZooKeeper is moved to Odradek, broker by broker, and back, as docs/MIGRATION.md says.
+
+Each broker is stopped, and one of the other kind is started in its place: on its own log directory, or on an empty one.
+Meanwhile clients with the workload of Jepsen go on, and the checker looks at what they saw.  What had been there before
+is found by clients record for record, and in the tree node for node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clients.registry import parameter
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,  # type: ignore[attr-defined]
+)
+from contents import CLEANER, CODECS, OPEN, await_compaction, configs_for, fill, found, read, transactional
+from kafka_peer import printed
+from kafka_zookeeper import OLD_KAFKA, V3, old_java
+from mixed_cluster import IN_FLIGHT, NOT_PROMISED_BY, OURS, THEIRS, MixedCluster, mixed_cluster
+from test_jepsen import TOPICS, check_history, workload
+from workload.brokers import create_topics
+from workload.programs import PROGRAMS, built
+from workload.settings import BROKER_SETTINGS
+
+from odradek.coordination import layout
+from odradek.coordination.tree import Tree, children_if_there
+from support.waiting import SECONDS_MAX, until
+
+pytestmark = OLD_KAFKA
+
+SECONDS = 5  # Of the clients, if the moves take less.
+SETTINGS = BROKER_SETTINGS | CLEANER | {"log.cleaner.enable": "true"}
+DYNAMIC = "message.max.bytes", "2000000"  # Of broker 2, set while it runs.
+QUOTA = "producer_byte_rate=1000000"
+# What is in the tree for a while after something was done; and what says how often something was, and by whom.
+PASSING = ("/isr_change_notification/", "/log_dir_event_notification/", "/config/changes/")
+COUNTING = ("/controller", "/controller_epoch", "/latest_producer_id_block")
+# What brokers of Kafka 3.9 make at their start.
+STARTUP = {path: None for path in layout.STARTUP_PATHS if path not in COUNTING}
+OWN = {"timestamp", "leader_epoch", "controller_epoch"}  # Fields, which count too.
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("version", "client", "has_new_disks"),
+    [
+        pytest.param(V3, "librdkafka", False),
+        pytest.param(V3, "java-3.9.1", True, marks=[*parameter("java-4.3.0").marks, pytest.mark.soak]),
+    ],
+)
+def test_a_cluster_moves_in_and_back(tmp_path: Path, version: str, client: str, has_new_disks: bool) -> None:
+    history = tmp_path / "history.jsonl"
+    program = built(client) if client in PROGRAMS else []
+    with mixed_cluster(tmp_path, version, (THEIRS,) * 3, SETTINGS) as cluster:
+        create_topics(cluster.address, TOPICS, 3)
+        opened = filled(cluster)
+        before, tree = found(cluster.address), nodes(cluster.tree)
+        with workload(cluster.address, history, SECONDS, 61, program, newest="classic", in_flight=IN_FLIGHT[version]):
+            for kind in (OURS, THEIRS):
+                move(cluster, kind, has_new_disks=has_new_disks)
+                assert found(cluster.address) == before
+                assert nodes(cluster.tree) == STARTUP | tree
+                if kind == OURS:
+                    check_configs(cluster)
+        del opened
+        check_history(history, 2 * len(cluster.places), SECONDS, NOT_PROMISED_BY[version])
+        go_on(cluster)
+        cluster.write_to_all()
+        assert cluster.different() == []
+        assert "Traceback" not in cluster.errors()
+        assert "stray" not in "".join(str(path) for path in tmp_path.glob("*/data/*"))
+
+
+def filled(cluster: MixedCluster) -> object:
+    """Everything that a cluster may hold; returns the producer that has a transaction open."""
+    admin = cluster.admin
+    new = [NewTopic(name, count, 3, config=dict(configs)) for name, (count, configs) in configs_for(V3).items()]
+    for made in admin.create_topics(new).values():
+        made.result(SECONDS_MAX)
+    opened = fill(cluster.address, codecs=CODECS)
+    await_compaction(cluster.places[1].data, cluster.address)
+    where = ["--bootstrap-server", cluster.address]
+    change = [
+        "--entity-type",
+        "clients",
+        "--entity-name",
+        "app",
+        "--alter",
+        "--add-config",
+        "producer_byte_rate=1000000",
+    ]
+    folder = cluster.places[1].folder
+    printed(old_java(cluster.version, "kafka.admin.ConfigCommand", *where, *change, level="ERROR", folder=folder))
+    if cluster.version == V3:
+        entry = ConfigEntry(*DYNAMIC, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.BROKER, "2", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(SECONDS_MAX)
+    return opened
+
+
+def move(cluster: MixedCluster, kind: str, *, has_new_disks: bool) -> None:
+    """One after the other, the controller last; each when all is in sync.  Then each leads what it should."""
+    last = cluster.controller()
+    for number in sorted(cluster.places, key=lambda one: one == last):
+        place = cluster.places[number]
+        until(lambda: cluster.status() == 0)
+        place.stop()
+        if has_new_disks:
+            place.empty()
+        place.start(kind)
+    until(lambda: cluster.status() == 0)
+    cluster.elect_preferred()
+    assert {place.kind for place in cluster.places.values()} == {kind}
+
+
+def nodes(tree: Tree) -> dict[str, object]:
+    """Returns what is in each node that stays, but for what counts events or says when they were."""
+    return {path: value for path, value in _nodes(tree, "") if not path.startswith(PASSING) and path not in COUNTING}
+
+
+def _nodes(tree: Tree, path: str) -> Iterator[tuple[str, object]]:
+    data = tree.get(path or "/")[0]
+    value = json.loads(data) if data else None
+    if isinstance(value, dict):  # In Kafka's, fields have the order of a hash table.
+        value = {name: one for name, one in value.items() if name not in OWN}
+        if path.endswith("/state"):
+            value["isr"].sort()
+    yield path, value
+    for name in children_if_there(tree, path or "/"):
+        yield from _nodes(tree, f"{path}/{name}")
+
+
+def check_configs(cluster: MixedCluster) -> None:
+    """Ours go by what was set before they came."""
+    asking = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
+    wanted = configs_for(V3)
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
+    for resource, future in asking.describe_configs(resources).items():
+        told = {name: entry.value for name, entry in future.result(SECONDS_MAX).items()}
+        configs = wanted[resource.name][1]
+        assert {name: told[name] for name in configs} == configs
+    if cluster.version == V3:
+        resource = ConfigResource(ConfigResource.Type.BROKER, "2")
+        entry = asking.describe_configs([resource])[resource].result(SECONDS_MAX)[DYNAMIC[0]]
+        assert (entry.value, entry.source) == (DYNAMIC[1], ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+
+
+def go_on(cluster: MixedCluster) -> None:
+    """The transaction that was open all the while is ended by who has its id."""
+    producer = transactional(cluster.address, OPEN)
+    producer.begin_transaction()
+    producer.produce("transactions", b"next", partition=0)
+    producer.commit_transaction(SECONDS_MAX)
+    until(lambda: committed(cluster.address)[-1:] == [b"next"])
+
+
+def committed(address: str) -> list[bytes | None]:
+    (records,) = read(address, [TopicPartition("transactions", 0)], "read_committed").values()
+    return [record[4] for record in records]

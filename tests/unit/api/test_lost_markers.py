@@ -1,0 +1,62 @@
+"""What the coordinator of a transaction is told of a marker whose partition is lost before all replicas have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.api.outcome import Encoded
+from odradek.api.table import BY_KEY, Api
+from odradek.base.errors import ErrorCode
+from odradek.base.units import NO_BROKER, TopicName, TopicPartition
+from odradek.core.parked import Parked
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from support.led import ALL_THREE, Led
+
+VERSIONS = (0, 1, 2)
+
+
+@pytest.fixture(autouse=True)
+def between_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the broker answer as it does where there are others."""
+    monkeypatch.setitem(BY_KEY, int(ApiKey.WRITE_TXN_MARKERS), Api(ApiKey.WRITE_TXN_MARKERS, *VERSIONS[::2]))
+
+
+def ends(led: Led, version: int) -> Encoded | Parked[Encoded]:
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    marker = WritableTxnMarker(
+        producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic], coordinator_epoch=0
+    )
+    return led.harness.send(WriteTxnMarkersRequest(markers=[marker]), version)
+
+
+def told(led: Led, outcome: Encoded | Parked[Encoded], version: int) -> ErrorCode:
+    answer = led.harness.decoded(led.harness.finished(outcome), version, WriteTxnMarkersResponse)
+    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_leader_is_to_be_asked(tmp_path: Path, version: int) -> None:
+    led = Led(tmp_path)
+    outcome = ends(led, version)
+    assert led.is_waiting(outcome)
+    assert led.controller.leads("t", leader=NO_BROKER, epoch=1, replicas=ALL_THREE) == {}
+    assert not led.is_waiting(outcome)
+    assert told(led, outcome, version) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_disk_that_failed_is_told_to_who_knows_the_error(tmp_path: Path, version: int) -> None:
+    led = Led(tmp_path)
+    waiting = ends(led, version)
+    assert led.is_waiting(waiting)
+    led.harness.broker.partitions[TopicPartition(TopicName("t"), 0)].take_offline()
+    expected = ErrorCode.KAFKA_STORAGE_ERROR if version else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert told(led, waiting, version) is expected
