@@ -38,6 +38,7 @@ class BrokerAsks:
         self._broker = broker
         self._protocol = broker.protocol
         self._channels = channels
+        self._is_silence_told = False  # Of the controller, which is asked many times a second.
 
     def take(self) -> None:
         """Sends what the broker wants to ask."""
@@ -73,17 +74,22 @@ class BrokerAsks:
 
         def ended(response: CreateTopicsResponse | Refused) -> None:
             if isinstance(response, Refused):
-                # At its start a broker has heard of no topic and no controller: who looks for a coordinator asks again.
-                level = logging.DEBUG if controller == NO_BROKER else logging.WARNING
-                log.log(level, "topics could not be made, since the controller can't be asked: %s", response.detail)
+                self._tell_of_silence(controller, response)
                 then(all_refused(change))
                 return
+            self._is_silence_told = False
             refused = create_topics_ask.refusals(response)
             made = {topic.name: topic for topic in change.topics if topic.name not in refused}
             then(Changed(change.token, made, refused))
 
         message, version = create_topics_ask.to_message(change), self._protocol.create_topics
         self._channels.ask(controller, RequestBuilder.of(message, CreateTopicsResponse, version), ended)
+
+    def _tell_of_silence(self, controller: BrokerId, refused: Refused) -> None:
+        # At its start a broker has heard of no topic and no controller: who looks for a coordinator asks again.
+        if controller != NO_BROKER and not self._is_silence_told:
+            log.warning("topics could not be made, since the controller can't be asked: %s", refused.detail)
+            self._is_silence_told = True
 
     def alter_partitions(
         self,

@@ -1,0 +1,59 @@
+"""A broker that asks the controller for topics, on a real socket, tells once that nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from odradek.base.units import BrokerId, LeaderEpoch, TopicName
+from odradek.base.uuids import Uuid
+from odradek.core.cluster import BrokerInfo, PartitionInfo, TopicInfo
+from odradek.core.effects import Changed, CreateTopics
+from odradek.net.broker_asks import BrokerAsks
+from odradek.net.broker_channels import BrokerChannels
+from odradek.wire.compile import encode
+from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from support.channel_peer import Asked, Peer, Writer, framed, run
+from support.in_memory import US, Harness
+
+OTHER, GONE = BrokerId(US + 1), BrokerId(US + 2)
+NAME = TopicName("t")
+TOPIC = TopicInfo(NAME, Uuid(bytes(16)), (PartitionInfo(US, LeaderEpoch(0), (US,), (US,)),))
+TOLD = "topics could not be made, since the controller can't be asked"
+
+
+async def made(asked: Asked, writer: Writer) -> None:
+    response = CreateTopicsResponse(topics=[CreatableTopicResult(name=NAME, error_code=0, error_message=None)])
+    writer.write(framed(asked.correlation_id, b"\0" + encode(response, asked.version)))
+    await writer.drain()
+
+
+def test_a_silent_controller_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness(tmp_path)
+
+    async def work() -> list[int]:
+        loop = asyncio.get_running_loop()
+        async with Peer(made) as peer:
+            view = harness.broker.view
+            view.brokers = {**view.brokers, OTHER: BrokerInfo(OTHER, (peer.endpoint,))}
+            channels = BrokerChannels(loop, f"broker-{US}", view, "PLAINTEXT", None)
+            asks = BrokerAsks(SimpleNamespace(loop=loop), harness.broker, channels)  # type: ignore[arg-type]
+            counts = []
+            for controller in (GONE, GONE, GONE, OTHER, GONE, GONE):
+                answered: asyncio.Future[Changed] = loop.create_future()
+                asks.create_topics(controller, CreateTopics(1, (TOPIC,)), answered.set_result)
+                assert (await answered).refused.keys() == (set() if controller == OTHER else {NAME})
+                counts.append(caplog.text.count(TOLD))
+            channels.close()
+            return counts
+
+    found: list[int] = []
+
+    async def kept() -> None:
+        found.extend(await work())
+
+    run(kept)
+    assert found == [1, 1, 1, 1, 2, 2]
