@@ -90,15 +90,7 @@ def filled(cluster: MixedCluster) -> object:
     opened = fill(cluster.address, codecs=CODECS)
     await_compaction(cluster.places[1].data, cluster.address)
     where = ["--bootstrap-server", cluster.address]
-    change = [
-        "--entity-type",
-        "clients",
-        "--entity-name",
-        "app",
-        "--alter",
-        "--add-config",
-        "producer_byte_rate=1000000",
-    ]
+    change = ["--entity-type", "clients", "--entity-name", "app", "--alter", "--add-config", QUOTA]
     folder = cluster.places[1].folder
     printed(old_java(cluster.version, "kafka.admin.ConfigCommand", *where, *change, level="ERROR", folder=folder))
     if cluster.version == V3:
