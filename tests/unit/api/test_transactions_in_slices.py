@@ -166,7 +166,7 @@ def test_partitions_that_are_deleted_meanwhile_have_none(producer: Transactional
     (result,) = begun.finish(WriteTxnMarkersResponse).markers
     found = [part.error_code for part in result.topics[0].partitions]
     # What was written to is gone before it was safe.
-    assert found[0] == found[-1] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert found[0] == found[-1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert found[MANY - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
