@@ -393,7 +393,7 @@ class SqliteTree:
             # Under the lock: a descriptor that close() has given back may already be some other file's.
             if self._is_closed:
                 return
-            held_up_ms = self._session.beat()
+            held_up_ms = self._session.beat() - int(self._tend_s * 1000)
             if self._broken is not None:
                 return
             with failures(self._path):
