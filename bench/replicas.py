@@ -187,8 +187,8 @@ def main() -> int:
                 time.sleep(WARMUP_SECONDS)
                 rows["idle"] = {name: {"resident_mb": resident_mb(cluster)} for name, cluster in clusters.items()}
                 tell("idle", rows["idle"])
-                for case in FIRST:
-                    in_turn({}, clusters, case.name, 1, lambda one, case=case: rate(one, case, 0))
+            for case in FIRST:
+                in_turn({}, clusters, case.name, 1, lambda one, case=case: rate(one, case, 0))
             repeated(rows, clusters, arguments)
             if "stored" in arguments.parts:
                 in_turn(rows, clusters, "stored", 1, stored)

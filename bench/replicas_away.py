@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+import measure
 from clusters import BROKERS, Cluster, until
 from confluent_kafka import Producer
 from replicas_topics import Topic
@@ -35,8 +36,8 @@ def measured(rows: Rows, clusters: Mapping[str, Cluster], tell: Tell) -> None:
         "a leader is killed": lambda cluster: leader_away(cluster, cluster.kill, cluster.start_again),
         "a leader is paused": lambda cluster: leader_away(cluster, cluster.pause, cluster.go_on),
     }
-    for part, measure in parts.items():
-        rows[part] = {name: measure(cluster) for name, cluster in clusters.items()}
+    for part, play in parts.items():
+        rows[part] = {name: play(cluster) for name, cluster in clusters.items()}
         tell(part, rows[part])
 
 
@@ -55,9 +56,7 @@ def follower_away(cluster: Cluster) -> Numbers:
 
 
 def sum_without(cluster: Cluster, broker: int) -> float:
-    from measure import cpu_seconds
-
-    return sum(cpu_seconds(cluster.pid(other)) for other in BROKERS if other != broker)
+    return sum(measure.cpu_seconds(cluster.pid(other)) for other in BROKERS if other != broker)
 
 
 def leader_away(cluster: Cluster, away: Callable[[int], None], back: Callable[[int], None]) -> Numbers:

@@ -103,12 +103,12 @@ class Partition:
     def take_offline(self, failed: OSError | None = None) -> None:
         """Gives up the log, whose disk has failed."""
         if failed is not None:
-            self._is_unable()
+            self._note_unable()
         log = self._give_up(ErrorCode.KAFKA_STORAGE_ERROR)
         if log is not None and failed is not None and log.on_failure is not None:
             log.on_failure(failed)
 
-    def _is_unable(self) -> None:
+    def _note_unable(self) -> None:
         """Notes that another replica should lead, if this one does and there is any."""
         if self.leading is not None and self.leading.in_sync is not None:
             self.alter_partition.unable[self.topic_partition] = None
@@ -378,7 +378,7 @@ class Partition:
         if not failed.is_full:
             self.take_offline(failed)
         elif not failed.is_out_of_files:
-            self._is_unable()
+            self._note_unable()
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {failed}")
 
     def was_cut_since(self, path: str, error: OSError) -> bool:
