@@ -67,14 +67,15 @@ def test_a_broker_that_has_lost_the_tree_is_gone_for_the_others(cluster: Cluster
     before = registered(cluster, lost)
     with cluster.partition(lost, cluster.tree):
         for broker in others(cluster, lost):
-            until(lambda broker=broker: leaders(broker.address, "orders")[its_own] == NO_LEADER)
+            until(lambda broker=broker: broker.leaders("orders")[its_own] == NO_LEADER)
+        assert lost.leaders("orders")[its_own] == lost.id
         assert registered(cluster, lost) == -1
         assert lost.broker_epoch() == before, "it can't know"
         cluster.create_topic("later", partitions=4)
         assert lost.id not in leaders(cluster.controller.address, "later").values()
     assert registered(cluster, lost) == lost.broker_epoch() > before
     for broker in cluster:
-        assert leaders(broker.address, "orders")[its_own] == lost.id
+        assert broker.leaders("orders")[its_own] == lost.id
         assert broker.topics() == ["later", "orders"]
     produce(cluster.address, "orders", b"after", partition=its_own)
     assert consume(cluster.address, "orders", 2) == [b"before", b"after"]

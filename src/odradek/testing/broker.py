@@ -154,6 +154,14 @@ class Broker(Lifetime):
     def topics(self) -> list[str]:
         return self._live().ask(topics.names)
 
+    def leaders(self, topic: str) -> list[int]:
+        """Returns who leads each partition as this broker knows it, -1 if nobody does.
+
+        A client that is given one broker's address alone asks any it has heard of, as soon as it has.  Raises KeyError
+        if the broker knows no such topic.
+        """
+        return self._live().ask(partial(topics.leaders, name=topic))
+
     def _live(self) -> Host:
         if self._host is None:
             raise RuntimeError("the broker is not running")

@@ -13,6 +13,7 @@ from odradek.api.gate import Gate, OpenGate
 from odradek.api.outcome import Encoded
 from odradek.app.building import Running
 from odradek.base.errors import ErrorCode, Refused
+from odradek.base.units import TopicName
 from odradek.base.uuids import ZERO_UUID
 from odradek.core.broker import Broker
 from odradek.core.cluster import INTERNAL_TOPICS, Endpoint
@@ -51,6 +52,10 @@ async def create_topic(running: Running, name: str, partitions: int | None, conf
 async def names(running: Running) -> list[str]:
     """Returns the topics that somebody made, without those that coordinators keep for themselves."""
     return sorted(running.shell.broker.view.topics.keys() - INTERNAL_TOPICS)
+
+
+async def leaders(running: Running, name: str) -> list[int]:
+    return [partition.leader for partition in running.shell.broker.view.topics[TopicName(name)].partitions]
 
 
 async def delete_topic(running: Running, name: str) -> None:
