@@ -49,7 +49,6 @@ LONGEST_FIRST = (
     "test_build",
     "test_large_produce",
     "test_broker_crash",
-    "test_broker_differential_kafka",
     "test_doctor",
     "test_broker_kafka_tools",
     "test_moving_kafka",

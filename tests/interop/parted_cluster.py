@@ -15,7 +15,6 @@ from types import TracebackType
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_zookeeper import ZooKeeper
-from test_cluster_zookeeper import leaders
 from test_jepsen import TOPICS, check_history, workload
 from workload.brokers import create_topics
 from workload.recorder import read_history
@@ -26,6 +25,7 @@ from odradek.base.units import TopicName
 from odradek.coordination import layout
 from odradek.coordination.tree import NoNode, Tree
 from odradek.coordination.zookeeper import open_zookeeper
+from support.asking import leaders
 from support.network_namespaces import Host, Network
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until

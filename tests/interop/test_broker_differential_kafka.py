@@ -1,6 +1,7 @@
 """A real Apache Kafka 4.3.0 still answers as the recording says that it does.
 
-With ODRADEK_RECORD=1 in the environment the recording is made anew from it.
+It could only answer otherwise if it was asked otherwise, which test_broker_differential.py notices: so this is one of
+the long tests.  With ODRADEK_RECORD=1 in the environment the recording is made anew from it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from differential import recording
 from differential.known import differences
 from differential.player import Player
@@ -15,7 +17,7 @@ from differential.scenarios.everything import everything
 from differential.settings import SETTINGS
 from kafka_peer import REAL_KAFKA, KafkaBroker
 
-pytestmark = REAL_KAFKA
+pytestmark = [*REAL_KAFKA, pytest.mark.soak]
 
 # Some requests are too odd for Kafka's controller, which resigns over them: another election takes seconds by default.
 # The recording is made without, and so tells the defaults.

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka_zookeeper import OLD_KAFKA, ZooKeeper
-from test_cluster_zookeeper import BROKERS, broker, leaders, servers
+from test_cluster_zookeeper import BROKERS, broker, servers
 
+from support.asking import leaders
 from support.serving import Serving
 from support.waiting import SECONDS_MAX, until
 

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
+from support.asking import leaders
 from support.certificates import PASSWORD, Authority, written
 from support.faults import Faults, Operations
 from support.serving_cluster import ServingCluster
@@ -43,16 +44,9 @@ def create(cluster: ServingCluster, topic: str, partitions: int = PARTITIONS) ->
     client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS_MAX)
 
 
-def leaders(cluster: ServingCluster, topic: str, asked: int | None = None) -> dict[int, int]:
-    """Returns who leads each partition, as one of the brokers knows it, or any."""
-    address = cluster.address if asked is None else cluster.address_of(asked)
-    found = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(topic, timeout=SECONDS_MAX)
-    return {number: one.leader for number, one in found.topics[topic].partitions.items()}
-
-
 def until_leaders(cluster: ServingCluster, asked: int, wanted: set[int]) -> None:
     """Waits until these lead the topic t, -1 for nobody, as one of the brokers knows it."""
-    until(lambda: set(leaders(cluster, "t", asked).values()) == wanted)
+    until(lambda: set(leaders(cluster.address_of(asked), "t").values()) == wanted)
 
 
 def controller(cluster: ServingCluster) -> int:
@@ -130,7 +124,7 @@ class Writing:
 def test_each_broker_killed_in_turn_loses_and_doubles_nothing(cluster: ServingCluster) -> None:
     assert sorted(cluster.lines) == [f"ready PLAINTEXT://localhost:{cluster.port + number}\n" for number in range(3)]
     create(cluster, "t")
-    assert set(leaders(cluster, "t").values()) == {1, 2, 3}
+    until_leaders(cluster, 1, {1, 2, 3})
     writing = Writing(cluster, "t")
     try:
         assert writing.goes_on()
@@ -141,7 +135,7 @@ def test_each_broker_killed_in_turn_loses_and_doubles_nothing(cluster: ServingCl
     finally:
         writing.stop()
     for asked in (1, 2, 3):
-        assert set(leaders(cluster, "t", asked).values()) == {1, 2, 3}
+        until_leaders(cluster, asked, {1, 2, 3})
     found = Counter(read(cluster, "t", len(writing.acknowledged)))
     assert found == Counter(writing.acknowledged)
 
@@ -203,12 +197,13 @@ def test_a_topic_is_deleted_while_one_of_its_brokers_is_down(cluster: ServingClu
     until(lambda: any(gone.glob("t-[0-9]")))
     cluster.signal(down, signal.SIGSTOP)  # It lives on for the others, and answers nobody.
     client = admin(cluster)
-    client.delete_topics(["t"])
-    until(lambda: "t" not in client.list_topics(timeout=SECONDS_MAX).topics)
+    deleted = client.delete_topics(["t"])["t"]
+    until(lambda: not any(leaders(cluster.address_of(asked), "t") for asked in (1, 2, 3) if asked != down))
+    deleted.result(SECONDS_MAX)
     cluster.signal(down, signal.SIGKILL)
     until(lambda: not any(gone.glob("t-[0-9]")))
     create(cluster, "t")
-    assert set(leaders(cluster, "t").values()) == {1, 2, 3}
+    until_leaders(cluster, down, {1, 2, 3})
 
 
 def test_partitions_are_added_by_whoever_is_the_controller(cluster: ServingCluster) -> None:
@@ -216,7 +211,7 @@ def test_partitions_are_added_by_whoever_is_the_controller(cluster: ServingClust
     cluster.kill(controller(cluster))
     client = admin(cluster)
     client.create_partitions([NewPartitions("t", 5)])["t"].result(SECONDS_MAX)
-    until(lambda: all(len(leaders(cluster, "t", asked)) == 5 for asked in (1, 2, 3)))
+    until(lambda: all(len(leaders(cluster.address_of(asked), "t")) == 5 for asked in (1, 2, 3)))
     for asked in (1, 2, 3):
         until_leaders(cluster, asked, {1, 2, 3})
 
@@ -270,7 +265,8 @@ def test_what_is_in_a_directory_that_fails_has_no_leader(tmp_path: Path) -> None
         producer.flush(SECONDS_MAX)
         for asked in (1, 2, 3):
             until_leaders(cluster, asked, {-1, 1, 2, 3})
-            assert {number for number, leader in leaders(cluster, "t", asked).items() if leader == -1} == lost
+            found = leaders(cluster.address_of(asked), "t")
+            assert {number for number, leader in found.items() if leader == -1} == lost
         faults.repair()
         cluster.kill(2)
         for asked in (1, 2, 3):

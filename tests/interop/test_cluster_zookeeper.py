@@ -15,6 +15,7 @@ from kafka_zookeeper import OLD_KAFKA, ZooKeeper
 
 from odradek.coordination import layout
 from odradek.coordination.zookeeper import open_zookeeper
+from support.asking import leaders
 from support.serving import NotReady, Serving
 from support.waiting import SECONDS_MAX, until
 
@@ -53,11 +54,6 @@ def brokers(tmp_path: Path, ensemble: ZooKeeper) -> Iterator[dict[int, Serving]]
 
 def servers(brokers: dict[int, Serving]) -> str:
     return ",".join(one.address for one in brokers.values())
-
-
-def leaders(address: str, topic: str) -> dict[int, int]:
-    found = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(topic, timeout=SECONDS_MAX)
-    return {number: one.leader for number, one in found.topics[topic].partitions.items()}
 
 
 def until_leaders(brokers: dict[int, Serving], numbers: tuple[int, ...], wanted: set[int]) -> None:

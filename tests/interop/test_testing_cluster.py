@@ -36,6 +36,7 @@ from odradek.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from support.asking import leaders
 from support.raw_client import RawClient
 from support.waiting import until
 
@@ -95,12 +96,6 @@ def messages(consumer: Consumer, count: int) -> list[Message]:
 
 def admin(cluster: Cluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.address})
-
-
-def leaders(address: str, topic: str) -> dict[int, int]:
-    """By partition, as a client is told by the broker of this address."""
-    found = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=SECONDS_MAX).topics[topic]
-    return {index: partition.leader for index, partition in found.partitions.items()}
 
 
 def folders(cluster: Cluster, topic: str) -> list[str]:
@@ -210,9 +205,9 @@ def test_the_fixture(tmp_path: Path) -> None:
 
 def test_any_address_leads_to_all_partitions(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=6)
-    assert set(leaders(cluster.address, "orders").values()) == {1, 2, 3}
+    assert set(leaders(cluster.controller.address, "orders").values()) == {1, 2, 3}
     for broker in cluster:
-        assert leaders(broker.address, "orders") == leaders(cluster.address, "orders")
+        assert leaders(broker.address, "orders") == leaders(cluster.controller.address, "orders")
         for partition in range(6):
             produce(broker.address, "orders", b"%d-%d" % (broker.id, partition), partition=partition)
     everything = sorted(b"%d-%d" % (broker.id, partition) for broker in cluster for partition in range(6))
@@ -369,7 +364,7 @@ def message_bytes_max(broker: Member) -> str:
 
 def test_a_fault_is_of_one_broker(cluster: Cluster) -> None:
     cluster.create_topic("orders", partitions=3)
-    leader = cluster[leaders(cluster.address, "orders")[0]]
+    leader = cluster[leaders(cluster.controller.address, "orders")[0]]
     fault = leader.faults.answer("Produce", error="NOT_LEADER_OR_FOLLOWER")
     for partition in (1, 2, 0):
         assert fault.count == 0
@@ -397,7 +392,7 @@ def test_the_controller_is_killed(cluster: Cluster) -> None:
     for partition in range(3):
         produce(cluster.address, "orders", b"%d" % partition, partition=partition)
     killed = cluster.controller
-    its_own = next(index for index, leader in leaders(cluster.address, "orders").items() if leader == killed.id)
+    its_own = killed.leaders("orders").index(killed.id)
     killed.kill()
     assert cluster.controller is not killed
     known = [broker for broker in cluster if broker.is_running]
@@ -408,7 +403,7 @@ def test_the_controller_is_killed(cluster: Cluster) -> None:
     for partition in range(4):
         produce(known[1].address, "later", b"one", partition=partition)
     killed.start()
-    until(lambda: leaders(cluster.address, "orders")[its_own] == killed.id)
+    until(lambda: leaders(cluster.controller.address, "orders")[its_own] == killed.id)
     assert sorted(consume(cluster.address, "orders", 3)) == [b"0", b"1", b"2"]
     assert sorted(cluster.topics()) == ["later", "orders"]
 
@@ -534,7 +529,7 @@ def everything(address: str, topic: str, partitions: int) -> list[Message]:
     """All records of a topic, up to its ends of now."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False})
     places = [TopicPartition(topic, index, 0) for index in range(partitions)]
-    until(lambda: all(leader != NO_LEADER for leader in leaders(address, topic).values()))
+    until(lambda: all(NO_LEADER not in leaders(one, topic).values() for one in address.split(",")))
     count = sum(consumer.get_watermark_offsets(place, timeout=SECONDS_MAX)[1] for place in places)
     consumer.assign(places)
     found = messages(consumer, count)

@@ -18,7 +18,6 @@ from test_testing_cluster import (
     described,
     everything,
     folders,
-    leaders,
     number,
     produce,
     registered,
@@ -30,6 +29,7 @@ from odradek.testing.member import Member
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from support.asking import leaders
 from support.raw_client import RawClient, frame
 from support.waiting import until
 
@@ -52,7 +52,7 @@ def others(cluster: Cluster, *brokers: Member) -> list[Member]:
 
 def led_by(cluster: Cluster, broker: Member, topic: str) -> int:
     """A partition that the broker leads."""
-    return next(index for index, leader in leaders(cluster.address, topic).items() if leader == broker.id)
+    return next(index for index, leader in leaders(cluster.controller.address, topic).items() if leader == broker.id)
 
 
 # Cut off from the tree.

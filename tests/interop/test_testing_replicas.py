@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from test_testing_cluster import SECONDS_MAX, Going, everything, leaders, number, produce
+from test_testing_cluster import SECONDS_MAX, Going, everything, number, produce
 from test_testing_partitions import others
 
 from odradek.base.units import MIB
 from odradek.testing import Cluster
+from support.asking import leaders
 
 SLOW_SECONDS = 0.5
 
@@ -25,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def leader(cluster: Cluster) -> int:
-    return leaders(cluster.address, "orders")[0]
+    return leaders(cluster.controller.address, "orders")[0]
 
 
 def replicas(cluster: Cluster) -> set[bytes]:

@@ -12,11 +12,13 @@ from odradek.record.records import decode
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from support.raw_client import RawClient
+from support.waiting import PAUSE_SECONDS, SECONDS_MAX
 
 ALL, LEADER = -1, 1
-PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS = 9, 12, 7, 6  # The versions that are spoken.
+PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS, METADATA = 9, 12, 7, 6, 12  # The versions that are spoken.
 MIB = 1 << 20
 
 
@@ -41,6 +43,25 @@ def delete(client: RawClient, name: str) -> ErrorCode:
     states = [DeleteTopicState(name=name, topic_id=ZERO_UUID)]
     answer = client.ask(DeleteTopicsRequest(topics=states, timeout_ms=20_000), DELETE_TOPICS, DeleteTopicsResponse)
     return ErrorCode(answer.responses[0].error_code)
+
+
+def leaders(address: str, topic: str) -> dict[int, int]:
+    """Returns who leads each partition, -1 for nobody, as this very broker says; waits until it does.
+
+    A client that is given its address asks any broker that it has heard of.
+    """
+    host, _, port = address.rpartition(":")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            with RawClient(int(port), host=host) as client:
+                (found,) = client.ask(request, METADATA, MetadataResponse).topics
+        except ConnectionError:  # It is being started.
+            assert time.monotonic() < deadline
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return {one.partition_index: one.leader_id for one in found.partitions}
 
 
 def produce_request(

@@ -14,7 +14,7 @@ from odradek.coordination.tree import Tree
 from odradek.core.cluster import ClusterView
 from odradek.testing import elections
 from odradek.testing.host import SECONDS_MAX, BrokerFailed
-from odradek.testing.member import Member, are_led, controlled_by, has_brokers
+from odradek.testing.member import Member, are_led, controlled_by, has_brokers, leaders_of_all
 from odradek.testing.network import Network, Shared
 
 LOOK_SECONDS = 0.005
@@ -47,10 +47,11 @@ class Agreement:
         self.wait(lambda: self.know(tree, has_brokers(self.registered())), "not every broker knows of all")
 
     def heal(self, tree: Tree) -> None:
-        """Waits for the same, and for leaders of all that the running brokers hold."""
+        """Waits for the same, for leaders of all that the running brokers hold, and until all know them."""
         if self.registered():
             self.settle(tree)
             self.wait(lambda: self.know(tree, are_led(self.registered())), "not every partition has a leader again")
+            self.wait(partial(self._know_the_same, tree), "not every broker knows the same topics and leaders")
 
     def controller(self, tree: Tree) -> Member:
         """Waits until there is a controller that every running broker knows, and returns it."""
@@ -82,6 +83,14 @@ class Agreement:
         if controller is None:
             return registered
         return {broker for broker in registered if not self._network.is_cut(controller, broker)}
+
+    def _know_the_same(self, tree: Tree) -> bool:
+        """Who hears the controller and can't answer is told one thing, and the next when it can."""
+        controller = elections.controller(tree)
+        is_cut = self._network.is_cut
+        told = [one for one in self.told(tree) if controller is None or not is_cut(one, controller)]
+        known = [self._brokers[broker].ask(leaders_of_all) for broker in told]
+        return all(one == known[0] for one in known)
 
     def _are_registered(self, tree: Tree) -> bool:
         """False while the session of a broker has ended, and it does not know that yet or is registering anew."""

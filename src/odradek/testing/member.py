@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from odradek.app.building import Running
 from odradek.app.config import Settings
 from odradek.base.units import BrokerId, TopicPartition
+from odradek.base.uuids import Uuid
 from odradek.coordination.sqlite import SqliteTree
 from odradek.core.cluster import ClusterView, TopicInfo
 from odradek.testing.broker import Broker
@@ -103,6 +104,11 @@ def are_led(alive: set[BrokerId]) -> Callable[[ClusterView], bool]:
         return all(one.leader >= 0 or alive.isdisjoint({*one.replicas}.difference(one.offline)) for one in partitions)
 
     return is_so
+
+
+def leaders_of_all(view: ClusterView) -> dict[Uuid, list[BrokerId]]:
+    """By the topics' ids."""
+    return {topic.id: [one.leader for one in topic.partitions] for topic in view.topics.values()}
 
 
 def are_in_sync(brokers: set[BrokerId], wanted: TopicPartition | None = None) -> Callable[[ClusterView], bool]:

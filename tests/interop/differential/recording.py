@@ -16,7 +16,7 @@ from differential.masks import Tree
 from differential.steps import Scenario
 
 PATH = Path(__file__).parents[2] / "golden" / "kafka-4.3.0" / "differential.jsonl"
-HOW = "ODRADEK_RECORD=1 pytest tests/interop/test_broker_differential_kafka.py"
+HOW = "ODRADEK_RECORD=1 pytest --soak tests/interop/test_broker_differential_kafka.py"
 DIGEST_CHARACTERS = 8
 
 Outcomes = dict[str, dict[str, Tree]]
