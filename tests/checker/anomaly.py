@@ -19,6 +19,8 @@ class Anomaly(StrEnum):
     CONSUMED_TWICE = "consumed twice"  # By two transactions that both committed it for one group.
     NEVER_CONSUMED = "never consumed"  # By a group whose offsets transactions commit, though it went on beyond.
     COMMITTED_BACK = "committed back"  # A group is told less than it had committed before it was asked.
+    COMMITTED_AGAIN = "committed again"  # The same, if a later transaction committed just that, which is less.
+    COMMITTED_LATE = "committed late"  # The same, if it was a transaction's, and nobody had been told of it yet.
     # Within one operation (int) or from one to the next of a process.
     NONMONOTONIC_POLL = "nonmonotonic poll"
     INT_NONMONOTONIC_POLL = "int nonmonotonic poll"

@@ -12,6 +12,8 @@ from checker.anomaly import Anomaly, Found
 from checker.history import Committed, Key, Kind, Offset, Operation, Outcome
 from checker.observed import Observed, Read
 
+Place = tuple[str, Key]  # A group's, of a partition.
+
 
 def consumed_twice(observed: Observed) -> Iterator[Found]:
     for value, reads in observed.reads.items():
@@ -56,18 +58,42 @@ def _consumed(observed: Observed) -> dict[tuple[str, Key], dict[Offset, Read]]:
 
 def committed_back(observed: Observed) -> Iterator[Found]:
     """Of all groups: what was committed, or told to be, before somebody asked anew is a bound for the answer."""
-    before: dict[tuple[str, Key], tuple[Offset, Operation]] = {}
+    before: dict[Place, tuple[Offset, Operation]] = {}
+    told: dict[Place, tuple[Offset, Operation]] = {}  # By whom first; less only where a later transaction committed it.
+    by_transactions = _committed_by_transactions(observed)
+
+    def is_committed_after(operation: Operation, place: Place, offset: Offset) -> bool:
+        return any(one.completed_ns > operation.completed_ns for one in by_transactions.get((place, offset), ()))
+
     for is_end, operation in _moments(observed.operations):
-        for (group, key), offset in _positions(operation).items():
-            highest = before.get((group, key))
+        is_told = operation.kind is Kind.COMMITTED
+        for place, offset in _positions(operation).items():
+            highest, known = before.get(place, (0, operation))
+            last, first = told.get(place, (0, operation))
             if is_end:
-                if highest is None or offset > highest[0]:
-                    before[group, key] = offset, operation
-            elif operation.kind is Kind.COMMITTED and highest is not None and offset < highest[0]:
-                text = (
-                    f"group {group}: {operation} was told {key}@{offset}, and @{highest[0]} was known by {highest[1]}"
-                )
-                yield Found(Anomaly.COMMITTED_BACK, text, (highest[1], operation))
+                if offset > highest:
+                    before[place] = offset, operation
+                if is_told and (offset > last or (offset < last and is_committed_after(first, place, offset))):
+                    told[place] = offset, operation
+            elif is_told and offset < highest:
+                anomaly = Anomaly.COMMITTED_BACK
+                if is_committed_after(known, place, offset):
+                    anomaly = Anomaly.COMMITTED_AGAIN
+                elif known.kind is Kind.TXN and offset >= last:
+                    anomaly = Anomaly.COMMITTED_LATE
+                group, key = place
+                text = f"group {group}: {operation} was told {key}@{offset}, and @{highest} was known by {known}"
+                yield Found(anomaly, text, (known, operation))
+
+
+def _committed_by_transactions(observed: Observed) -> dict[tuple[Place, Offset], list[Operation]]:
+    """Returns the transactions that have, or may have, committed an offset of a group."""
+    found: dict[tuple[Place, Offset], list[Operation]] = defaultdict(list)
+    for one in observed.operations:
+        if one.kind is Kind.TXN and one.group is not None and one.outcome is not Outcome.FAIL:
+            for position in _positions(one).items():
+                found[position].append(one)
+    return found
 
 
 def _moments(operations: list[Operation]) -> Iterator[tuple[bool, Operation]]:
@@ -79,10 +105,10 @@ def _moments(operations: list[Operation]) -> Iterator[tuple[bool, Operation]]:
         yield is_end, operation
 
 
-def _positions(operation: Operation) -> dict[tuple[str, Key], Offset]:
+def _positions(operation: Operation) -> dict[Place, Offset]:
     """What the group of an operation has committed by then, as far as it tells."""
     assert operation.group is not None
-    found: dict[tuple[str, Key], Offset] = {}
+    found: dict[Place, Offset] = {}
     for poll in operation.polls:
         found |= {(operation.group, key): offset + 1 for key, offset, _ in poll.records}
     for step in operation.steps:

@@ -30,8 +30,9 @@ from support.waiting import SECONDS_MAX, until
 LEVELS = {V3: "3.9", V0: "0.11.0"}  # inter.broker.protocol.version, of a release and of ours beside it.
 OURS, THEIRS = "ours", "theirs"
 # Before KIP-447, in 2.5, EndTxn is answered before the transaction's offsets are told, and nobody can ask to wait:
-# who joins the group meanwhile begins at the former ones.
-NOT_PROMISED_BY = {V3: NOT_PROMISED, V0: NOT_PROMISED | {Anomaly.COMMITTED_BACK, Anomaly.CONSUMED_TWICE}}
+# who joins the group meanwhile begins at the former ones, and commits less than was committed.
+KIP_447 = frozenset((Anomaly.COMMITTED_LATE, Anomaly.COMMITTED_AGAIN, Anomaly.CONSUMED_TWICE))
+NOT_PROMISED_BY = {V3: NOT_PROMISED, V0: NOT_PROMISED | KIP_447}
 IN_FLIGHT = {V3: 5, V0: 1}  # Requests of an idempotent producer, of which the brokers remember the batches.
 COMPACTED = frozenset(MOST)  # Each replica's cleaner has its own times.
 SESSION_MS = "10000"  # What ZooKeeper grants at most here: Kafka does not start where it ends meanwhile.

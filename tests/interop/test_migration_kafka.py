@@ -24,13 +24,17 @@ from confluent_kafka.admin import (
 )
 from contents import CLEANER, CODECS, OPEN, await_compaction, configs_for, fill, found, read, transactional
 from kafka_peer import printed
-from kafka_zookeeper import OLD_KAFKA, V3, old_java
+from kafka_zookeeper import OLD_KAFKA, V0, V3, old_java
 from mixed_cluster import IN_FLIGHT, NOT_PROMISED_BY, OURS, THEIRS, MixedCluster, mixed_cluster
 from test_jepsen import TOPICS, check_history, workload
 from workload.brokers import create_topics
 from workload.programs import PROGRAMS, built
+from workload.recorder import read_history
 from workload.settings import BROKER_SETTINGS
 
+from checker.anomaly import Anomaly
+from checker.history import operations
+from checker.verdict import check
 from odradek.coordination import layout
 from odradek.coordination.tree import Tree, children_if_there
 from support.waiting import SECONDS_MAX, until
@@ -39,6 +43,7 @@ pytestmark = OLD_KAFKA
 
 SECONDS = 5  # Of the clients, if the moves take less.
 SETTINGS = BROKER_SETTINGS | CLEANER | {"log.cleaner.enable": "true"}
+CODECS_OF = {V3: CODECS, V0: CODECS[:4]}
 DYNAMIC = "message.max.bytes", "2000000"  # Of broker 2, set while it runs.
 QUOTA = "producer_byte_rate=1000000"
 # What is in the tree for a while after something was done; and what says how often something was, and by whom.
@@ -55,6 +60,7 @@ OWN = {"timestamp", "leader_epoch", "controller_epoch"}  # Fields, which count t
     ("version", "client", "has_new_disks"),
     [
         pytest.param(V3, "librdkafka", False),
+        pytest.param(V0, "librdkafka", False, marks=pytest.mark.soak),
         pytest.param(V3, "java-3.9.1", True, marks=[*parameter("java-4.3.0").marks, pytest.mark.soak]),
     ],
 )
@@ -81,15 +87,32 @@ def test_a_cluster_moves_in_and_back(tmp_path: Path, version: str, client: str, 
         assert "stray" not in "".join(str(path) for path in tmp_path.glob("*/data/*"))
 
 
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_kafka_of_old_does_by_itself_what_is_excused(tmp_path: Path) -> None:
+    """Three brokers of 0.11.0.3, and none of ours, are restarted one after the other, twice."""
+    history = tmp_path / "history.jsonl"
+    with mixed_cluster(tmp_path, V0, (THEIRS,) * 3, SETTINGS) as cluster:
+        create_topics(cluster.address, TOPICS, 3)
+        cluster.await_in_sync()
+        with workload(cluster.address, history, SECONDS, 73, newest="classic", in_flight=IN_FLIGHT[V0]):
+            for _ in range(2):
+                move(cluster, THEIRS, has_new_disks=False)
+    check_history(history, 2 * len(cluster.places), SECONDS, NOT_PROMISED_BY[V0])
+    not_by_newer = {found.anomaly for found in check(operations(read_history(history)), NOT_PROMISED_BY[V3]).broken}
+    assert Anomaly.COMMITTED_LATE in not_by_newer
+
+
 def filled(cluster: MixedCluster) -> object:
     """Everything that a cluster may hold; returns the producer that has a transaction open."""
     admin = cluster.admin
     new = [NewTopic(name, count, 3, config=dict(configs)) for name, (count, configs) in configs_for(V3).items()]
     for made in admin.create_topics(new).values():
         made.result(SECONDS_MAX)
-    opened = fill(cluster.address, codecs=CODECS)
+    opened = fill(cluster.address, codecs=CODECS_OF[cluster.version])
     await_compaction(cluster.places[1].data, cluster.address)
-    where = ["--bootstrap-server", cluster.address]
+    where = ["--bootstrap-server", cluster.address] if cluster.version == V3 else ["--zookeeper", cluster.connect]
     change = ["--entity-type", "clients", "--entity-name", "app", "--alter", "--add-config", QUOTA]
     folder = cluster.places[1].folder
     printed(old_java(cluster.version, "kafka.admin.ConfigCommand", *where, *change, level="ERROR", folder=folder))

@@ -60,7 +60,12 @@ def check_topics(cluster: MixedCluster, gone: str, alive: list[int]) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("version", "mix"),
-    [(V3, ONE), (V0, TWO)],
+    [
+        (V3, ONE),
+        (V0, TWO),
+        pytest.param(V3, TWO, marks=pytest.mark.soak),
+        pytest.param(V0, ONE, marks=pytest.mark.soak),
+    ],
 )
 def test_either_side_is_killed_as_controller_leader_and_coordinator(tmp_path: Path, version: str, mix: str) -> None:
     history = tmp_path / "history.jsonl"

@@ -20,6 +20,7 @@ from odradek.app.listeners import (
     Endpoint,
     Listener,
     SecurityProtocol,
+    inter_broker_listener,
     parse_address,
     parse_advertised,
     parse_listeners,
@@ -108,6 +109,9 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
     tls = parse_tls(configs, listeners)
     _check_promises(configs)
     check_safe(configs, listeners, tls, insecure)
+    is_member = bool(configs.optional_str(CONNECT))
+    if is_member:
+        inter_broker_listener(configs, listeners)  # Raises where there is none.
     log_dirs = tuple(Path(text) for text in configs.list("log.dirs") or configs.list("log.dir") if text)
     if not log_dirs:
         raise ConfigError("log.dirs must name at least one folder for the logs.")
@@ -134,7 +138,7 @@ def settings(texts: Mapping[str, str], *, insecure: bool = False) -> Settings:
         without_effect=tuple(_without_effect(configs, tls)),
         metrics=metrics,
         insecure=insecure,
-        is_member=bool(configs.optional_str(CONNECT)),
+        is_member=is_member,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -26,6 +27,7 @@ from odradek.app.opening import (
     topic_configs,
 )
 from odradek.base.units import BrokerId, TimestampMs, TopicPartition
+from odradek.coordination.acls import first_acl
 from odradek.coordination.renewed import RenewedTree
 from odradek.coordination.sqlite import METADATA_FILE, TEND_MS_MAX, SqliteTree
 from odradek.core.broker import Broker
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from odradek.net.peers import Peers
     from odradek.tls.contexts import Contexts
 
+log = logging.getLogger(__name__)
+
 
 def open_broker(
     settings: Settings,
@@ -69,6 +73,7 @@ def open_broker(
     where, tree = _tree(settings, disk, timeout_ms, durable, opens_tree)
     with ExitStack() as undoing:
         undoing.callback(tree.close)
+        _check_acls(settings, tree, where)
         metadata = _metadata(settings, tree, where)
         membership = _claimed(settings, disk, metadata)
         changes = config_changes(settings, tree, membership, listeners, shell)
@@ -97,6 +102,19 @@ def open_broker(
         shell.member.start()
         undoing.pop_all()
     return tree
+
+
+def _check_acls(settings: Settings, tree: RenewedTree, where: str) -> None:
+    """Raises ConfigError for ACLs in the tree, of which this broker would keep none, unless that is meant."""
+    path = first_acl(tree)
+    if path is None:
+        return
+    if not settings.insecure:
+        raise ConfigError(
+            f"The metadata in {where} has ACLs ({path}), but access control is not supported yet, "
+            "and everyone would be served: say --insecure if that is meant."
+        )
+    log.warning("the ACLs in %s have no effect here: whoever reaches a listener may do everything", where)
 
 
 def _replicas(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:

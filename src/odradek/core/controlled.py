@@ -40,14 +40,15 @@ class Controlled:
     def check(self, sent: ToBroker) -> None:
         """Raises Refused for what a deposed controller says, or what was said to who this broker was before.
 
-        A broker epoch above ours is of a registration that we have not heard the end of yet.
+        A broker epoch above ours is of a registration that we have not heard the end of yet.  What is stale in both is
+        told of its broker epoch, as by Apache Kafka.
         """
-        if sent.controller_epoch < self.controller_epoch:
-            text = f"controller epoch {sent.controller_epoch}, by now {self.controller_epoch}"
-            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
         if 0 <= sent.broker_epoch < self.broker_epoch:
             text = f"broker epoch {sent.broker_epoch}, by now {self.broker_epoch}"
             raise Refused(ErrorCode.STALE_BROKER_EPOCH, text)
+        if sent.controller_epoch < self.controller_epoch:
+            text = f"controller epoch {sent.controller_epoch}, by now {self.controller_epoch}"
+            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, text)
 
     def names(self, sent: ToBroker) -> list[TopicName]:
         """Returns the topics whose overrides have to be read before `take_in`: those that this broker does not know."""

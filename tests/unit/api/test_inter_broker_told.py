@@ -190,6 +190,7 @@ def test_a_stale_epoch_stops_nothing(between: BetweenBrokers, version: int, code
 
 
 def test_a_stale_controller_that_names_nothing_hears_of_it(between: BetweenBrokers) -> None:
+    between.harness.broker.controlled.broker_epoch = LeaderEpoch(10)
     between.harness.broker.controlled.controller_epoch = 8
     nothing = StopReplicaRequest(controller_id=OTHER, controller_epoch=7)
     assert between.ask(nothing, 4, StopReplicaResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -219,6 +220,7 @@ def test_stale_epochs_are_found_by_the_broker_itself(between: BetweenBrokers) ->
         (update(8), 8, UpdateMetadataResponse),
     ):
         assert between.ask(message, version, response).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
+    between.harness.broker.controlled.broker_epoch = LeaderEpoch(10)
     between.harness.broker.controlled.controller_epoch = 8
     assert between.ask(become(7), 7, LeaderAndIsrResponse).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 

@@ -69,13 +69,50 @@ def test_what_was_told_to_be_committed_does_not_go_back() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
-    [(Outcome.OK, {Anomaly.COMMITTED_BACK}), (Outcome.INFO, set()), (Outcome.FAIL, set())],
+    [(Outcome.OK, {Anomaly.COMMITTED_LATE}), (Outcome.INFO, set()), (Outcome.FAIL, set())],
 )
 def test_what_a_transaction_has_committed_is_told(outcome: Outcome, expected: set[Anomaly]) -> None:
     history = Handmade().send(0, Send("a", 10, 0))
     consumed(history, 0, "g", outcome)
     told(history, 0)
     assert broken(history) == expected
+
+
+def test_what_was_told_of_a_transaction_does_not_go_back() -> None:
+    """It may be told late, but that is over then, also for what a later transaction commits."""
+    history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
+    consumed(history, 0, "g")
+    for offset in (0, 1):
+        told(history, offset)
+    consumed(history, 1, "g")
+    told(history, 1)
+    assert broken(history) == {Anomaly.COMMITTED_LATE}
+    told(history, 0)
+    assert broken(history) == {Anomaly.COMMITTED_LATE, Anomaly.COMMITTED_BACK}
+
+
+def test_what_a_later_transaction_commits_may_be_less() -> None:
+    """That is what its group is told then; it has consumed twice."""
+    history = Handmade().send(0, Send("a", 10, 0), Send("a", 11, 1))
+    for offset in (0, 1, 0):
+        consumed(history, offset, "g")
+    told(history, 1)
+    assert broken(history) == {Anomaly.CONSUMED_TWICE, Anomaly.COMMITTED_AGAIN}
+    told(history, 0)
+    assert Anomaly.COMMITTED_BACK in broken(history)
+
+
+def test_what_was_told_before_less_was_committed_is_over() -> None:
+    history = Handmade().send(0, *(Send("a", 10 + offset, offset) for offset in range(3)))
+    for offset in (1, 0):
+        consumed(history, offset, "g")
+        told(history, offset + 1)
+    assert broken(history) == {Anomaly.COMMITTED_AGAIN}
+    consumed(history, 2, "g")
+    told(history, 1)
+    assert broken(history) == {Anomaly.COMMITTED_AGAIN, Anomaly.COMMITTED_LATE}
+    told(history, 0)
+    assert Anomaly.COMMITTED_BACK in broken(history)
 
 
 def test_who_asked_before_a_commit_may_be_told_what_was_before() -> None:

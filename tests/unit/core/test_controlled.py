@@ -295,6 +295,11 @@ def test_what_was_said_to_who_this_broker_was_before_is_refused(harness: Harness
         assert controller.says(update, broker_epoch=epoch) == {}
     with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
         controller.says(update, broker_epoch=19)
+    controller.epoch -= 1  # And deposed since: Apache Kafka looks at the broker epoch first.
+    with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
+        controller.says(update, broker_epoch=19)
+    with pytest.raises(Refused, match="STALE_CONTROLLER_EPOCH"):
+        controller.says(update, broker_epoch=20)
 
 
 def test_states_that_come_late_or_twice_change_nothing(harness: Harness) -> None:

@@ -1,0 +1,36 @@
+"""ACLs in the tree, in each implementation of it: those of a resource count, and not the nodes of their types."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.coordination import layout
+from odradek.coordination.acls import first_acl
+from odradek.coordination.tree import Tree, ensure_paths
+
+# What an authorizer of Kafka 3.9 makes at its start.
+TYPES = ("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User")
+STARTED = [f"{root}/{name}" for root in (layout.ACL, layout.PREFIXED_ACL) for name in TYPES]
+
+
+def test_without_a_resource_there_are_none(tree: Tree) -> None:
+    assert first_acl(tree) is None
+    ensure_paths(tree, [*STARTED, layout.ACL_CHANGES, layout.PREFIXED_ACL_CHANGES])
+    assert first_acl(tree) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        layout.acl("Topic", "flights"),
+        layout.acl("Cluster", "kafka-cluster"),
+        layout.acl("Group", "fl", prefixed=True),
+        "/kafka-acl-extended/match/Topic/fl*",  # No Kafka has such yet.
+    ],
+)
+@pytest.mark.parametrize("has_types", [True, False])
+def test_those_of_any_resource_are_found(tree: Tree, path: str, has_types: bool) -> None:
+    ensure_paths(tree, [*(STARTED if has_types else ()), path])
+    assert first_acl(tree) == path
+    tree.delete(path)
+    assert first_acl(tree) is None
