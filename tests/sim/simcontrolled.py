@@ -78,7 +78,8 @@ class SimControlled(SimMember):
         remembered = super().take(sent)
         if self.epoch < 0:
             return None
-        self.broker.controlled.broker_epoch = self.epoch
+        if self.broker.controlled.broker_epoch != self.epoch:
+            self.broker.registered(self.epoch)
         try:
             errors = whole(self.broker.told(sent, {}, self.node.now()))
         except Refused:

@@ -12,7 +12,6 @@ from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TopicName
 from odradek.core.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.effects import Effect, TakeProducerIds
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.net.broker_asks import BrokerAsks
 from odradek.net.broker_channels import BrokerChannels
@@ -45,24 +44,6 @@ class SimChannels:
             member.node.soon(lambda: ended(None))
 
 
-class CoordinatingServer(SimServer):
-    """A process whose coordinators give producer ids."""
-
-    def __init__(self, member: SimCoordinating) -> None:
-        self._ids = member.cluster.next_ids
-        super().__init__(member.broker, member.node, member.cluster.delay_us, member.take_asks)
-
-    def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, TakeProducerIds):
-            self._node.after(self._delay_us(), self._took_ids)
-        else:
-            super()._carry_out(effect)
-
-    def _took_ids(self) -> None:
-        self.broker.took_ids(self._ids())
-        self.settle()
-
-
 class SimCoordinating(SimReplicated):
     """A member whose coordinators ask others."""
 
@@ -70,7 +51,7 @@ class SimCoordinating(SimReplicated):
 
     def make_server(self, shell: Shell) -> SimServer:
         self.asks = BrokerAsks(shell, self.broker, cast("BrokerChannels", SimChannels(self)))
-        return CoordinatingServer(self)
+        return SimServer(self.broker, self.node, self.cluster.delay_us, self.take_asks, self.cluster.next_ids)
 
     def take_asks(self) -> None:
         super().take_asks()

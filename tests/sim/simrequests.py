@@ -9,25 +9,29 @@ in simpipes.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Never, TypeVar
 
 from odradek.api.call import Peer
 from odradek.api.conversation import Conversation
 from odradek.api.gate import Admission
 from odradek.base.units import BrokerId
 from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.cluster import Endpoint
-from odradek.core.coordinators.shards import Load
-from odradek.core.effects import Chores, Effect, Work
-from odradek.core.flushes import Sync
-from odradek.core.log_starts import WriteStarts
-from odradek.core.lookups import Lookup
+from odradek.core.effects import Change, Changed
 from odradek.core.moment import Moment
+from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.disk import FileSlice
+from odradek.net.effects import Effects, Writers
+from odradek.net.pools import Pool
+from odradek.net.ticking import Ticking
+from odradek.net.traffic import Latencies
 from odradek.wire.connection import Connection
 from sim.simclock import MILLISECOND_US, SECOND_US, SimNode
+from sim.simloop import SimLoop
+from support.at_once import done
 from support.in_memory import AsItIs, InMemoryHost
 
 if TYPE_CHECKING:
@@ -36,9 +40,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+HOUSEKEEPING_MS = 250
 TIMEOUT_US = SECOND_US  # request.timeout.ms, which is 30 s elsewhere
 LOST, LATE, LATEST_US = 0.02, 0.03, 400 * MILLISECOND_US
 CLIENTS = BrokerId(-1)  # Where all clients are.
+
+
+def _changes_nothing(change: object, *_: object) -> Never:
+    raise AssertionError(f"nobody asked for {change}")
+
+
+def _no_ids() -> ProducerIdBlock | None:
+    raise AssertionError("nobody asked for producer ids")
+
+
+def _clean(step: Clean) -> Cleaned:
+    return step.run(lambda _: None)
 
 
 class Talk:
@@ -64,7 +81,14 @@ class Talk:
 class SimServer:
     """One process of a broker: what it is asked, and what it does beside that.  All of a moment is done at once."""
 
-    def __init__(self, broker: Broker, node: SimNode, delay_us: Callable[[], int], take: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        node: SimNode,
+        delay_us: Callable[[], int],
+        take: Callable[[], None],
+        take_ids: Callable[[], ProducerIdBlock | None] = _no_ids,
+    ) -> None:
         """`take` begins what the broker asks of others; what works on files takes as long as `delay_us` says."""
         self.broker = broker
         self._node = node
@@ -75,8 +99,12 @@ class SimServer:
         self._peer.admission = Admission()
         self._talks: dict[Conversation, Talk] = {}
         self._is_settling = False
-        self._wakes_at: int | None = None
-        self._keep_house()
+        writers = Writers(_changes_nothing, lambda _: take_ids(), _changes_nothing)
+        self._effects = Effects(self, broker, self, writers, clean=_clean, syncs=Latencies())
+        self._ticking = Ticking(
+            SimLoop(node), broker, self.now, self.settle, keep_house=self._keep_house, housekeeping_ms=HOUSEKEEPING_MS
+        )
+        self.settle()
 
     def now(self) -> Moment:
         return self._node.now()
@@ -121,14 +149,13 @@ class SimServer:
         while self._settle_once():
             pass
         self._is_settling = False
-        self._wake()
+        self._ticking.set()
 
     def _settle_once(self) -> bool:
         broker, now = self.broker, self.now()
-        effects, works = broker.take_effects(), broker.works.copy()
-        broker.works.clear()
-        for effect in (*effects, *works):
-            self._carry_out(effect)
+        effects = broker.take_effects()
+        for effect in effects:
+            self._effects.start(effect)
         completed = broker.lot.take_completed()
         for parked in completed:
             conversation = parked.owner
@@ -138,54 +165,31 @@ class SimServer:
         for talk in list(self._talks.values()):
             if talk.conversation.can_go_on(now):
                 self._go_on(talk)
-        return bool(effects or works or completed)
+        return bool(effects or completed)
 
-    def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Work):
-            effect.run()
-            effect.ended()
-        else:
-            self._node.after(self._delay_us(), lambda: self._run(effect))
+    # What is carried out beside the loop.
 
-    def _run(self, effect: Effect) -> None:
-        broker, now = self.broker, self.now()
-        match effect:
-            case Sync():
-                broker.synced(effect.run(), now)
-            case Chores():
-                effect.run()
-                broker.chores_ended(now)
-            case Load():
-                broker.loaded(effect.run(), now)
-            case Lookup():
-                broker.looked_up(effect.run())
-            case Clean():
-                broker.cleaned(effect.run(lambda _: None), now)
-            case WriteStarts():
-                for _ in broker.wrote_starts(effect.run(), now):
-                    pass
-            case _:
-                raise AssertionError(f"nobody asked for {effect}")
-        self.settle()
+    def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
+        """What a request waits for is not slow here; all else is."""
+        self._node.after(0 if pool is Pool.WORK else self._delay_us(), lambda: then(done(work)))
 
-    # Time.
+    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        raise AssertionError("nobody changes the tree over this broker")
 
-    def _wake(self) -> None:
-        due = self.broker.next_due()
-        if due is not None and (self._wakes_at is None or due < self._wakes_at):
-            self._wakes_at = due
-            self._node.after(max(0, due - self.now().steady) * 1000, self._woken)
-
-    def _woken(self) -> None:
-        self._wakes_at = None
-        self.broker.tick(self.now())
-        self.settle()
-
-    def _keep_house(self) -> None:
-        for _ in self.broker.keep_house(self.now()):
+    def add_slices(self, work: Iterator[None]) -> None:
+        for _ in work:
             pass
         self.settle()
-        self._node.after(SECOND_US // 4, self._keep_house)
+
+    def forwards(self, change: Change) -> bool:
+        raise AssertionError(f"nobody asked for {change}")
+
+    def changed(self, change: Change, changed: Changed) -> None:
+        raise AssertionError(f"nobody asked for {change}")
+
+    def _keep_house(self, now: Moment) -> None:
+        for _ in self.broker.keep_house(now):
+            pass
 
 
 class Lines:

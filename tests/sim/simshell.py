@@ -1,49 +1,46 @@
 """The shell around the core in the simulation: what net/shell is to asyncio and threads.
 
-It carries out what the core asks (core/effects) in simulated threads, answers what was completed, ticks, and has the
-periodic tasks done, in slices between which others have their turns.
+What the core asks for is carried out as net/effects has it, in simulated threads; who waits is answered, and time
+passes, as in net/answering and net/ticking.  Long work is done in slices, between which others have their turns.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import nullcontext
+from functools import partial
 from random import Random
+from typing import TypeVar, cast
 
-from odradek.api.conversation import Conversation, Dispatch
+from odradek.api.conversation import Dispatch
 from odradek.api.dispatch import dispatch
 from odradek.api.gate import Gate, OpenGate
 from odradek.base.units import SECOND_MS
 from odradek.core.broker import Broker
 from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.cluster import TopicInfo
-from odradek.core.coordinators.shards import Load
-from odradek.core.effects import (
-    Change,
-    Changed,
-    Chores,
-    CreateTopics,
-    DeleteTopics,
-    Effect,
-    GrowTopics,
-    TakeProducerIds,
-    Work,
-)
+from odradek.core.effects import AlterConfigs, Altered, Change, Changed, none_altered
 from odradek.core.flushes import Sync, Synced
-from odradek.core.log_starts import WriteStarts, WroteStarts
-from odradek.core.lookups import Lookup
 from odradek.core.moment import Moment
-from odradek.core.moving import Copying
 from odradek.core.storage import NoDirectory
-from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.disk import FileSlice
+from odradek.net.answering import ANSWERING_SECONDS, Answering
+from odradek.net.effects import Effects, Writers
 from odradek.net.metadata import Metadata
 from odradek.net.pools import Pool
+from odradek.net.ticking import Ticking
+from odradek.net.traffic import Latencies
 from odradek.wire.request import Request
-from sim.simclock import MILLISECOND_US, Action, SimNode, Timer
+from sim.simclock import Action, SimNode
 from sim.simconnection import SimConnection
+from sim.simloop import SimLoop
 from sim.simtelling import SimTelling
 from sim.simthreads import CHANGES, SimThreads
+from support.at_once import done
+
+T = TypeVar("T")
 
 HOUSEKEEPING_MS = SECOND_MS
 GATHERED_SHARE = 0.3  # Of turns whose commit is put off.
@@ -77,16 +74,19 @@ class SimShell:
         self.threads = SimThreads(node, random)
         self.end_process: Action = lambda: None  # Called when the last data directory has failed.
         self._node = node
-        self._metadata = metadata
-        self._change = change
         self._gathered: list[SimConnection] = []
-        self._timer: Timer | None = None
-        self._timer_due = 0
-        self._next_housekeeping = 0
         self._slices: deque[Iterator[None]] = deque()  # Of what the controller tells; the first is under way.
-        self._telling = SimTelling(broker, epoch, self.threads, self.now, self._add_slices)
+        self._telling = SimTelling(broker, epoch, self.threads, self.now, self.add_slices)
         self._house: Iterator[None] | None = None
-        self._changes_under_way = 0
+        writers = Writers(change, partial(metadata.take_producer_ids, broker.id), _alters_nothing)
+        self._effects = Effects(self, broker, self._telling, writers, clean=self._clean, syncs=Latencies())
+        self._effects.begin_sync = self._begin_sync
+        self._answering = Answering(
+            broker.lot, self.now, self.settle, soon=self.soon, around=nullcontext(), seconds=self._seconds
+        )
+        self._ticking = Ticking(
+            SimLoop(node), broker, self.now, self.settle, keep_house=self._begin_house, housekeeping_ms=HOUSEKEEPING_MS
+        )
         self.is_stopped = False
 
     # What connections ask of it.
@@ -133,104 +133,47 @@ class SimShell:
         """After anything happened: answer what can be answered, start what the core asked for, set the timer."""
         if self._gathered:
             return  # It comes back when they have been answered.
-        self._answer()
+        completed = self.broker.lot.take_completed()
+        if completed:
+            self._answering.answer(completed)
         if self.is_stopped:
             return
         for effect in self.broker.take_effects():
-            self._start(effect)
-        self._set_timer()
-
-    def _answer(self) -> None:
-        now, owners = self.now(), dict[Conversation, None]()
-        while completed := self.broker.lot.take_completed():
-            for parked in completed:
-                owner = parked.owner
-                assert isinstance(owner, Conversation), "only conversations park requests"
-                owner.answer_parked(parked, now)  # type: ignore[arg-type]  # What they park was encoded by dispatch.
-                owners[owner] = None
-        for owner in owners:
-            owner.send()
-
-    def _start(self, effect: Effect) -> None:
-        match effect:
-            case Sync():
-                self.threads.submit(Pool.SYNCS, lambda: self.run_sync(effect), self._synced)
-            case Chores():
-                self.threads.submit(Pool.CHORES, effect.run, self._chores_ended)
-            case Work():
-                self.threads.submit(Pool.WORK, effect.run, lambda _: self._worked(effect))
-            case Load():
-                self.threads.submit(Pool.LOADS, effect.run, self._then(self.broker.loaded))
-            case Lookup():
-                self.threads.submit(Pool.READS, effect.run, self._then(lambda found, _: self.broker.looked_up(found)))
-            case Clean() | Copying() | WriteStarts():
-                self._start_on_logs(effect)
-            case TakeProducerIds():
-                self._changes_under_way += 1
-                self.threads.submit(Pool.PRODUCER_IDS, lambda: self._take_ids(effect), self._took_ids)
-            case CreateTopics() | GrowTopics() | DeleteTopics():
-                self._changes_under_way += 1
-                self.threads.submit(CHANGES, lambda: self._change(effect), self._change_ended)
-
-    def _start_on_logs(self, effect: Clean | Copying | WriteStarts) -> None:
-        match effect:
-            case Clean():
+            if isinstance(effect, Clean):
                 self.watch_cleaner(effect)
-                self.threads.submit(Pool.CLEANER, lambda: self.run_clean(effect), self._then(self._cleaned))
-            case Copying():
-                self.threads.submit(Pool.MOVES, effect.run, self._then(self.broker.copied))
-            case WriteStarts():
-                self.threads.submit(Pool.SYNCS, effect.run, self._then(self._wrote_starts))
+            self._effects.start(effect)
+        self._ticking.set()
 
-    def _then(self, event: Callable[..., None]) -> Callable[[object], None]:
-        """Tells the broker of what has ended."""
+    # What is carried out beside the loop.
 
-        def ended(result: object) -> None:
-            event(result, self.now())
-            self.settle()
+    def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
+        self.threads.submit(pool, partial(done, work), partial(self._ended, then, pool))
 
-        return ended
+    def _ended(self, then: Callable[[Future[T]], None], pool: Pool, future: Future[T]) -> None:
+        then(future)
+        if pool is Pool.CLEANER:
+            self.watch_cleaner(cast("Cleaned", future.result()))
 
-    def _cleaned(self, cleaned: Cleaned, now: Moment) -> None:
-        self.broker.cleaned(cleaned, now)
-        self.watch_cleaner(cleaned)
+    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        self.threads.submit(CHANGES, partial(done, work), then)
 
-    def _wrote_starts(self, wrote: WroteStarts, now: Moment) -> None:
-        for _ in self.broker.wrote_starts(wrote, now):
-            pass
+    def _begin_sync(self, sync: Sync) -> bool:
+        self.threads.submit(Pool.SYNCS, lambda: self.run_sync(sync), lambda synced: self._effects.synced(synced, 0.0))
+        return True
 
-    def _synced(self, synced: Synced) -> None:
-        self.broker.synced(synced, self.now())
-        self.settle()
+    def _clean(self, step: Clean) -> Cleaned:
+        return self.run_clean(step)
 
-    def _chores_ended(self, failures: list[OSError]) -> None:
-        """What failed is tried again by the next round."""
-        self.broker.chores_ended(self.now())
-        self.settle()
-
-    def _worked(self, work: Work) -> None:
-        work.ended()
-        self.settle()
-
-    def _take_ids(self, effect: TakeProducerIds) -> ProducerIdBlock | None:
-        return self._metadata.take_producer_ids(self.broker.id, effect)
-
-    def _took_ids(self, block: ProducerIdBlock | None) -> None:
-        self._changes_under_way -= 1
-        self.broker.took_ids(block)
-        self.settle()
-
-    def _change_ended(self, changed: Changed) -> None:
-        self._changes_under_way -= 1
-        self._telling.add(changed)
-        self.settle()
+    def _seconds(self) -> float:
+        """The time as it is looked at between answers: a turn is long or short, whatever it does."""
+        return self.random.random() * 2 * ANSWERING_SECONDS
 
     def hear(self, topics: Iterable[TopicInfo]) -> None:
         """Has the controller tell what there is, now that the process has started."""
         self._telling.begin(topics)
         self.settle()
 
-    def _add_slices(self, slices: Iterator[None]) -> None:
+    def add_slices(self, slices: Iterator[None]) -> None:
         self._slices.append(slices)
         if len(self._slices) == 1:
             self._next_slices()
@@ -247,26 +190,10 @@ class SimShell:
 
     # Time.
 
-    def _set_timer(self) -> None:
-        deadline = self.broker.next_due()
-        due = self._next_housekeeping if deadline is None else min(deadline, self._next_housekeeping)
-        if self._timer is not None:
-            if self._timer_due <= due:
-                return
-            self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._node.after(max(due - self.now().steady, 0) * MILLISECOND_US, self._tick)
-
-    def _tick(self) -> None:
-        now = self.now()
-        self._timer = None
-        self.broker.tick(now)
-        if now.steady >= self._next_housekeeping:
-            self._next_housekeeping = now.steady + HOUSEKEEPING_MS
-            if self._house is None:
-                self._house = self.broker.keep_house(now)
-                self._keep_house()
-        self.settle()
+    def _begin_house(self, now: Moment) -> None:
+        if self._house is None:
+            self._house = self.broker.keep_house(now)
+            self._keep_house()
 
     def _keep_house(self) -> None:
         """Some steps of the periodic tasks."""
@@ -288,7 +215,7 @@ class SimShell:
 
     @property
     def is_writing(self) -> bool:
-        return bool(self._changes_under_way or self._slices or self._gathered or self.broker.is_writing)
+        return bool(self._effects.are_changing or self._slices or self._gathered or self.broker.is_writing)
 
     def stop_answering(self) -> None:
         """Completes all parked requests with what is known now."""
@@ -296,8 +223,12 @@ class SimShell:
             for _ in slices:
                 pass
         self.is_stopped = True
-        self.broker.lot.complete_all()
-        self._answer()
+        self._ticking.stop()
+        self._answering.finish()
+
+
+def _alters_nothing(change: AlterConfigs, _: object) -> Altered:
+    return none_altered(change)
 
 
 def clean(step: Clean) -> Cleaned:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from odradek.core.broker import Broker
 from odradek.core.cluster import TopicInfo
-from odradek.core.effects import Changed
+from odradek.core.effects import Change, Changed
 from odradek.core.moment import Moment
 from sim.simthreads import CHANGES, SimThreads
 from support.told import OneController, Telling
 
 
 class SimTelling:
-    """The queue of one process."""
+    """The queue of one process.  Satisfies net.effects.Member."""
 
     def __init__(
         self,
@@ -47,7 +47,11 @@ class SimTelling:
         """Returns a topic that this broker leads: what the tree has of it does not say."""
         return topic._replace(partitions=tuple(one._replace(leader=self._broker.id) for one in topic.partitions))
 
-    def add(self, changed: Changed) -> None:
+    def forwards(self, change: Change) -> bool:
+        """No: there is no other broker."""
+        return False
+
+    def changed(self, change: Change, changed: Changed) -> None:
         """Tells of a change, behind all others."""
         self._changes.append(changed)
         self._go_on()

@@ -222,6 +222,26 @@ def test_an_idle_session_names_nothing() -> None:
     assert world.leader.named_last == 1, "of the one that has something new its next offset"
 
 
+def test_after_another_registration_a_leader_is_named_all_there_is() -> None:
+    """Also while a fetch is under way, which may tell of the one before."""
+    world = World(Random(1))
+    for name in NAMES:
+        world.fetchers.follow(world.partitions[name], world.now)
+    ((fetcher, first),) = world.fetchers.take()
+    assert isinstance(first, FetchRequested)
+    world.fetchers.renew_sessions()
+    for _ in fetcher.fetched(first, 7, [], world.now):
+        pass
+    second = fetcher.next_request()
+    assert isinstance(second, FetchRequested)
+    assert [one.name for one in second.named] == NAMES and second.session_id == SESSIONLESS
+    for _ in fetcher.fetched(second, 8, [], world.now):
+        pass
+    third = fetcher.next_request()
+    assert isinstance(third, FetchRequested)
+    assert (third.session_id, third.named) == (8, []), "once"
+
+
 def named_by(world: World) -> dict[int, list[TopicPartition]]:
     """What each fetcher asks next, by its number."""
     found = {}

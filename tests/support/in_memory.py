@@ -20,42 +20,38 @@ from odradek.api.parts import whole
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import BrokerId, ProducerId, TimestampMs, TopicName
 from odradek.base.uuids import Uuid
-from odradek.core.altering import put_in_force
 from odradek.core.broker import Broker
-from odradek.core.cleaning import Clean
+from odradek.core.cleaning import Clean, Cleaned
 from odradek.core.cluster import BrokerInfo, ClusterView, Endpoint
 from odradek.core.configs.altering import Dynamic, altered_broker, altered_topic
 from odradek.core.configs.broker import BrokerConfigs
-from odradek.core.coordinators.shards import Load
 from odradek.core.coordinators.state_topics import ALONE
 from odradek.core.effects import (
     AlterConfigs,
     Altered,
+    Change,
     Changed,
-    Chores,
     ConfigOwner,
     CreateTopics,
     DeleteTopics,
     Effect,
     GrowTopics,
     TakeProducerIds,
-    Work,
 )
 from odradek.core.entropy import Entropy
-from odradek.core.flushes import Sync
-from odradek.core.log_starts import WriteStarts
-from odradek.core.lookups import Lookup
 from odradek.core.moment import Moment
-from odradek.core.moving import Copying
 from odradek.core.parked import Parked
 from odradek.core.replicas import is_held
 from odradek.core.storage import Storage, log_config
 from odradek.core.transactions.producer_ids import ProducerIdBlock
 from odradek.log.disk import FileSlice, RealDisk
 from odradek.log.loading import open_log_directory
+from odradek.net.effects import Effects, Writers
+from odradek.net.traffic import Latencies
 from odradek.wire.client import decode_response, encode_request
 from odradek.wire.connection import Connection
 from odradek.wire.request import Request
+from support.at_once import AtOnce
 from support.told import OneController
 
 NOW_MS = 1_700_000_000_000
@@ -92,6 +88,7 @@ class Harness:
 
     def __init__(self, directory: Path, **configs: str) -> None:
         self.now = Moment(TimestampMs(NOW_MS), 1_000_000)
+        self.longest_ns = 0  # Of the thread's processor time, in what a loop would do in one callback.
         self.dynamic = Dynamic({}, {})
         self.opening_ms = 0  # How long it takes to open all logs.
         self.is_told_at_once = True  # What there is, when it starts.
@@ -107,11 +104,11 @@ class Harness:
         self.peer.admission = Admission()  # What is learned of it is this one's alone.
         self._view = ClusterView("cluster", US, {US: BrokerInfo(US, (endpoint,))})
         self._starts = 0
+        self._shell = AtOnce(lambda: self.now, self.callback)
         self._open()
         self.gate: Gate = AsItIs()
         self._correlation = itertools.count(1)
         self._completed: list[Parked[object]] = []  # Whose answers nobody has asked for yet.
-        self.longest_ns = 0  # Of the thread's processor time, in what a loop would do in one callback.
 
     @contextmanager
     def callback(self) -> Iterator[None]:
@@ -140,6 +137,8 @@ class Harness:
         self.now = _later(self.now, self.opening_ms)
         alone = ClusterView(kept.cluster_id, brokers=kept.brokers)
         self.broker = Broker(US, alone, storage, self.configs, self._entropy)
+        writers = Writers(self._change, self._take_ids, self._altered)
+        self._effects = Effects(self._shell, self.broker, self, writers, clean=_clean, syncs=Latencies())
         self._starts += 1
         self.controller = OneController(self.broker, self._starts)
         self.broker.start(self.now)
@@ -242,13 +241,7 @@ class Harness:
         self.settle()
 
     def keep_house_in_pieces(self) -> None:
-        self._in_slices(self.broker.keep_house(self.now))
-
-    def _in_slices(self, pieces: Iterator[None]) -> None:
-        is_done = False
-        while not is_done:
-            with self.callback():
-                is_done = next(pieces, self) is self
+        self._shell.do(self.broker.keep_house(self.now))
 
     def decoded(self, outcome: Encoded, version: int, answer: type[Answer]) -> Answer:
         assert outcome is not None
@@ -264,63 +257,42 @@ class Harness:
     def settle(self) -> None:
         while effects := self.broker.take_effects():
             for effect in effects:
-                if isinstance(effect, Work):
-                    effect.run()
-                    effect.ended()
-                elif isinstance(effect, Copying):
-                    self.broker.copied(effect.run(), self.now)
-                elif isinstance(effect, WriteStarts):
-                    self._in_slices(self.broker.wrote_starts(effect.run(), self.now))
-                else:
-                    self._carry_out(effect)
+                self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Sync():
-                synced = effect.run()
-                with self.callback():
-                    self.broker.synced(synced, self.now)
-            case Chores():
-                assert effect.run() == []
-                self.broker.chores_ended(self.now)
-            case TakeProducerIds():
-                first = next(self._blocks) * 1000
-                self.broker.took_ids(ProducerIdBlock(ProducerId(first), ProducerId(first + 999)))
-            case Load():
-                loaded = effect.run()
-                with self.callback():
-                    self.broker.loaded(loaded, self.now)
-            case Clean():
-                cleaned = effect.run(lambda _: None)
-                with self.callback():
-                    self.broker.cleaned(cleaned, self.now)
-            case Lookup():
-                looked_up = effect.run()
-                with self.callback():
-                    self.broker.looked_up(looked_up)
-            case _:
-                self._change(effect)
+        self._effects.start(effect)
 
-    def _change(self, effect: Effect) -> None:
-        match effect:
+    def _take_ids(self, _: TakeProducerIds) -> ProducerIdBlock:
+        first = next(self._blocks) * 1000
+        return ProducerIdBlock(ProducerId(first), ProducerId(first + 999))
+
+    def _change(self, change: Change) -> Changed:
+        """As a metadata tree would have it that holds nothing else."""
+        match change:
             case CreateTopics():
-                self.learn(Changed(effect.token, {topic.name: topic for topic in effect.topics}))
+                return Changed(change.token, {topic.name: topic for topic in change.topics})
             case DeleteTopics():
-                self.learn(Changed(effect.token, dict.fromkeys(effect.topics)))
-            case AlterConfigs():
-                self._in_slices(put_in_force(self.broker, self._altered(effect), self.now))
+                return Changed(change.token, dict.fromkeys(change.topics))
             case GrowTopics():
                 grown = {}
-                for name, growth in effect.topics.items():
+                for name, growth in change.topics.items():
                     topic = self.broker.view.topics[name]
                     grown[name] = type(topic)(name, topic.id, topic.partitions + growth.added, topic.configs)
-                self.learn(Changed(effect.token, grown))
+                return Changed(change.token, grown)
+
+    def forwards(self, change: Change) -> bool:
+        """No: there is no other broker."""
+        return False
+
+    def changed(self, change: Change, changed: Changed) -> None:
+        """Has the controller tell of a change."""
+        self._shell.add_slices(self.controller.changing(changed, self.now))
 
     def learn(self, changed: Changed) -> None:
         """Has the controller tell of topics that were made, grown or deleted."""
-        self._in_slices(self.controller.changing(changed, self.now))
+        self._shell.do(self.controller.changing(changed, self.now))
 
-    def _altered(self, change: AlterConfigs) -> Altered:
+    def _altered(self, change: AlterConfigs, _: TimestampMs) -> Altered:
         """As net/config_changes.py does it in the metadata tree."""
         topics: dict[TopicName, Mapping[str, str]] = {}
         refused: dict[ConfigOwner, Refused] = {}
@@ -341,6 +313,10 @@ class Harness:
             return Altered(change.token, refused=refused)
         self.dynamic = dynamic
         return Altered(change.token, topics, configs, (), refused)
+
+
+def _clean(step: Clean) -> Cleaned:
+    return step.run(lambda _: None)
 
 
 def frame_of(message: object, version: int, correlation: int, client: str) -> bytes:

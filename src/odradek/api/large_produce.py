@@ -8,7 +8,7 @@ turns out to be wrong at its end: plain_produce.py and produce.py then do with i
 
 from __future__ import annotations
 
-from odradek.api import plain_produce, produce
+from odradek.api import plain_produce, produce_acks, produce_staging
 from odradek.api.call import Peer
 from odradek.api.produce_template import ProduceTemplate
 from odradek.base.errors import Refused
@@ -41,7 +41,7 @@ def begin(broker: Broker, peer: Peer, request: Request, body_bytes: int, now: Mo
     if batch is None:
         return None
     try:
-        produce.check_allowed(template.version, template.transactional_id, batch)
+        produce_staging.check_allowed(template.version, template.transactional_id, batch)
     except Refused:
         return None
     if batch.is_transactional and not broker.transactions.all_joined(template.transactional_id):
@@ -93,7 +93,7 @@ class LargeProduce:
         if crc != self.arrival.batch.crc or any(tail) or ingress.is_particular(self._leading.partition.configs):
             return None
         try:
-            all_replicas = self._template.acks == produce.ACKS_ALL
+            all_replicas = self._template.acks == produce_acks.ACKS_ALL
             append = self._broker.arrived(self._leading, self.arrival, now, all_replicas=all_replicas)
             return self._staged(append, now)
         except Refused:

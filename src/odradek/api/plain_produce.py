@@ -8,9 +8,10 @@ batches the first may be staged when the second is refused: then produce.py make
 
 from __future__ import annotations
 
-from odradek.api import produce
+from odradek.api import produce, produce_acks, produce_staging
 from odradek.api.call import Peer
 from odradek.api.outcome import NO_BODY, Encoded, Staged, encoded
+from odradek.api.produce_parts import may_write
 from odradek.api.produce_template import ProduceTemplate
 from odradek.api.templates import PARTITIONS_MAX
 from odradek.base.errors import Refused
@@ -43,8 +44,8 @@ def stage(broker: Broker, peer: Peer, request: Request, now: Moment) -> PlainSta
         batch = ingress.admitted(leading.partition, records[0], now, at_once=True)
         join = None
         if batch.attributes:  # Most batches have none set.
-            join = produce.admit(broker, leading, batch, template.version, template.transactional_id, now)
-        append = broker.stage(leading, batch, now, all_replicas=template.acks == produce.ACKS_ALL)
+            join = produce_staging.admit(broker, leading, batch, template.version, template.transactional_id, now)
+        append = broker.stage(leading, batch, now, all_replicas=template.acks == produce_acks.ACKS_ALL)
     except Refused:
         return None
     request.body = NO_BODY
@@ -65,12 +66,12 @@ def _stage_several(
             if batch.attributes:
                 if batch.is_transactional:
                     return None
-                produce.check_allowed(template.version, template.transactional_id, batch)
+                produce_staging.check_allowed(template.version, template.transactional_id, batch)
         except Refused:
             return None
         staged.append((leading, batch))
     request.body = NO_BODY
-    appends, starts, all_replicas = [], [], template.acks == produce.ACKS_ALL
+    appends, starts, all_replicas = [], [], template.acks == produce_acks.ACKS_ALL
     for leading, batch in staged:
         try:
             append, start = broker.stage(leading, batch, now, all_replicas=all_replicas), leading.log.start_offset
@@ -92,9 +93,9 @@ def learn(
     """
     transactional_id = body.transactional_id
     count = sum(len(topic.partition_data) for topic in body.topic_data)
-    if body.acks == produce.ACKS_NONE or not len(done.appended) == count <= PARTITIONS_MAX:
+    if body.acks == produce_acks.ACKS_NONE or not len(done.appended) == count <= PARTITIONS_MAX:
         return
-    if transactional_id is not None and (count > 1 or not produce.may_write(peer.admission.rights, transactional_id)):
+    if transactional_id is not None and (count > 1 or not may_write(peer.admission.rights, transactional_id)):
         return
     names = [appended.name for appended in done.appended]
     if names and not any(name.topic in INTERNAL_TOPICS for name in names):  # There it is checked each time.
@@ -130,7 +131,7 @@ class PlainStaged(Staged):
         response = template.response(self._rows())
         parts = [part for topic in response.responses for part in topic.partition_responses]
         appended = [
-            produce.Appended(known.name, append, part, self.join)
+            produce_acks.Appended(known.name, append, part, self.join)
             for known, append, part in zip(template.partitions, self.appends, parts, strict=True)
         ]
         general = produce.PendingProduce(self.now, template.acks, template.timeout_ms, response, appended)
@@ -144,7 +145,7 @@ class PlainStaged(Staged):
 
     def _is_done(self) -> bool:
         """True if every batch was appended without an error and need not wait for a sync or for replicas."""
-        waits_for_all = self.template.acks == produce.ACKS_ALL
+        waits_for_all = self.template.acks == produce_acks.ACKS_ALL
         if waits_for_all and self.join is not None:
             return False
         for append in self.appends:

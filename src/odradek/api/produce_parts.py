@@ -1,4 +1,4 @@
-"""The topic that a part of a Produce is for, and the transaction that its parts join together."""
+"""What holds for a Produce beyond one batch: the topics it may write to, and the transaction that its parts join."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from odradek.api.call import Call
+from odradek.api.produce_acks import ALL_ACKS
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicName
-from odradek.core.access import Operation, ResourceType
+from odradek.core.access import Operation, ResourceType, Rights
 from odradek.core.cluster import INTERNAL_TOPICS
 from odradek.core.coordinators.state_log import ProducerIdAndEpoch
 from odradek.core.leading import Leading
+from odradek.core.transactions.admission import PRODUCE_ADDS_SINCE
 from odradek.core.transactions.rules import EPOCH_PER_TRANSACTION
-from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL
+from odradek.record.batch import HEADER_BYTES, TRANSACTIONAL, BatchHeader
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC_IDS_SINCE = 13
@@ -45,7 +47,7 @@ def join_together(call: Call, body: ProduceRequest, producer: ProducerIdAndEpoch
     """Has the coordinator write one record for all partitions that the request makes part of its transaction.
 
     `producer` is the one of all its batches.  What is refused here is refused again, and answered, when each batch is
-    staged (produce.admit).
+    staged (produce_staging.admit).
     """
     joining = [
         leading.name
@@ -64,3 +66,35 @@ def _written_to(call: Call, topic: TopicProduceData) -> Iterator[Leading]:
         for part in filter(is_transactional, topic.partition_data):
             with suppress(Refused):
                 yield call.broker.leader(name, part.index)
+
+
+def transactional_batches(body: ProduceRequest) -> list[BatchHeader]:
+    """Returns the headers of the batches that are transactional."""
+    return [one for topic in body.topic_data for part in topic.partition_data for one in transactional_of(part)]
+
+
+def transactional_of(part: PartitionProduceData) -> list[BatchHeader]:
+    """Returns the header of the batch if it is transactional."""
+    return [BatchHeader(part.records)] if part.records is not None and is_transactional(part) else []
+
+
+def join(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> None:
+    """As `join_together`, if the version has the broker add partitions, and there may be several of them."""
+    if len(transactional) > 1 and call.version >= PRODUCE_ADDS_SINCE:
+        producer = ProducerIdAndEpoch(transactional[0].producer_id, transactional[0].producer_epoch)
+        join_together(call, body, producer)
+
+
+def wrong_as_a_whole(call: Call, body: ProduceRequest, transactional: list[BatchHeader]) -> ErrorCode | None:
+    """Returns why no part of the request can be done; None if nothing is wrong with it as a whole."""
+    if transactional:
+        if body.transactional_id is None or not may_write(call.rights, body.transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if len({(batch.producer_id, batch.producer_epoch) for batch in transactional if batch.has_producer_id}) > 1:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return None if body.acks in ALL_ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def may_write(rights: Rights, transactional_id: str) -> bool:
+    """True if the principal may write with the transactional id."""
+    return rights.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)

@@ -14,14 +14,15 @@ PARTS = {
     "rooms": {
         "api": "call commit_template conversation delayed_fetch dispatch fetch fetch_answer fetch_params fetch_read"
         " fetch_template follower_ask follower_fetch gate large_produce outcome parts plain_commit plain_fetch"
-        " plain_produce produce produce_template templates",
+        " plain_produce produce produce_acks produce_in_slices produce_parts produce_staging produce_template"
+        " templates",
         "app": "request_log",
         "core": "alter_partition broker changes coordinating fetch_sessions flushes follower_log followers following"
         " in_sync ingress leadership leading lookups parked partition positions promise replica_fetcher"
         " replica_fetchers replica_selector replicas staging timers",
         "log": "arrival durability index log segment slices",
-        "net": "connection descriptors door gathering heard listener outbox readers receiving secure secure_outbox"
-        " shell traffic",
+        "net": "answering connection descriptors door effects gathering heard listener outbox readers receiving secure"
+        " secure_outbox shell ticking traffic",
         "record": "batch",
         "wire": "budget connection request response template varint",
     },

@@ -89,7 +89,7 @@ def open_broker(
         epoch = metadata.enroll(info, lambda: shell.now().wall, 2 * timeout_ms)
         alone = ClusterView(membership.cluster_id, brokers={info.id: info}, unreadable=view.unreadable)
         broker = Broker(info.id, alone, storage, settings.configs, Entropy(random_int31, new_uuid))
-        broker.controlled.broker_epoch = epoch
+        broker.registered(epoch)
         broker.start(shell.now())
         report(storage)
         reaches = _reaches(settings, shell) if settings.is_member else None

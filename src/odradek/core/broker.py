@@ -270,6 +270,15 @@ class Broker:
             self.transactions.may_hang = any(log.producers.open_transactions() for log in logs)
         self.coordinators.begin(now)
 
+    def registered(self, epoch: int) -> None:
+        """Takes in that this broker is registered with an epoch; leaders hear of it for each partition that follows.
+
+        Without that a partition that nobody writes to would be known to its leader as one of our former self, and an
+        ISR with it is refused (KIP-903).
+        """
+        self.controlled.broker_epoch = epoch
+        self.fetchers.renew_sessions()
+
     def synced(self, event: Synced, now: Moment) -> None:
         """Takes in the end of a Sync; what was written meanwhile goes into the next one."""
         self.flushes.ended(event, now)

@@ -100,6 +100,7 @@ class ReplicaFetcher:
         self._changed: dict[TopicPartition, None] = {}  # Those whose next Fetch the leader does not know.
         self._session: dict[TopicPartition, Named] = {}  # What the leader knows.
         self._session_id, self._session_epoch = SESSIONLESS, INITIAL_EPOCH
+        self._is_session_void = False
         self._by_id = True
         self._without_id: dict[TopicPartition, None] = {}
         self._forgotten: list[Named] = []
@@ -194,9 +195,10 @@ class ReplicaFetcher:
         return OffsetsRequested(offsets) if offsets else None
 
     def _fetch(self) -> Request | None:
-        if self._by_id == bool(self._without_id):
+        if self._is_session_void or self._by_id == bool(self._without_id):
             self._begin_session()  # Ids and names can't be in one.
             self._by_id = not self._without_id
+            self._is_session_void = False
         if self._session_epoch == INITIAL_EPOCH:
             self._session.clear()
             self.topic_names.clear()
@@ -226,6 +228,10 @@ class ReplicaFetcher:
     def _is_another(self, forgotten: Named) -> bool:
         """True if the leader knows the name by another topic id by now."""
         return self._session[forgotten.name].topic_id != forgotten.topic_id
+
+    def renew_session(self) -> None:
+        """Has the next fetch name all partitions: what it says of this broker is taken in for those that it names."""
+        self._is_session_void = True
 
     def _begin_session(self) -> None:
         """Has all partitions named anew."""

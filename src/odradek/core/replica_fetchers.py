@@ -107,6 +107,11 @@ class ReplicaFetchers:
             if not number % MOVED_PER_SLICE:
                 yield
 
+    def renew_sessions(self) -> None:
+        """Has all partitions named to their leaders anew."""
+        for fetcher in self._fetchers.values():
+            fetcher.renew_session()
+
     def uses(self, number: int) -> bool:
         """True if there are fetchers of this number."""
         return any(used == number for _, used in self._fetchers)

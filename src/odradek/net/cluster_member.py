@@ -130,7 +130,7 @@ class ClusterMember:
         self._configs.renewed()
 
     def _enrolled(self, epoch: int) -> None:
-        self._broker.controlled.broker_epoch = epoch
+        self._broker.registered(epoch)
 
     async def hand_over(self) -> None:
         """Has others lead what this broker leads, where there are any: it is about to stop."""

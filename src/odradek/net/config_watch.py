@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -28,12 +29,16 @@ from odradek.coordination.tree import (
     WatchEvent,
     children_if_there,
 )
+from odradek.core.altering import put_news_in_force
+from odradek.core.broker import Broker
 from odradek.core.effects import Altered
 from odradek.core.topic_names import checked
 from odradek.net.config_changes import ConfigChanges
+from odradek.net.from_controller import Shell
 
 _LOG = logging.getLogger(__name__)
 
+READ_AGAIN_SECONDS = 1.0  # After the tree could not be reached.
 NOBODY_WAITS = 0  # The token of what no request has asked for: those of requests begin at 1.
 
 
@@ -201,6 +206,41 @@ class ConfigWatch:
         found = self._tree.get_all([layout.topic(name) for name in bare])
         topics.update((name, {}) for name, node in zip(bare, found, strict=True) if node is not None)
         return topics
+
+
+class WatchedConfigs:
+    """Puts in force what a watch finds, in slices, until it is stopped.  On the loop's thread."""
+
+    def __init__(self, shell: Shell, broker: Broker, watch: ConfigWatch) -> None:
+        self._shell = shell
+        self._broker = broker
+        self._watch = watch
+        self._is_stopped = False
+        watch.start(self._changed)
+
+    def stop(self) -> None:
+        self._watch.stop()
+        self._is_stopped = True
+
+    def _changed(self) -> None:
+        """Called in any thread."""
+        if not self._is_stopped:
+            self._shell.loop.call_soon_threadsafe(self._read)
+
+    def _read(self) -> None:
+        self._shell.in_order(self._watch.read, self._was_read)
+
+    def _was_read(self, done: Future[Altered | None]) -> None:
+        failure = done.exception()
+        if isinstance(failure, AssertionError):
+            raise failure
+        if failure is not None:
+            _LOG.error("changed configurations could not be read here", exc_info=failure)
+        found = None if failure is not None else done.result()
+        if found is None:
+            self._shell.loop.call_later(READ_AGAIN_SECONDS, self._read)
+        else:
+            self._shell.add_slices(put_news_in_force(self._broker, found, self._shell.now()))
 
 
 def _made(names: list[str]) -> int:

@@ -42,7 +42,7 @@ class Watched:
 
     async def _watch(self, running: Running) -> None:
         self.line = Line(running._tree)
-        changes = running.shell._alter_configs.__self__  # type: ignore[attr-defined]  # A method of ConfigChanges.
+        changes = running.shell.effects.writers.alter_configs.__self__  # type: ignore[attr-defined]  # Of ConfigChanges.
         running.shell.watch_configs(ConfigWatch(self.line, ME, changes))  # type: ignore[arg-type]
 
     def has(self, kind: int, name: str, key: str, value: str) -> bool:

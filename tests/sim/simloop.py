@@ -1,0 +1,20 @@
+"""The loop of a simulated process, as far as what it runs of net/ knows one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sim.simclock import SECOND_US, SimNode, Timer
+
+
+class SimLoop:
+    """Satisfies net.ticking.Timers."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._node = node
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
+        def called() -> None:
+            callback()
+
+        return self._node.after(round(delay * SECOND_US), called)

@@ -1,0 +1,64 @@
+"""A shell without threads: what the core asks for is done at once, and its end comes back in a callback of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from odradek.coordination.tree import TreeFailed
+from odradek.core.moment import Moment
+from odradek.net.pools import Pool
+from odradek.net.threads import done_here
+
+T = TypeVar("T")
+
+
+def done(work: Callable[[], T]) -> Future[T]:
+    """Returns the future of work that is done here.  What fails, but for the metadata tree, fails the test at once."""
+    future = done_here(work)
+    failure = future.exception()
+    if failure is not None and not isinstance(failure, TreeFailed):
+        raise failure
+    return future
+
+
+class AtOnce:
+    """Satisfies net.effects.Shell.  Whoever began an effect settles: nothing is begun within another's end."""
+
+    def __init__(self, now: Callable[[], Moment], callback: Callable[[], AbstractContextManager[None]]) -> None:
+        """`callback` stands around what a loop would do without a pause."""
+        self.now = now
+        self.callback = callback
+        self._slices: deque[Iterator[None]] = deque()
+
+    def settle(self) -> None:
+        """Nothing: see above."""
+
+    def in_thread(self, work: Callable[[], T], then: Callable[[Future[T]], None], pool: Pool) -> None:
+        future = done(work)
+        if pool is Pool.CHORES:
+            assert future.result() == [], "no chore fails here"
+        self._tell(future, then)
+
+    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        self._tell(done(work), then)
+
+    def _tell(self, future: Future[T], then: Callable[[Future[T]], None]) -> None:
+        with self.callback():
+            then(future)
+        while self._slices:
+            self.do(self._slices.popleft())
+
+    def add_slices(self, work: Iterator[None]) -> None:
+        """Has it done behind the callback that adds it."""
+        self._slices.append(work)
+
+    def do(self, work: Iterator[None]) -> None:
+        """Does long work, each slice in a callback of its own."""
+        is_done = False
+        while not is_done:
+            with self.callback():
+                is_done = next(work, self) is self
