@@ -86,11 +86,15 @@ class SimControlled(SimMember):
             assert remembered is None, f"{sent} is refused"
             return None
         assert remembered is not None, f"{sent} is taken"
+        self.look_at_disk(remembered)
         # What is told again is a failure as in Apache Kafka, which the controller makes nothing of.
         told = {one: code for one, code in errors.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
         assert told == {one: code for one, code in remembered.items() if code is not ErrorCode.STALE_CONTROLLER_EPOCH}
         self.check()
         return errors
+
+    def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
+        """Takes in what the broker could not do for want of room; no disk is full here."""
 
     def check(self) -> None:
         """It leads what it is said to lead, and tells clients what it was told."""

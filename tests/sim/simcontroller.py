@@ -163,9 +163,12 @@ class SimMember:
         self.failed.update(partitions)
         for partition in partitions:
             self.states.pop(partition, None)
-        self.tree.create(
-            f"{layout.LOG_DIR_EVENTS}/log_dir_event_", layout.encode_log_dir_event(self.id), sequential=True
-        )
+        self.tell_of_directories()
+
+    def tell_of_directories(self) -> None:
+        """Has the controller ask which replicas can be reached, through the tree."""
+        path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
+        self.tree.create(path, layout.encode_log_dir_event(self.id), sequential=True)
 
     # Its controller: one event after the other, one step after the other.
 
@@ -389,7 +392,7 @@ class SimCluster:
         except (BadVersion, NoNode, Unavailable):
             return  # It has not heard yet of what the controller wrote.
         state = state._replace(partition_epoch=stat.version)
-        self._check_follows(partition, state)
+        self.check_follows(partition, state)
         leader.states[partition] = leader.states[partition]._replace(state=state)
         path = f"{layout.ISR_CHANGES}/{layout.ISR_CHANGE_PREFIX}"
         leader.tree.create(path, layout.encode_partitions([partition]), sequential=True)
@@ -451,7 +454,7 @@ class SimCluster:
             known = leader.states.get(partition) if leader.is_alive and leader.epoch == ask.broker_epoch else None
             if answer.state is None or known is None:
                 continue
-            self._check_follows(partition, answer.state)
+            self.check_follows(partition, answer.state)
             if answer.state.partition_epoch > known.state.partition_epoch:
                 leader.states[partition] = known._replace(state=answer.state)
 
@@ -461,9 +464,9 @@ class SimCluster:
         epoch = layout.decode_controller_epoch(self.admin.get(layout.CONTROLLER_EPOCH)[0])
         for partition, state in step.result.states.items():
             assert state.controller_epoch == epoch, f"{partition}: {state} after another was elected, in epoch {epoch}"
-            self._check_follows(partition, state)
+            self.check_follows(partition, state)
 
-    def _check_follows(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
+    def check_follows(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
         topic = self.topics().get(partition.topic)
         if topic is None:
             return

@@ -1,17 +1,24 @@
-"""What net/ sees of a simulated process: a shell that settles, and fetchers whose requests go over the network."""
+"""What net/ sees of a simulated process: a shell that settles, and fetchers whose requests go over the network.
+
+What goes to the tree in its thread (ISRs, before Kafka 2.7) is done a while later, one after the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.base.errors import ErrorCode
+from odradek.coordination.tree import Operation, Result, Tree, TreeFailed
 from odradek.core.moment import Moment
 from odradek.core.replica_fetchers import ReplicaFetcher, Request
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.replica_fetchers import FetcherConnections
+from sim.simloop import SimLoop
 
 if TYPE_CHECKING:
     from sim.simreplicated import SimReplicated
@@ -20,18 +27,60 @@ T = TypeVar("T")
 
 
 class SimShell:
-    """What net/ sees of a process here: it settles, and knows the time."""
-
-    loop = cast("asyncio.AbstractEventLoop", None)
+    """What net/ sees of a process here: it settles, knows the time, and has a thread for the tree."""
 
     def __init__(self, member: SimReplicated) -> None:
+        self.loop = cast("asyncio.AbstractEventLoop", SimLoop(member.node))
         self._member = member
+        self._works: deque[Callable[[], None]] = deque()
 
     def now(self) -> Moment:
         return self._member.node.now()
 
     def settle(self) -> None:
         self._member.server.settle()
+
+    def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        """Does work on the tree, after what was asked for before; `then` gets what came of it."""
+        self._works.append(lambda: then(_outcome(work)))
+        if len(self._works) == 1:
+            self._member.node.after(self._member.cluster.delay_us(), self._next_work)
+
+    def _next_work(self) -> None:
+        self._works[0]()
+        self._works.popleft()
+        if self._works:
+            self._member.node.after(self._member.cluster.delay_us(), self._next_work)
+
+
+def _outcome(work: Callable[[], T]) -> Future[T]:
+    done = Future[T]()
+    try:
+        done.set_result(work())
+    except TreeFailed as failed:
+        done.set_exception(failed)
+    return done
+
+
+def void(_: object) -> None: ...
+
+
+class _MemberTree:
+    def __init__(self, member: SimReplicated) -> None:
+        self._member = member
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._member.tree, name)
+
+    def multi(self, operations: Sequence[Operation]) -> Sequence[Result]:
+        results = self._member.tree.multi(operations)
+        self._member.wrote_states()
+        return results
+
+
+def member_tree(member: SimReplicated) -> Tree:
+    """Returns the tree as a member sees it that writes ISRs there, in whatever session it has."""
+    return cast("Tree", _MemberTree(member))
 
 
 class SimFetchers(FetcherConnections):

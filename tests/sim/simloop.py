@@ -8,13 +8,13 @@ from sim.simclock import SECOND_US, SimNode, Timer
 
 
 class SimLoop:
-    """Satisfies net.ticking.Timers."""
+    """Calls later, as an event loop does; satisfies net.ticking.Timers."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
 
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
+    def call_later(self, delay: float, callback: Callable[..., object], /, *arguments: object) -> Timer:
         def called() -> None:
-            callback()
+            callback(*arguments)
 
         return self._node.after(round(delay * SECOND_US), called)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from odradek.base.errors import ErrorCode
 from odradek.base.units import NO_BROKER, BrokerId, ProducerId, TopicPartition
 from odradek.base.uuids import ZERO_UUID, Uuid
+from odradek.core.cluster import LeaderAndIsr
 from odradek.net.channel_requests import RequestBuilder
 from odradek.record.batch import iter_batches
 from odradek.record.builder import encode_batch
@@ -31,6 +32,8 @@ IDEMPOTENT = 3  # Of the producers.
 
 class SimReplicaClients:
     """All clients of one cluster."""
+
+    produce_version = PRODUCE  # A cluster whose brokers may be of an older release answers older ones alone.
 
     def __init__(self, cluster: ReplicatedCluster) -> None:
         self.cluster = cluster
@@ -59,6 +62,10 @@ class SimReplicaClients:
         if told is not None and told.state.leader_epoch >= known[0]:
             known = self._leaders[topic_id, partition] = told.state.leader_epoch, told.state.leader
         return known[1] if known[1] in self.cluster.members else None
+
+    def heard(self, topic_id: Uuid, partition: TopicPartition, state: LeaderAndIsr) -> None:
+        """Takes in who leads a partition."""
+        self._leaders[topic_id, partition] = state.leader_epoch, state.leader
 
     def begin(self) -> None:
         self.go_on()
@@ -89,8 +96,10 @@ class SimReplicaClients:
         partition: TopicPartition,
         acks: int = ALL,
         then: Callable[[ErrorCode | None], None] = lambda _: None,
+        count: int | None = None,
     ) -> None:
-        values = [b"%d" % next(self._numbers) for _ in range(self.random.randint(1, 3))]
+        """Writes some records, `count` if it is told."""
+        values = [b"%d" % next(self._numbers) for _ in range(count or self.random.randint(1, 3))]
         records = encode_batch([(None, value, (), self.time()) for value in values])
         self.send(topic_id, partition, values, records, acks, then)
 
@@ -108,9 +117,7 @@ class SimReplicaClients:
         if leader is None:
             then(None)
             return
-        data = PartitionProduceData(index=partition.partition, records=records)
-        topics = [TopicProduceData(topic_id=topic_id, partition_data=[data])]
-        request = ProduceRequest(acks=acks, timeout_ms=800, topic_data=topics)
+        request = self.produce_request(topic_id, partition, records, acks)
 
         def answered(response: ProduceResponse | None) -> None:
             if response is None:
@@ -121,12 +128,12 @@ class SimReplicaClients:
                 self.is_acknowledged(topic_id, partition, values, part.base_offset)
             then(ErrorCode(part.error_code))
 
-        self._ask(leader, request, ProduceResponse, PRODUCE, answered)
+        self._ask(leader, request, ProduceResponse, self.produce_version, answered)
 
     @staticmethod
     def produce_request(topic_id: Uuid, partition: TopicPartition, records: bytearray, acks: int) -> ProduceRequest:
         data = [PartitionProduceData(index=partition.partition, records=records)]
-        topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
+        topics = [TopicProduceData(name=partition.topic, topic_id=topic_id, partition_data=data)]
         return ProduceRequest(acks=acks, timeout_ms=800, topic_data=topics)
 
     def is_acknowledged(
@@ -149,7 +156,7 @@ class SimReplicaClients:
         known = self.cluster.known.get((topic_id, partition), {})
         offset = self.random.randint(0, max(known, default=0) + 1)
         asked = [FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)]
-        topics = [FetchTopic(topic_id=topic_id, partitions=asked)]
+        topics = [FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=asked)]
         wait, most = self.random.choice((0, 200)), READ_BYTES
         request = FetchRequest(max_wait_ms=wait, min_bytes=1, max_bytes=most, topics=topics, forgotten_topics_data=[])
         self._ask(leader, request, FetchResponse, FETCH, lambda answer: self._consumed(topic_id, partition, answer))

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from odradek.api.alter_partition_ask import Altered, from_event, to_event
 from odradek.base.errors import ErrorCode
-from odradek.base.units import BrokerId, Offset, TopicName, TopicPartition
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition
 from odradek.base.uuids import Uuid
 from odradek.coordination import layout
 from odradek.coordination.isrs import relied_on
@@ -19,6 +19,7 @@ from odradek.core.alter_partition import ProposedIsr
 from odradek.core.configs.broker import BrokerConfigs
 from odradek.core.controller import events
 from odradek.core.controller.requests import ToBroker
+from odradek.log.log import Log
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.isr_changes import IsrChanges, Then
@@ -29,8 +30,9 @@ from odradek.wire.client import decode_response
 from sim.simclock import SimNode
 from sim.simcontrolled import ControlledCluster, SimControlled
 from sim.simcontroller import SimMember
-from sim.simfetchers import SimFetchers, SimShell
+from sim.simfetchers import SimFetchers, SimShell, member_tree, void
 from sim.simrequests import Lines, SimServer
+from sim.simroom import SimRoom
 from sim.simways import Way
 from support.in_memory import frame_of
 
@@ -48,11 +50,13 @@ class SimReplicated(SimControlled):
     may_have_lost = has_lost_power = False
 
     def start(self) -> None:
+        self.disk.room = None  # Who finds it full makes room before he starts it.
+        self.room = SimRoom(self)
         self.asked: dict[events.AlterPartitions, Callable[[events.AlterPartitions], None]] = {}
         super().start()
         shell = cast("Shell", SimShell(self))
         self.fetchers = SimFetchers(shell, self)
-        self.isr_changes = IsrChanges(shell, self.broker, self.tree, _now, self._ask_other, self._ask_ourselves)
+        self.isr_changes = IsrChanges(shell, self.broker, member_tree(self), _now, self._ask_other, self._ask_ourselves)
         self.server = self.make_server(shell)
 
     def make_server(self, shell: Shell) -> SimServer:
@@ -69,6 +73,7 @@ class SimReplicated(SimControlled):
 
     def take_asks(self) -> None:
         """Begins what the broker asks of others."""
+        self.room.settle()
         self.fetchers.take()
         self.isr_changes.take()
 
@@ -94,6 +99,9 @@ class SimReplicated(SimControlled):
             return False
         self.may_have_lost = False
         return True
+
+    def look_at_disk(self, remembered: dict[TopicPartition, ErrorCode]) -> None:
+        self.room.look(remembered)
 
     def take(self, sent: ToBroker) -> dict[TopicPartition, ErrorCode] | None:
         errors = super().take(sent)
@@ -143,6 +151,14 @@ class SimReplicated(SimControlled):
             if answer.state.partition_epoch > known.state.partition_epoch:
                 self.states[partition] = known._replace(state=answer.state)
 
+    def wrote_states(self) -> None:
+        """Checks and keeps what it has just written to the tree of what it leads, before Kafka 2.7."""
+        for partition, known in self.states.items():
+            state = self.cluster.state(*partition)
+            if state is not None and state.leader == self.id and state[:2] == known.state[:2]:
+                self.cluster.check_follows(partition, state)
+                self.states[partition] = known._replace(state=state)
+
     # What is in its logs.
 
     def stored(self, partition: TopicPartition) -> bytes:
@@ -163,11 +179,13 @@ class SimReplicated(SimControlled):
         return found
 
 
+def _epochs_in(log: Log) -> list[tuple[LeaderEpoch, Offset]]:
+    """Returns the epochs that have records: one may be known whose first record a full disk did not take."""
+    return [(epoch, start) for epoch, start in log.epochs.entries if start < log.end_offset]
+
+
 def _now(call: Callable[..., None], *arguments: object) -> None:
     call(*arguments)
-
-
-def void(_: object) -> None: ...
 
 
 class ReplicatedCluster(ControlledCluster):
@@ -202,6 +220,8 @@ class ReplicatedCluster(ControlledCluster):
 
     def check(self) -> None:
         super().check()
+        for member in self.members.values():
+            assert not (member.is_alive and member.room.awaited), f"{member.id} has room for {[*member.room.awaited]}"
         marked = self.admin.children(layout.DELETE_TOPICS)
         for name, topic in self.topics().items():
             for index, replicas in topic.partitions.items():
@@ -221,7 +241,7 @@ class ReplicatedCluster(ControlledCluster):
             here = self.members[one].broker.partitions[partition]
             assert self.members[one].stored(partition) == stored, f"{partition} on {one} and {state.leader}"
             assert here.log.end_offset == leader.log.end_offset, f"{partition} on {one}"
-            epochs, its = list(here.log.epochs.entries), list(leader.log.epochs.entries)
+            epochs, its = _epochs_in(here.log), _epochs_in(leader.log)
             assert epochs == its, f"{partition} has the epochs {epochs} on {one}, {its} on {state.leader}"
         if len(online) >= min(self.configs.int("min.insync.replicas"), len(replicas)):
             assert leader.positions.high_watermark == leader.log.end_offset, f"{partition} is not committed"

@@ -36,6 +36,8 @@ FOUND_WITHIN = 2_000
 class History:
     """One cluster, and what is done to it."""
 
+    length = ACTIONS
+
     def __init__(self, seed: int) -> None:
         self.cluster = self.make(seed)
         self.random = self.cluster.random
@@ -51,7 +53,7 @@ class History:
     def play(self) -> None:
         for member in self.cluster.members.values():
             member.start()
-        for _ in range(ACTIONS):
+        for _ in range(self.length):
             self.cluster.run(self.random.choice((0.001, 0.01, 0.1, 1.5)))
             action = self.random.choice(self.actions)
             self.told.append(f"{self.cluster.clock.now_us}: {action.__name__}")

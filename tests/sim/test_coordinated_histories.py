@@ -21,7 +21,7 @@ from sim.simtransactionclients import TransactionClients
 from sim.test_controller_histories import BROKERS, History, check
 from sim.test_replicated_histories import ACTIONS_OF_REPLICAS, ReplicatedHistory
 
-SEEDS, SOAK_SEEDS = range(20), range(20, 3_000)
+SEEDS, SOAK_SEEDS = range(90), range(90, 5_000)
 FOUND_WITHIN = 60
 
 

@@ -1,67 +1,62 @@
 """Histories in which Apache Kafka once lost records or let logs part, and what became of replicas that were cut off.
 
-Each is played as it was, step by step, by real brokers in one process; a delayed EndTxn (KAFKA-17754) is among the
-scenarios (txn_delayed_end.txt), as it takes no other broker.
+Each is played as it was, step by step, by real brokers in one process, and each fails if its bug is put in; a delayed
+EndTxn (KAFKA-17754) is among the scenarios (txn_delayed_end.txt), as it takes no other broker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from odradek.base.errors import ErrorCode
-from odradek.base.units import NO_BROKER, BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition
-from odradek.core.configs.broker import BrokerConfigs
+from odradek.base.units import NO_BROKER, BrokerId, ProducerEpoch, ProducerId
 from odradek.record.builder import encode_batch
+from sim.bugs import (
+    Bug,
+    anybody_is_elected,
+    fetches_do_not_say_what_they_follow,
+    leader_epochs_are_not_compared,
+    logs_are_cut_at_the_high_watermark,
+    logs_are_not_compared,
+    snapshots_have_the_last_batch_alone,
+    what_is_proposed_does_not_count,
+    where_an_epoch_ends_is_told_alone,
+)
 from sim.simidempotent import ALL
-from sim.simreplicaclients import LEADER, SimReplicaClients
-from sim.simreplicated import ReplicatedCluster, SimReplicated
+from sim.simreplicaclients import LEADER
+from sim.simstory import AGES, MOMENT, NEWEST, PARTITION, TOPIC, Story
+from sim.test_controller_histories import a_sessions_end_is_overlooked, an_epoch_is_not_compared
 
-TOPIC = TopicName("topic-0")
-PARTITION = TopicPartition(TOPIC, 0)
-AGES = 5.0  # Until sessions are over, and all is as it stays.
+WITHOUT_EPOCHS_IN_FETCH = "2.6"  # A follower asks where logs part when it begins to follow, and never again.
 
 
-class Story:
-    """Three brokers of which all are well, and a partition that the first of its replicas leads."""
+def test_kip_101_what_is_acknowledged_is_not_cut_before_an_election() -> None:
+    """A follower has a record, and has not heard that it is committed; it follows anew, and leads before it fetches.
 
-    def __init__(self, *replicas: int, min_isr: int = 1) -> None:
-        self.cluster = ReplicatedCluster(seed=1)
-        settings = {**self.cluster.settings, "min.insync.replicas": str(min_isr)}
-        self.cluster.configs = BrokerConfigs.parse(settings)
-        self.cluster.lines.loses_some = False
-        self.clients = SimReplicaClients(self.cluster)
-        for member in self.cluster.members.values():
-            member.start()
-        self.cluster.create_topic(TOPIC, [replicas])
-        self.cluster.run(AGES)
-
-    def member(self, broker: int) -> SimReplicated:
-        return self.cluster.members[BrokerId(broker)]
-
-    @property
-    def leader(self) -> int:
-        state = self.cluster.state(*PARTITION)
-        assert state is not None
-        return state.leader
-
-    def write(self, acks: int = ALL) -> list[ErrorCode | None]:
-        """Sends a batch; what is returned has its outcome once that is known."""
-        outcome: list[ErrorCode | None] = []
-        topic_id = self.cluster.assignment(TOPIC).topic_id
-        self.clients.write(topic_id, PARTITION, acks, outcome.append)
-        return outcome
-
-    def until(self, outcome: list[ErrorCode | None]) -> ErrorCode | None:
-        """Runs until an outcome is known, and not a moment longer."""
-        clock = self.cluster.clock
-        assert clock.run_while(lambda: not outcome, clock.now_us + 10_000_000)
-        return outcome[0]
-
-    def written(self, acks: int = ALL) -> None:
-        assert self.until(self.write(acks)) is ErrorCode.NONE
-
-    def ends(self) -> None:
-        """All is calm, and everybody has what clients were told of."""
-        self.cluster.run(AGES)
-        self.cluster.check()
+    What makes it follow anew is that another follower is gone; its own restart takes it out of the ISR first.
+    """
+    story = Story(0, 1, 2, controller=1)
+    story.written()
+    before = story.end(1)
+    outcome = story.write()
+    story.wait_for(lambda: story.end(1) > before)
+    story.cut(0, 1)  # It still asks for what follows, by which its leader knows that it has the record.
+    assert story.until(outcome) is ErrorCode.NONE
+    assert story.high_watermark(1) < story.end(1)
+    assert story.state.isr == (0, 1, 2)
+    epoch = story.state.leader_epoch
+    story.cut(0, 2)
+    story.member(2).tree.expire()
+    story.wait_for(lambda: story.member(1).states[PARTITION].state.leader_epoch > epoch)
+    assert story.state.isr == (0, 1)
+    story.member(0).kill()
+    story.cluster.run(AGES)
+    assert story.leader == 1
+    story.join()
+    story.member(0).start()
+    story.ends()
 
 
 def test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower() -> None:
@@ -71,10 +66,10 @@ def test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower() ->
     """
     story = Story(0, 1)
     story.written()
-    story.cluster.lines.cuts.add((BrokerId(0), BrokerId(1)))  # Nothing comes to the follower any more.
+    story.cut(0, 1)
     story.written(acks=LEADER)
     story.member(0).kill()
-    story.cluster.lines.cuts.clear()
+    story.join()
     story.cluster.run(AGES)
     assert story.leader == 1
     story.written()
@@ -83,22 +78,112 @@ def test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower() ->
 
 
 def test_kip_279_logs_do_not_part_over_two_fast_changes_of_leaders() -> None:
-    """Both replicas have written alone, in epochs that the other has nothing of, when they meet."""
-    story = Story(0, 1, 2)
+    """The second leader has written in an epoch that the third knows nothing of, where that one has the first one's.
+
+    Up to where the epoch before that ended at the third, the second's log looked like its own.
+    """
+    story = Story(0, 1, 2, controller=1)
     story.written()
-    for leader in (0, 1):
-        for follower in {0, 1, 2} - {leader}:
-            story.cluster.lines.cuts.add((BrokerId(leader), BrokerId(follower)))
-        assert story.leader == leader
+    story.cut(0, 1)
+    story.cut(1, 2)
+    for _ in range(4):
         story.written(acks=LEADER)
-        story.member(leader).kill()
-        story.cluster.lines.cuts.clear()
-        story.cluster.run(AGES)
-    assert story.leader == 2
-    story.written()
+    story.wait_for(lambda: story.end(2) == story.end(0) > story.end(1))
+    story.member(0).kill()
+    story.wait_for(lambda: story.leads(1))
+    story.written(acks=LEADER)
+    story.member(1).kill()
+    story.wait_for(lambda: story.leads(2))
+    assert story.end(1) < story.end(2)
+    story.written(acks=LEADER)
+    story.join()
+    story.cluster.run(AGES)
     story.member(0).start()
     story.member(1).start()
     story.ends()
+
+
+def test_kip_497_what_is_proposed_counts_before_it_is_known_to_be_written() -> None:
+    """A follower is in the ISR, and its leader has not heard that the controller took it in; it falls behind anew.
+
+    As long as the leader can't know, nothing is committed without it: it may be elected.
+    """
+    story = Story(0, 1, controller=2)
+    story.written()
+    story.part(0, 1)
+    story.written(acks=LEADER)
+    story.wait_for(lambda: story.state.isr == (0,))
+    story.written()
+    story.join()
+    story.cut(2, 0)
+    story.wait_for(lambda: set(story.state.isr) == {0, 1})
+    story.part(0, 1)
+    story.cluster.run(AGES)
+    story.until(story.write())  # Nobody may be told that it stays.
+    assert set(story.state.isr) == {0, 1}
+    story.member(0).kill()
+    story.join()
+    story.cluster.run(AGES)
+    assert story.leader == 1
+    story.member(0).start()
+    story.ends()
+
+
+def a_follower_missed_two_leaders(protocol: str) -> None:
+    """A follower has a record that none of the others has any more, and does not know that its leader led twice.
+
+    In between another one led, who had written something else in that place.
+    """
+    story = Story(0, 1, 2, protocol=protocol, controller=1)
+    story.written()
+    story.cut(0, 1)
+    story.cut(1, 2)  # It hears nothing of the controller.
+    story.written(acks=LEADER)
+    story.wait_for(lambda: story.end(2) == story.end(0) > story.end(1))
+    story.member(0).tree.expire()
+    story.wait_for(lambda: story.leads(1))
+    story.cluster.lines.cuts.remove((BrokerId(0), BrokerId(1)))
+    story.wait_for(lambda: set(story.state.isr) == {0, 1})
+    while story.end(1) < story.end(2):
+        story.written()
+    story.cluster.prefer(PARTITION)
+    story.wait_for(lambda: story.leads(0))
+    story.written()
+    story.cluster.run(AGES)
+    story.member(0).kill()
+    story.member(1).kill()
+    story.join()
+    story.cluster.run(AGES)
+    story.member(0).start()
+    story.member(1).start()
+    story.cluster.run(AGES)
+    story.ends()
+
+
+@pytest.mark.parametrize("protocol", [NEWEST, WITHOUT_EPOCHS_IN_FETCH])
+def test_kip_320_who_follows_in_an_older_epoch_does_not_count(protocol: str) -> None:
+    a_follower_missed_two_leaders(protocol)
+
+
+def test_kip_595_a_fetch_says_by_itself_what_it_goes_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since Fetch 12 a leader that does not compare leader epochs lets nothing wrong count.
+
+    Each fetch names the epoch of the record before it, an epoch has one leader, and so a log that has the same epoch up
+    to the same offset is the same up to there, whatever epoch its follower believes in.  What a follower had when it
+    asked it may have lost since only if its leader then lacked it, whom the one that counts it has followed, or with
+    its power, after which it is another process, that the controller tells apart (KIP-903).  With either guard the
+    history above ends well, without both it does not.
+    """
+    with monkeypatch.context() as patch:
+        leader_epochs_are_not_compared(patch)
+        a_follower_missed_two_leaders(NEWEST)
+    with monkeypatch.context() as patch:
+        fetches_do_not_say_what_they_follow(patch)
+        a_follower_missed_two_leaders(NEWEST)
+    leader_epochs_are_not_compared(monkeypatch)
+    fetches_do_not_say_what_they_follow(monkeypatch)
+    with pytest.raises(AssertionError):
+        a_follower_missed_two_leaders(NEWEST)
 
 
 def test_a_leader_that_has_come_back_knows_what_is_sent_again() -> None:
@@ -131,23 +216,43 @@ def test_a_leader_that_has_come_back_knows_what_is_sent_again() -> None:
 
 
 def test_a_zombie_controller_changes_nothing() -> None:
+    """A controller stands still with a topic to make, and another one is elected; it goes on before that one makes it.
+
+    Its session is still there: only the epoch in which it was elected is over.
+    """
+    story = Story(0, 1, 2)
+    (zombie,) = story.cluster.controllers
+    story.cluster.create_topic("topic-1", [[0, 1, 2]])
+    story.wait_for(lambda: zombie.steps is not None)
+    zombie.node.pause()
+    story.cluster.depose()
+    story.wait_for(lambda: len(story.cluster.controllers) > 1)
+    (active,) = [one for one in story.cluster.controllers if one is not zombie]
+    active.node.pause()
+    zombie.node.go_on()
+    story.cluster.run(MOMENT)
+    assert story.cluster.state("topic-1", 0) is None
+    active.node.go_on()
+    story.cluster.run(AGES)
+    assert story.cluster.controllers == [active]
+    story.ends()
+
+
+def test_a_controller_whose_session_is_over_changes_nothing() -> None:
     """A controller stands still with a topic to make; another one makes it, and has other leaders, when it goes on."""
     story = Story(0, 1, 2)
     (zombie,) = story.cluster.controllers
     story.cluster.create_topic("topic-1", [[0, 1, 2]])
-    story.cluster.run(0.01)
+    story.wait_for(lambda: zombie.steps is not None)
     zombie.node.pause()
     story.cluster.run(AGES)
     (active,) = [one for one in story.cluster.controllers if one is not zombie]
     story.written()
-    before = story.cluster.state(*PARTITION)
+    before = story.state
     zombie.node.go_on()
     story.cluster.run(AGES)
     assert story.cluster.controllers == [active]
-    after = story.cluster.state(*PARTITION)
-    assert before is not None
-    assert after is not None
-    assert after.leader == before.leader
+    assert story.leader == before.leader
     story.ends()
 
 
@@ -158,20 +263,41 @@ def test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing() -> None:
     """
     story = Story(0, 1, 2, min_isr=2)
     story.written()
-    for follower in (1, 2):
-        story.cluster.lines.cuts |= {(BrokerId(0), BrokerId(follower)), (BrokerId(follower), BrokerId(0))}
+    story.part(0, 1, 2)
     refused = story.write()
     story.cluster.run(AGES)
-    state = story.cluster.state(*PARTITION)
-    assert state is not None
-    assert state.isr == (0,)
+    assert story.state.isr == (0,)
     assert refused[0] is not ErrorCode.NONE
     assert story.until(story.write()) is ErrorCode.NOT_ENOUGH_REPLICAS
     story.member(0).kill()
-    story.cluster.lines.cuts.clear()
+    story.join()
     story.cluster.run(AGES)
     assert story.leader == NO_BROKER
     story.member(0).start()
     story.cluster.run(AGES)
     story.written()
     story.ends()
+
+
+def who_follows_in_an_older_epoch_counted() -> None:
+    a_follower_missed_two_leaders(WITHOUT_EPOCHS_IN_FETCH)
+
+
+@pytest.mark.parametrize(
+    ("history", "bug"),
+    [
+        (test_kip_101_what_is_acknowledged_is_not_cut_before_an_election, logs_are_cut_at_the_high_watermark),
+        (test_kip_101_logs_do_not_part_where_a_leader_had_more_than_its_follower, logs_are_not_compared),
+        (test_kip_279_logs_do_not_part_over_two_fast_changes_of_leaders, where_an_epoch_ends_is_told_alone),
+        (test_kip_497_what_is_proposed_counts_before_it_is_known_to_be_written, what_is_proposed_does_not_count),
+        (who_follows_in_an_older_epoch_counted, leader_epochs_are_not_compared),
+        (test_a_leader_that_has_come_back_knows_what_is_sent_again, snapshots_have_the_last_batch_alone),
+        (test_a_zombie_controller_changes_nothing, an_epoch_is_not_compared),
+        (test_a_controller_whose_session_is_over_changes_nothing, a_sessions_end_is_overlooked),
+        (test_the_isr_shrinks_to_the_broken_one_and_acknowledges_nothing, anybody_is_elected),
+    ],
+)
+def test_a_history_fails_with_its_bug(history: Callable[[], None], bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        history()

@@ -5,38 +5,39 @@ What clients were told stays true for ever: an acknowledged record is there, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from odradek.base.errors import Refused
-from odradek.base.units import BrokerId, TimestampMs, TopicName, TopicPartition
-from odradek.core.cluster import LeaderAndIsr
-from odradek.core.controlled import Controlled
-from odradek.core.follower_log import cut_log_at
-from odradek.core.following import Following
-from odradek.core.in_sync import InSync
-from odradek.core.leadership import Leadership
-from odradek.core.partition import Partition
-from odradek.core.staging import Append
-from odradek.log.log import Log
-from odradek.record.batch import Batch
-from sim.simclock import WALL_BEGIN_MS
+from odradek.base.units import BrokerId, TopicName, TopicPartition
+from sim.bugs import (
+    Bug,
+    a_write_is_safe_at_once,
+    followers_forget_producers,
+    logs_are_cut_at_the_high_watermark,
+    logs_are_not_compared,
+    nobody_is_fenced,
+    the_high_watermark_moves_too_early,
+    who_had_no_room_stays_away,
+    who_is_alone_does_not_sync,
+    who_is_behind_joins,
+    who_lost_power_goes_on,
+)
 from sim.simreplicaclients import SimReplicaClients
 from sim.simreplicated import ReplicatedCluster, SimReplicated
 from sim.test_controller_histories import BROKERS, CALM_SECONDS, History, check
 
-SEEDS, SOAK_SEEDS = range(100), range(100, 10_000)
+SEEDS, SOAK_SEEDS = range(400), range(400, 20_000)
 FOUND_WITHIN = 300
 HOUR_MS = 3_600_000
-NOW = TimestampMs(WALL_BEGIN_MS)
 
 
 class ReplicatedHistory(History):
     """One cluster, its clients, and what is done to them."""
 
     cluster: ReplicatedCluster
+    length = 12  # Many short ones find more than few long ones do in the same time.
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -55,6 +56,8 @@ class ReplicatedHistory(History):
     def _heal(self) -> None:
         self.cluster.lines.cuts.clear()
         self.cluster.lines.loses_some = False
+        for member in self.cluster.members.values():
+            member.disk.room = None
         super()._heal()
         self.cluster.run(1)
         self.clients.are_done = True
@@ -101,7 +104,7 @@ class ReplicatedHistory(History):
         cluster, member = self.cluster, self._member()
         if not isinstance(member, SimReplicated) or not cluster.controllers or not member.has_session:
             return
-        if member.node.is_paused:
+        if member.node.is_paused or member.disk.room is not None:
             return
         cluster.shut_down(member.id)
         if member.is_alive and not member.node.is_paused:
@@ -130,6 +133,19 @@ class ReplicatedHistory(History):
                 victim.start()
             cluster.run(CALM_SECONDS)
 
+    def fill_disk(self) -> None:
+        """A disk is full, or soon will be; or there is room again."""
+        disk = self.cluster.members[BrokerId(self.random.randrange(BROKERS))].disk
+        disk.room = self.random.choice((0, 300, 3_000)) if disk.room is None else None
+
+    def lose_two(self) -> None:
+        """One broker's session ends, and another one dies when all have just heard of that."""
+        member = self._member()
+        if member is not None:
+            member.tree.expire()
+            self.cluster.run(self.random.uniform(0, 0.05))
+            self.kill()
+
     def set_clock(self) -> None:
         """A wall clock jumps, by an hour at most."""
         self.cluster.members[BrokerId(self.random.randrange(BROKERS))].node.set_wall(
@@ -157,6 +173,10 @@ ACTIONS_OF_REPLICAS = (
     History.prefer,
     ReplicatedHistory.cut,
     ReplicatedHistory.cut,
+    ReplicatedHistory.fill_disk,
+    ReplicatedHistory.fill_disk,
+    ReplicatedHistory.lose_two,
+    ReplicatedHistory.lose_two,
     ReplicatedHistory.set_clock,
     ReplicatedHistory.lose_power,
     *[ReplicatedHistory.restart] * 3,
@@ -168,64 +188,7 @@ def test_a_history(seed: int) -> None:
     check(seed, ReplicatedHistory)
 
 
-def the_high_watermark_moves_too_early(patch: pytest.MonkeyPatch) -> None:
-    """With the leader's end, or as far as what was proposed would let it."""
-    patch.setattr(InSync, "high_watermark", lambda self, own_end, *others: own_end)
-
-
-def logs_are_cut_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
-    """As before KIP-101: a follower cuts what its leader may be waiting for it to have."""
-    begin = Following.__init__
-
-    def cut(self: Following, partition: Partition, *arguments: Any, **more: Any) -> None:
-        cut_log_at(partition, partition.positions.high_watermark, NOW)
-        begin(self, partition, *arguments, **more)
-
-    patch.setattr(Following, "__init__", cut)
-
-
-def logs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """A follower goes on behind what its leader lacks."""
-    patch.setattr(Partition, "diverging_epoch", lambda *_: None)
-
-
-def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controlled, "check", lambda self, sent: None)
-
-
-def who_is_behind_joins(patch: pytest.MonkeyPatch) -> None:
-    def expand(self: InSync, follower: BrokerId, *_: object) -> LeaderAndIsr | None:
-        if self.pending is not None or follower in self.committed.isr:
-            return None
-        self.maximal_isr = (*self.committed.isr, follower)
-        return self._propose(self.maximal_isr)
-
-    patch.setattr(InSync, "expand", expand)
-
-
-def a_write_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Append, "is_safe", True)
-
-
-def followers_forget_producers(patch: pytest.MonkeyPatch) -> None:
-    append = Log.append_as_follower
-
-    def forgetful(self: Log, batches: Sequence[Batch], now: TimestampMs) -> None:
-        append(self, batches, now)
-        self.producers.expire(TimestampMs(1 << 60), 1)
-
-    patch.setattr(Log, "append_as_follower", forgetful)
-
-
-def who_is_alone_does_not_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leadership, "waits_for_disk", False)
-
-
-def who_lost_power_goes_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimReplicated, "may_register", lambda self: True)
-
-
-BUGS = [
+BUGS: list[Bug] = [
     the_high_watermark_moves_too_early,
     logs_are_cut_at_the_high_watermark,
     logs_are_not_compared,
@@ -235,11 +198,12 @@ BUGS = [
     followers_forget_producers,
     who_is_alone_does_not_sync,
     who_lost_power_goes_on,
+    who_had_no_room_stays_away,
 ]
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises((AssertionError, KeyError, Refused)):
         for seed in range(FOUND_WITHIN):

@@ -195,11 +195,18 @@ class Replicas:
         self._steps.moved(name, now)
 
     def _log(
-        self, name: TopicPartition, topic_id: Uuid, configs: TopicConfigs, now: Moment, *, is_new: bool
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        configs: TopicConfigs,
+        now: Moment,
+        *,
+        is_new: bool,
+        was_full: bool = False,
     ) -> Log | None:
         """Returns the partition's log; None if its disk fails: the partition is then there, offline.
 
-        What a full disk or the want of a descriptor has kept from being opened is tried again.
+        What a full disk or the want of a descriptor has kept from being opened is tried again, and not told again.
         """
         try:
             log = self._storage.open(name, topic_id, configs, now.wall, is_new=is_new)
@@ -207,8 +214,10 @@ class Replicas:
                 # After a crash: what was visible before must be so from the first answer on, and durable too.
                 flush_now(log, now.wall)
         except (DiskFailed, Refused) as failed:
-            _LOG.error("%s is offline: %s", name, failed)
-            if isinstance(failed, DiskFailed) and failed.is_full:
+            is_full = isinstance(failed, DiskFailed) and failed.is_full
+            if not (was_full and is_full):
+                _LOG.error("%s is offline: %s", name, failed)
+            if is_full:
                 self._unopened[name] = topic_id
             return None
         return log
@@ -230,7 +239,7 @@ class Replicas:
         present = self._partitions.get(name)
         if present is None or present.is_online:
             return
-        log = self._log(name, topic_id, present.configs, now, is_new=True)  # It has been looked for.
+        log = self._log(name, topic_id, present.configs, now, is_new=True, was_full=True)  # It has been looked for.
         if log is not None:
             partition = self._partition(name, log, present.info, present.configs)
             self._partitions[name] = self._become(partition, present.info, now)

@@ -10,6 +10,7 @@ import pytest
 from odradek.base.errors import ErrorCode, Refused
 from odradek.base.units import TopicPartition
 from odradek.core.partition import Partition
+from odradek.core.storage import Storage
 from odradek.log import probe
 from odradek.log.disk import DiskFailed, RealDisk
 from support.controlling import OTHER, name_of
@@ -111,6 +112,21 @@ def test_a_follower_waits_for_room_and_goes_on(led: Led) -> None:
     partition_of(led).disk_failed(FULL)
     assert rounds(led) == 0
     assert partition_of(led).is_online
+
+
+def test_a_log_that_has_no_room_is_told_of_once(
+    led: Led, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise FULL
+
+    monkeypatch.setattr(Storage, "open", refuses)
+    assert led.controller.leads("u", leader=OTHER, replicas=ALL_THREE) == {"u-0": ErrorCode.KAFKA_STORAGE_ERROR}
+    assert rounds(led) == 0
+    assert caplog.text.count("u-0 is offline") == 1
+    monkeypatch.undo()
+    assert rounds(led) == 1
+    assert partition_of(led, name_of("u")).is_online
 
 
 def test_a_topic_is_deleted_to_get_room(led: Led, has_no_room: pytest.MonkeyPatch) -> None:

@@ -249,11 +249,15 @@ class Controller:
 
     @_handle.register
     def _(self, event: events.DirectoriesFailed) -> Steps:
-        """Tells the brokers of all that they hold: what they can't serve they answer with an error."""
+        """Tells the brokers of all that they hold: what they can't serve they answer with an error.
+
+        What they could not delete, as a disk had no room, they may be able to by now.
+        """
         read = ReadFailedDirectories()
         yield read
         context = self._context
         for broker in (one for one in read.result.brokers if one in context.brokers):
+            self._deletion.broker_came(broker)
             for partition in context.staying(context.partitions_on(broker)):
                 self._batch.become([broker], partition)
         yield DeleteNotices(read.result.paths)

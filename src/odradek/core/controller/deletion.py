@@ -1,6 +1,7 @@
 """Deletes topics that are marked for it: each replica is deleted by its broker, then the topic's znodes are.
 
-A broker that is away, or can't reach its directory, keeps the mark there until it has started again.
+A broker that is away, or can't reach its directory, keeps the mark there until it has started again; one whose disk
+is full, until there is room.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TopicDeletion:
                 self._stop(replicas)
 
     def broker_came(self, broker: BrokerId) -> None:
-        """Has a broker that has started delete what it still has of these topics."""
+        """Has a broker that has started, or has replicas back, delete what it still has of these topics."""
         for left in self._context.deleting.values():
             self._stop((one, partition) for one, partition in left if one == broker)
 

@@ -195,6 +195,23 @@ def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
     assert not cluster.topics() and not cluster.logs
 
 
+def test_a_deletion_waits_for_a_log_that_had_no_room() -> None:
+    cluster = started()
+    cluster.create_topic("flights", [[0, 1]])
+    calm(cluster)
+    partition = TopicPartition(TopicName("flights"), 0)
+    member = cluster.members[BrokerId(1)]
+    member.fail_directory(partition)
+    calm(cluster)
+    cluster.mark_for_deletion("flights")
+    calm(cluster)
+    assert cluster.topics() and {broker for broker, _ in cluster.logs} == {1}
+    member.failed.clear()
+    member.tell_of_directories()
+    calm(cluster)
+    assert not cluster.topics() and not cluster.logs
+
+
 def test_a_mark_for_a_topic_that_is_gone_is_taken_away() -> None:
     """linkedin/kafka#596: a controller died between the znodes, and the next one does not loop."""
     cluster = started()

@@ -1,0 +1,156 @@
+"""Bugs that are put into replication on purpose, each by a patch: the simulator has to find all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from odradek.base.units import BrokerId, LeaderEpoch, Offset, TimestampMs
+from odradek.core.cluster import LeaderAndIsr
+from odradek.core.controlled import Controlled
+from odradek.core.controller import elections
+from odradek.core.controller.elections import Elected
+from odradek.core.follower_log import cut_log_at
+from odradek.core.following import Following
+from odradek.core.in_sync import InSync
+from odradek.core.leadership import Leadership
+from odradek.core.partition import Partition
+from odradek.core.staging import Append
+from odradek.core.unable_leaders import UnableLeaders
+from odradek.log.disk import DiskFailed
+from odradek.log.log import Log
+from odradek.log.producers import ProducerStateEntry
+from odradek.log.snapshots import Snapshots
+from odradek.record.batch import Batch
+from sim.simclock import WALL_BEGIN_MS
+from sim.simreplicated import SimReplicated
+
+NOW = TimestampMs(WALL_BEGIN_MS)
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def the_high_watermark_moves_too_early(patch: pytest.MonkeyPatch) -> None:
+    """With the leader's end, or as far as what was proposed would let it."""
+    patch.setattr(InSync, "high_watermark", lambda self, own_end, *others: own_end)
+
+
+def logs_are_cut_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """As before KIP-101: a follower cuts what its leader may be waiting for it to have."""
+    begin = Following.__init__
+
+    def cut(self: Following, partition: Partition, *arguments: Any, **more: Any) -> None:
+        with suppress(DiskFailed):  # A full disk.
+            cut_log_at(partition, partition.positions.high_watermark, NOW)
+        begin(self, partition, *arguments, **more)
+
+    patch.setattr(Following, "__init__", cut)
+
+
+def logs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """A follower goes on behind what its leader lacks."""
+    patch.setattr(Partition, "diverging_epoch", lambda *_: None)
+
+
+def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Controlled, "check", lambda self, sent: None)
+
+
+def who_is_behind_joins(patch: pytest.MonkeyPatch) -> None:
+    def expand(self: InSync, follower: BrokerId, *_: object) -> LeaderAndIsr | None:
+        if self.pending is not None or follower in self.committed.isr:
+            return None
+        self.maximal_isr = (*self.committed.isr, follower)
+        return self._propose(self.maximal_isr)
+
+    patch.setattr(InSync, "expand", expand)
+
+
+def a_write_is_safe_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Append, "is_safe", True)
+
+
+def followers_forget_producers(patch: pytest.MonkeyPatch) -> None:
+    append = Log.append_as_follower
+
+    def forgetful(self: Log, batches: Sequence[Batch], now: TimestampMs) -> None:
+        append(self, batches, now)
+        self.producers.expire(TimestampMs(1 << 60), 1)
+
+    patch.setattr(Log, "append_as_follower", forgetful)
+
+
+def who_is_alone_does_not_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leadership, "waits_for_disk", False)
+
+
+def who_lost_power_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimReplicated, "may_register", lambda self: True)
+
+
+def who_had_no_room_stays_away(patch: pytest.MonkeyPatch) -> None:
+    """A leader that has given up as its disk was full does not come back."""
+    patch.setattr(UnableLeaders, "come_back", lambda self: iter(()))
+
+
+def what_is_proposed_does_not_count(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark waits for the committed ISR alone, while a larger one may be in force (KIP-497)."""
+    high_watermark = InSync.high_watermark
+
+    def early(self: InSync, *arguments: Any) -> Offset:
+        maximal, self.maximal_isr = self.maximal_isr, self.committed.isr
+        try:
+            return high_watermark(self, *arguments)
+        finally:
+            self.maximal_isr = maximal
+
+    patch.setattr(InSync, "high_watermark", early)
+
+
+def leader_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Who follows in an older epoch is answered, and counts (KIP-101, KIP-320)."""
+    patch.setattr(Partition, "check_leader_epoch", lambda self, epoch: None)
+
+
+def fetches_do_not_say_what_they_follow(patch: pytest.MonkeyPatch) -> None:
+    """As before KIP-595: a follower asks where the logs part when it begins to follow, and never again."""
+    begin = Following.__init__
+
+    def old(self: Following, *arguments: Any, diverging_in_fetch: bool) -> None:
+        begin(self, *arguments, diverging_in_fetch=False)
+
+    patch.setattr(Following, "__init__", old)
+    patch.setattr(Partition, "diverging_epoch", lambda *_: None)
+
+
+def where_an_epoch_ends_is_told_alone(patch: pytest.MonkeyPatch) -> None:
+    """The answer lacks the epoch, as before KIP-279: a follower takes the end for that of the epoch it asked for."""
+
+    def diverging(self: Partition, last_fetched: int, offset: int) -> tuple[LeaderEpoch, Offset] | None:
+        epoch, end = self.end_of_epoch(LeaderEpoch(last_fetched))
+        return (LeaderEpoch(last_fetched), end) if epoch >= 0 and end < offset else None
+
+    patch.setattr(Partition, "diverging_epoch", diverging)
+
+
+def snapshots_have_the_last_batch_alone(patch: pytest.MonkeyPatch) -> None:
+    """As Kafka's."""
+    write = Snapshots.write
+
+    def last(self: Snapshots, offset: Offset, producers: Collection[ProducerStateEntry]) -> None:
+        write(self, offset, [one._replace(batches=one.batches[-1:]) for one in producers])
+
+    patch.setattr(Snapshots, "write", last)
+
+
+def anybody_is_elected(patch: pytest.MonkeyPatch) -> None:
+    """Also who is not in sync, and no configuration allows it."""
+    for_offline = elections.for_offline
+
+    def unclean(*arguments: Any, may_be_unclean: bool, **more: Any) -> Elected | None:
+        return for_offline(*arguments, may_be_unclean=True, **more)
+
+    patch.setattr(elections, "for_offline", unclean)
