@@ -12,13 +12,14 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.base.errors import ErrorCode
-from odradek.coordination.tree import Operation, Result, Tree, TreeFailed
+from odradek.coordination.tree import Operation, Result, Tree
 from odradek.core.moment import Moment
 from odradek.core.replica_fetchers import ReplicaFetcher, Request
 from odradek.net.channel_requests import RequestBuilder
 from odradek.net.from_controller import Shell
 from odradek.net.replica_fetchers import FetcherConnections
 from sim.simloop import SimLoop
+from support.at_once import done
 
 if TYPE_CHECKING:
     from sim.simreplicated import SimReplicated
@@ -42,7 +43,7 @@ class SimShell:
 
     def in_order(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
         """Does work on the tree, after what was asked for before; `then` gets what came of it."""
-        self._works.append(lambda: then(_outcome(work)))
+        self._works.append(lambda: then(done(work)))
         if len(self._works) == 1:
             self._member.node.after(self._member.cluster.delay_us(), self._next_work)
 
@@ -51,15 +52,6 @@ class SimShell:
         self._works.popleft()
         if self._works:
             self._member.node.after(self._member.cluster.delay_us(), self._next_work)
-
-
-def _outcome(work: Callable[[], T]) -> Future[T]:
-    done = Future[T]()
-    try:
-        done.set_result(work())
-    except TreeFailed as failed:
-        done.set_exception(failed)
-    return done
 
 
 def void(_: object) -> None: ...
